@@ -1,0 +1,31 @@
+# Gemm Ladder: compile, verify, time and draw GEMM kernels. CONTRIBUTING.md shows the way of the data.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/probe.smk"
+include: "workflow/rules/compile.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/figures.smk"
+
+
+# Everything the campaign asks of this machine, and the published figures drawn again.
+rule all:
+    input:
+        compiled(),
+        figures(CAMPAIGN.name, [device.slug for device in DEVICES]),
+        figures(REDRAWN, published_devices()),
+    default_target: True
+
+
+# The tables and figures of every published dataset, from its committed samples: needs no GPU.
+rule published:
+    input:
+        figures(REDRAWN, published_devices()),
+
+
+onsuccess:
+    print_costs()

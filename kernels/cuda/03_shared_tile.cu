@@ -1,0 +1,49 @@
+/*---
+title: Shared-memory tiles
+idea: a block stages tiles of A and B in shared memory, so that an element is read from global memory once a tile and not once a thread
+parameters: {BM: 32, BN: 32, BK: 32}
+sweep: {BM: [16, 32], BN: [16, 32], BK: [8, 16, 32]}
+element_types: [float32, float64, float16]
+block: [BN, BM]
+grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
+requires: [BM * BK + BK * BN <= 6144]
+global_reads: M * N * K * (1 / BM + 1 / BN)
+global_writes: M * N
+---*/
+// A block computes a BM x BN tile of C. It walks along K in steps of BK: all its threads together fetch a BM x BK tile of A and
+// a BK x BN tile of B, wait for each other, and multiply the two from shared memory. Cutting along K keeps the two tiles
+// small whatever K is, and reads each of their elements from global memory once a block: global reads fall by a factor of 2*BM*BN/(BM + BN).
+//
+// What holds it back: each multiply-add still needs two loads, now from shared memory, and the load units are busier
+// than the arithmetic.
+
+#include "store.cuh"
+
+extern "C" __global__ void __launch_bounds__(BM * BN)
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+         T* __restrict__ C, int ldc) {
+  __shared__ T sA[BM][BK];
+  __shared__ T sB[BK][BN];
+  const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const int thread = threadIdx.y * BN + threadIdx.x;
+
+  Acc sum = 0;
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    // Consecutive threads fetch consecutive elements of a row. Beyond the matrix the tile is filled with zeros,
+    // which add nothing to the sums.
+    for (int i = thread; i < BM * BK; i += BM * BN) {
+      const int r = i / BK, k = i % BK;
+      sA[r][k] = row0 + r < M && k0 + k < K ? A[size_t(row0 + r) * lda + k0 + k] : T(0);
+    }
+    for (int i = thread; i < BK * BN; i += BM * BN) {
+      const int k = i / BN, c = i % BN;
+      sB[k][c] = k0 + k < K && col0 + c < N ? B[size_t(k0 + k) * ldb + col0 + c] : T(0);
+    }
+    __syncthreads();  // the tiles are complete
+    for (int k = 0; k < BK; ++k) sum += Acc(sA[threadIdx.y][k]) * Acc(sB[k][threadIdx.x]);
+    __syncthreads();  // nobody reads them any more
+  }
+
+  const int row = row0 + threadIdx.y, col = col0 + threadIdx.x;
+  if (row < M && col < N) store(&C[size_t(row) * ldc + col], alpha, sum, beta);
+}

@@ -1,0 +1,66 @@
+/*---
+title: Register tiles
+idea: a thread computes TM x TN elements of C, so that a value loaded from shared memory serves TM or TN multiply-adds and not one
+parameters: {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
+sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [4, 8], TN: [4, 8]}
+element_types: [float32, float64, float16]
+block: [BN / TN, BM / TM]
+grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
+requires: [BM % TM == 0, BN % TN == 0, (BM + BN) * BK <= 6144]
+global_reads: M * N * K * (1 / BM + 1 / BN)
+global_writes: M * N
+---*/
+// The tiles of the rung below, a second time: what a block is to global memory, a thread is to shared memory. A thread owns
+// TM x TN sums in registers; for each k it loads TM values of A and TN of B and makes TM*TN multiply-adds of them, so that shared
+// loads a multiply-add fall from 2 to 1/TM + 1/TN.
+//
+// A thread's elements lie apart by the number of threads, not side by side: neighbouring threads then read neighbouring
+// columns of sB (no bank conflict) and write neighbouring elements of C.
+//
+// What holds it back: loads are one element wide, and all threads wait for global memory twice a tile.
+
+#include "store.cuh"
+
+extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+         T* __restrict__ C, int ldc) {
+  constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
+  __shared__ T sA[BM][BK];
+  __shared__ T sB[BK][BN];
+  const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const int thread = threadIdx.y * THREADS_N + threadIdx.x;
+
+  Acc sum[TM][TN] = {};
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    for (int i = thread; i < BM * BK; i += THREADS) {
+      const int r = i / BK, k = i % BK;
+      sA[r][k] = row0 + r < M && k0 + k < K ? A[size_t(row0 + r) * lda + k0 + k] : T(0);
+    }
+    for (int i = thread; i < BK * BN; i += THREADS) {
+      const int k = i / BN, c = i % BN;
+      sB[k][c] = k0 + k < K && col0 + c < N ? B[size_t(k0 + k) * ldb + col0 + c] : T(0);
+    }
+    __syncthreads();  // the tiles are complete
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      Acc a[TM], b[TN];
+#pragma unroll
+      for (int m = 0; m < TM; ++m) a[m] = Acc(sA[m * THREADS_M + threadIdx.y][k]);
+#pragma unroll
+      for (int n = 0; n < TN; ++n) b[n] = Acc(sB[k][n * THREADS_N + threadIdx.x]);
+#pragma unroll
+      for (int m = 0; m < TM; ++m)
+#pragma unroll
+        for (int n = 0; n < TN; ++n) sum[m][n] += a[m] * b[n];
+    }
+    __syncthreads();  // nobody reads them any more
+  }
+
+#pragma unroll
+  for (int m = 0; m < TM; ++m)
+#pragma unroll
+    for (int n = 0; n < TN; ++n) {
+      const int row = row0 + m * THREADS_M + threadIdx.y, col = col0 + n * THREADS_N + threadIdx.x;
+      if (row < M && col < N) store(&C[size_t(row) * ldc + col], alpha, sum[m][n], beta);
+    }
+}

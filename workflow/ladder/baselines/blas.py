@@ -1,0 +1,53 @@
+"""NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same; threads fixed through threadpoolctl."""
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np  # noqa: F401 - loads the BLAS
+from threadpoolctl import ThreadpoolController
+
+from ladder.devices import Launch, Refused
+from ladder.devices.cpu import Cpu, available_cores
+
+ROW_MAJOR, NO_TRANSPOSE = 101, 111
+"""CBLAS's own values of CblasRowMajor and CblasNoTrans."""
+_SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
+
+
+@lru_cache
+def controller() -> ThreadpoolController:
+    """NumPy's BLAS as threadpoolctl sees it."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+@lru_cache
+def _gemm(letter: str) -> tuple[Any, Any]:
+    """cblas_?gemm of the BLAS that NumPy loaded, and the ctypes integer it takes."""
+    for library in controller().info():
+        loaded = ctypes.CDLL(library["filepath"])
+        for symbol in _SYMBOLS:
+            if hasattr(loaded, symbol.format(letter)):
+                return getattr(loaded, symbol.format(letter)), ctypes.c_int64 if "64_" in symbol else ctypes.c_int
+    raise Refused("not_supported", "NumPy's BLAS exports no cblas_gemm")
+
+
+def version() -> str:
+    """Name and version of the BLAS: `openblas 0.3.30`."""
+    return ", ".join(f"{library['internal_api']} {library['version']}" for library in controller().info())
+
+
+def launch(device: Cpu, name: str) -> Launch:
+    """`blas_1` or `blas_all` on the device's operands, with one thread or one a core."""
+    gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
+    m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments()
+    arguments = [ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, *(integer(x.value) for x in (m, n, k)),
+                 alpha, a, integer(lda.value), b, integer(ldb.value), beta, c, integer(ldc.value)]  # fmt: skip
+    gemm.restype = None
+    threads = 1 if name == "blas_1" else available_cores()
+
+    def limit() -> None:
+        for library in controller().lib_controllers:
+            library.set_num_threads(threads)
+
+    return Launch(lambda: gemm(*arguments), limit)

@@ -1,0 +1,298 @@
+"""A campaign: one configuration file, checked whole before anything runs, and the measurements it asks for."""
+
+import difflib
+import fnmatch
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ladder import yamlfile
+from ladder.kernels import Configuration, Kernel
+from ladder.units import ELEMENT_TYPES, KINDS, InputError, flops
+
+BASELINES = {"cuda": ("cublas", "cublas_tf32"), "cpu": ("blas_1", "blas_all")}
+"""Vendor calls a device kind knows; the first is the reference that every kernel is paired with."""
+BASELINE_JOB = "baselines"
+"""The name that the measure job of the baselines has in place of a kernel's."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`C <- alpha*A*B + beta*C`, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc)."""
+
+    m: int
+    n: int
+    k: int
+    element_type: str = "float32"
+    alpha: float = 1.0
+    beta: float = 0.0
+    padding: int = 0
+    """Elements added to every row: lda = K + padding, ldb = ldc = N + padding."""
+    distribution: str = "uniform"
+    seed: int = 0
+
+    @property
+    def lda(self) -> int:
+        return self.k + self.padding
+
+    @property
+    def ldb(self) -> int:
+        return self.n + self.padding
+
+    @property
+    def ldc(self) -> int:
+        return self.n + self.padding
+
+    @property
+    def label(self) -> str:
+        """`4096` for a square, else `64x4096x4096` (M x N x K)."""
+        return str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+
+    @property
+    def flops(self) -> int:
+        return flops(self.m, self.n, self.k)
+
+    @property
+    def bytes(self) -> int:
+        """Device memory a measurement takes: the operands, and what verification in float64 adds."""
+        operands = self.m * self.lda + self.k * self.ldb + self.m * self.ldc
+        return operands * ELEMENT_TYPES[self.element_type].size + 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
+
+    def names(self) -> dict[str, int]:
+        """What header expressions call the problem's numbers."""
+        return {"M": self.m, "N": self.n, "K": self.k, "lda": self.lda, "ldb": self.ldb, "ldc": self.ldc}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to measure. Times in the unit their name ends in."""
+
+    states: Sequence[str] = ("warm",)
+    target: float = 0.005
+    """Stop when the 95 % interval of the median, relative to it, is narrower than this to either side."""
+    min_samples: int = 10
+    max_samples: int = 60
+    sample_us: float = 500.0
+    """Launches shorter than this are repeated within one sample (state `warm`)."""
+    max_seconds: float = 4.0
+    timeout_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One checked configuration file together with the kernels it chose."""
+
+    name: str
+    source: str
+    kernels: Mapping[str, Kernel]
+    devices: Sequence[str]
+    architectures: Sequence[str]
+    problem_sizes: Mapping[str, Sequence[tuple[int, int, int]]]
+    element_types: Sequence[str]
+    parameters: Mapping[str, Mapping[str, Sequence[int]]]
+    baselines: Mapping[str, Sequence[str]]
+    limits: Limits
+    operands: Mapping[str, Any]
+    """alpha, beta, padding, distribution and seed: what is the same for every problem."""
+
+    @cached_property
+    def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
+        """For every kernel id its configurations, each with the reason it is not legal or ""."""
+        return {
+            id: list(kernel.expand(self.parameters.get(id, {}), self.element_types)) for id, kernel in self.kernels.items()
+        }
+
+    def problems(self, kind: str, element_type: str) -> list[Problem]:
+        """The problems measured on devices of a kind, smallest first."""
+        sizes = sorted(self.problem_sizes.get(kind, []), key=lambda size: (flops(*size), size))
+        return [Problem(*size, element_type=element_type, **self.operands) for size in sizes]
+
+    def jobs(self, kind: str) -> list[str]:
+        """Names of the measure jobs of a device kind, `03_shared_tile.float32`: a kernel, or the baselines, and an element type."""
+        if not self.problem_sizes.get(kind):
+            return []
+        jobs = [
+            f"{kernel.name}.{element_type}"
+            for kernel in self.kernels.values()
+            if kernel.kind == kind
+            for element_type in self.element_types
+            if element_type in kernel.element_types
+        ]
+        supported = [t for t in self.element_types if kind == "cuda" or t != "float16"]
+        return [f"{BASELINE_JOB}.{element_type}" for element_type in supported] + jobs
+
+    def plan(self, kind: str, job: str) -> dict[str, Any]:
+        """Everything a measure job is asked to do, as plain data: Snakemake reruns the job when it changes."""
+        name, element_type = job.rsplit(".", 1)
+        if name == BASELINE_JOB:
+            names = [b for b in self.baselines[kind] if b != "cublas_tf32" or element_type == "float32"]
+            contestants = [_contestant(b, Configuration(element_type, ()), "") for b in names]
+            kernel = None
+        else:
+            kernel = f"{kind}/{name}"
+            contestants = [
+                _contestant(name, configuration, reason)
+                for configuration, reason in self.configurations[kernel]
+                if configuration.element_type == element_type
+            ]
+        return {
+            "kernel": kernel,
+            "geometry": self._geometry(kernel),
+            "contestants": contestants,
+            "problems": [asdict(problem) for problem in self.problems(kind, element_type)],
+            "reference": BASELINES[kind][0],
+            "limits": asdict(self.limits),
+        }
+
+    def _geometry(self, kernel: str | None) -> list[Any]:
+        """How a kernel is launched: with its binary, all that decides what it does."""
+        chosen = self.kernels[kernel] if kernel else None
+        return [list(chosen.block), list(chosen.grid), chosen.dynamic_shared, list(chosen.needs)] if chosen else []
+
+    def count(self, kind: str) -> int:
+        """Measurements the campaign asks of one device of a kind."""
+        total = 0
+        for job in self.jobs(kind):
+            name, element_type = job.rsplit(".", 1)
+            legal = (
+                len(self.baselines[kind])
+                if name == BASELINE_JOB
+                else sum(not why and c.element_type == element_type for c, why in self.configurations[f"{kind}/{name}"])
+            )
+            total += legal * len(self.problem_sizes[kind]) * len(self.limits.states)
+        return total
+
+
+def _contestant(name: str, configuration: Configuration, objection: str) -> dict[str, Any]:
+    """What is measured, as plain data: a kernel in one configuration, or a baseline; with an objection it is skipped."""
+    return {
+        "name": name,
+        "slug": configuration.slug,
+        "label": configuration.label,
+        "parameters": [list(parameter) for parameter in configuration.parameters],
+        "objection": objection,
+    }
+
+
+def digest(data: Any) -> str:
+    """A short digest of plain data, the same in every process."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def find(folder: Path, name: str) -> Path:
+    """The file under `config/` whose `campaign:` is `name`; raises `InputError` that lists those there are."""
+    known = {}
+    for path in sorted(folder.glob("*.yaml")):
+        data = yamlfile.load(path.read_text(), str(path))
+        if isinstance(data, dict) and "campaign" in data:
+            known[str(data["campaign"])] = path
+    if name not in known:
+        raise InputError(f"--config campaign={name}: no such campaign in {folder}; expected one of {', '.join(known)}")
+    return known[name]
+
+
+def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) -> Campaign:
+    """Check a campaign and build it; `source` is the file that messages name.
+
+    Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a
+    legal configuration.
+    """
+    yamlfile.check(data, "config", source)
+    chosen = _choose(data.get("kernels", "all"), source, kernels)
+    parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
+    limits = Limits(**data.get("measure", {}))
+    if limits.max_samples < limits.min_samples:
+        raise InputError(f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}")
+    devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
+    campaign = Campaign(
+        name=data["campaign"],
+        source=source,
+        kernels=chosen,
+        devices=["auto"] if devices == "auto" else devices,
+        architectures=[] if architectures == "auto" else architectures,
+        problem_sizes={kind: _sizes(entries) for kind, entries in data["problems"].items()},
+        element_types=data.get("element_types", ["float32"]),
+        parameters=parameters,
+        baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
+        limits=limits,
+        operands={
+            field.name: data[field.name]
+            for field in fields(Problem)
+            if field.name in ("alpha", "beta", "padding", "distribution", "seed") and field.name in data
+        },
+    )
+    for id, configurations in campaign.configurations.items():
+        if not configurations:
+            raise InputError(
+                f"{source}: element_types: got {json.dumps(list(campaign.element_types))}; {id} supports "
+                f"{', '.join(chosen[id].element_types)} only; choose its kernels under `kernels`"
+            )
+        if all(reason for _, reason in configurations):
+            configuration, reason = configurations[0]
+            raise InputError(
+                f"{source}: parameters.{id}: none of the {len(configurations)} configurations is legal; "
+                f"expected at least one (the first, {configuration.label}, is refused: {reason})"
+            )
+    return campaign
+
+
+def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:
+    """Raise `InputError` for the first problem that does not fit a device's memory of `memory` bytes."""
+    for element_type in campaign.element_types:
+        for problem in campaign.problems(kind, element_type):
+            if problem.bytes > 0.9 * memory:
+                raise InputError(
+                    f"{campaign.source}: problems.{kind}: got {[problem.m, problem.n, problem.k]} in {element_type}, which takes "
+                    f"{problem.bytes / 2**30:.1f} GiB with its verification; expected at most 90 % of the "
+                    f"{memory / 2**30:.1f} GiB of {device}"
+                )
+
+
+def _unknown(value: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
+    return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
+
+
+def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    if patterns == "all":
+        return dict(kernels)
+    matches = {}
+    for index, pattern in enumerate(patterns):
+        matches[pattern] = fnmatch.filter(kernels, pattern)
+        if not matches[pattern]:
+            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {_unknown(pattern, list(kernels))}")
+    chosen = set(itertools.chain.from_iterable(matches.values()))
+    return {id: kernel for id, kernel in kernels.items() if id in chosen}
+
+
+def _check_parameters(
+    parameters: Mapping[str, Mapping[str, Sequence[int]]], source: str, chosen: Mapping[str, Kernel], kernels: Mapping[str, Kernel]
+) -> Mapping[str, Mapping[str, Sequence[int]]]:
+    for id, lists in parameters.items():
+        if id not in kernels:
+            raise InputError(f"{source}: parameters.{id}: unknown kernel; {_unknown(id, list(kernels))}")
+        for name, values in lists.items():
+            if name not in kernels[id].parameters:
+                known = list(kernels[id].parameters)
+                raise InputError(f"{source}: parameters.{id}.{name}: got {list(values)}; {_unknown(name, known)}")
+    return {id: lists for id, lists in parameters.items() if id in chosen}
+
+
+def _sizes(entries: Sequence[Any]) -> list[tuple[int, int, int]]:
+    def many(value: Any) -> Sequence[int]:
+        return value if isinstance(value, list) else [value]
+
+    sizes: dict[tuple[int, int, int], None] = {}
+    for entry in entries:
+        if isinstance(entry, list):
+            sizes[entry[0], entry[1], entry[2]] = None
+        elif "square" in entry:
+            sizes |= {(size, size, size): None for size in many(entry["square"])}
+        else:
+            sizes |= dict.fromkeys(itertools.product(*(many(entry[axis]) for axis in "MNK")))
+    return list(sizes)

@@ -1,0 +1,204 @@
+"""Compile the configurations of a kernel side by side, and tell what each takes of the device."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ladder.campaign import digest
+from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
+from ladder.kernels import Configuration, Kernel
+
+SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One row of `resources.csv`: a configuration compiled for an architecture. Memory in bytes."""
+
+    kernel: str
+    slug: str
+    element_type: str
+    configuration: str
+    arch: str
+    status: str
+    """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
+    reason: str = ""
+    """The compiler's own message, or why the configuration was not compiled."""
+    binary: str = ""
+    """File name beside `resources.csv`."""
+    sha256: str = ""
+    registers: int | None = None
+    static_shared: int | None = None
+    dynamic_shared: int | None = None
+    stack_frame: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    seconds: float | None = None
+    """Time the compiler took."""
+
+
+class CompileError(Exception):
+    """The compiler refused the source; the message is its own."""
+
+
+def compile_kernel(
+    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str, folder: Path, workers: int
+) -> list[Resource]:
+    """Compile every legal configuration for `arch` in up to `workers` processes; binaries go to `folder`.
+
+    What was compiled before from the same source by the same compiler is taken as it is. A refusal is a row with the
+    compiler's message, never an exception.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    job = partial(_compile_or_reuse, kernel, arch, folder)
+    if workers == 1 or len(configurations) == 1:
+        return [job(item) for item in configurations]
+    # fork: a spawned child would import the main module, which under Snakemake is the whole job script
+    with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
+        return list(pool.map(job, configurations))
+
+
+def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
+    configuration, objection = item
+    row: dict[str, Any] = {
+        "kernel": kernel.name,
+        "slug": configuration.slug,
+        "element_type": configuration.element_type,
+        "configuration": configuration.label,
+        "arch": arch,
+    }
+    if objection:
+        return Resource(**row, status="skipped", reason=objection)
+    if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
+        return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
+    binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
+    source = kernel.source(configuration)
+    flags = NVCC_FLAGS if kernel.kind == "cuda" else CPU_FLAGS
+    key = digest([source, kernel.digest, arch, flags, compiler_version(kernel.kind)])
+    if note.exists() and binary.exists():
+        made = json.loads(note.read_text())
+        if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
+            return Resource(**made["row"])
+    start = time.perf_counter()
+    include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
+    try:
+        built, usage = _nvcc(source, arch, include) if kernel.kind == "cuda" else (_cc(source, include), {})
+    except CompileError as error:
+        return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
+    resource = Resource(
+        **row,
+        **usage,
+        status="compiled",
+        dynamic_shared=kernel.shared_of(configuration),
+        binary=binary.name,
+        sha256=hashlib.sha256(built).hexdigest(),
+        seconds=round(time.perf_counter() - start, 3),
+    )
+    write_whole(binary, built)
+    write_whole(note, json.dumps({"key": key, "row": asdict(resource)}).encode())
+    return resource
+
+
+def compile_support(kind: str, arch: str) -> bytes:
+    """What the pipeline itself runs on a device (`devices/support.*`), compiled."""
+    folder = Path(__file__).resolve().parent / "devices"
+    if kind == "cuda":
+        return _nvcc((folder / "support.cu").read_text(), arch, folder)[0]
+    return _cc((folder / "support.c").read_text(), folder)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        file.write(data)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+def capability(arch: str) -> float:
+    """Compute capability of an architecture: `sm_90` -> 9.0."""
+    return int(re.sub(r"\D", "", arch)) / 10
+
+
+def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, int]]:
+    """The cubin, through PyCUDA's compiler, and the resources that ptxas reported."""
+    from pycuda import compiler
+
+    _stand_in_for_driver()
+    options = [*NVCC_FLAGS, "-arch", arch, f"-I{include}"]
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        before, tempfile.tempdir = tempfile.tempdir, scratch  # where compile_plain leaves its files on an error
+        try:
+            cubin: bytes = compiler.compile_plain(source, options, keep=False, nvcc=nvcc(), cache_dir=None)
+        except Exception as error:
+            if not hasattr(error, "stderr"):
+                raise
+            raise CompileError(_tidy(f"{error.stdout or ''}{error.stderr or ''}" or str(error))) from None
+        finally:
+            tempfile.tempdir = before
+    return cubin, parse_ptxas("\n".join(str(warning.message) for warning in caught))
+
+
+def _stand_in_for_driver() -> None:
+    """Let PyCUDA's compiler report errors where there is no driver.
+
+    It imports `pycuda.driver` for its CompileError, which fails without libcuda and would hide the compiler's message.
+    """
+    try:
+        import pycuda.driver  # noqa: F401
+    except ImportError:
+
+        class DriverlessCompileError(Exception):
+            def __init__(self, message: str, command: Any, stdout: str = "", stderr: str = "") -> None:
+                super().__init__(message)
+                self.stdout, self.stderr = stdout, stderr
+
+        sys.modules["pycuda.driver"] = SimpleNamespace(CompileError=DriverlessCompileError)  # type: ignore[assignment]
+
+
+def _cc(source: str, include: Path) -> bytes:
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "kernel.c").write_text(source)
+        done = subprocess.run(
+            [cc(), *CPU_FLAGS, f"-I{include}", "kernel.c", "-o", "kernel.so"], cwd=scratch, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CompileError(_tidy(done.stderr))
+        return (Path(scratch) / "kernel.so").read_bytes()
+
+
+def _tidy(message: str) -> str:
+    """The compiler's message without what ptxas says of itself, at most 4,000 characters."""
+    lines = [line for line in message.strip().splitlines() if not line.startswith("ptxas info")]
+    return "\n".join(lines)[:4000]
+
+
+_PTXAS = {
+    "registers": r"Used (\d+) registers",
+    "static_shared": r"(\d+) bytes smem",
+    "stack_frame": r"(\d+) bytes stack frame",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+}
+
+
+def parse_ptxas(text: str) -> dict[str, int]:
+    """Registers a thread, and bytes of static shared memory, stack and spills, from what `ptxas -v` prints of kernel `gemm`."""
+    _, _, mine = text.partition("Compiling entry function 'gemm'")
+    found = {name: re.search(pattern, mine or text) for name, pattern in _PTXAS.items()}
+    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}

@@ -1,0 +1,235 @@
+"""What runs where: the devices of this machine, the compilers and libraries, and the state of the project."""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ladder.campaign import Campaign, check_memory
+from ladder.units import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_ARCHITECTURES = ("sm_80", "sm_90")
+"""What CUDA kernels are compiled for where there is no GPU and the campaign says `auto`."""
+CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
+NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
+
+PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that can be measured. GPUs of one model are one device; `uuids` tells them apart."""
+
+    slug: str
+    kind: str
+    name: str
+    arch: str
+    """What kernels are compiled for: `sm_90`; the CPU compiles for itself, and this is its slug."""
+    memory: int
+    """Bytes."""
+    uuids: tuple[str, ...] = ()
+    driver: str = ""
+
+
+def slugify(name: str) -> str:
+    """`NVIDIA H200` -> `nvidia-h200`."""
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
+
+
+def detect_gpus() -> list[Device]:
+    """The GPUs that the driver's management library (NVML) reports; none where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        found: dict[str, Device] = {}
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name = str(pynvml.nvmlDeviceGetName(handle))
+            major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+            slug, uuid = slugify(name), str(pynvml.nvmlDeviceGetUUID(handle))
+            others = found[slug].uuids if slug in found else ()
+            memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+            found[slug] = Device(slug, "cuda", name, f"sm_{major}{minor}", memory, (*others, uuid), driver)
+        return list(found.values())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+@lru_cache
+def detect_cpu() -> Device:
+    """The host CPU."""
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    name = re.sub(r"\s+", " ", found.group(1)) if found else platform.processor() or platform.machine()
+    slug = "cpu-" + slugify(name.split("@")[0].replace("CPU", ""))
+    return Device(slug, "cpu", name, slug, psutil.virtual_memory().total)
+
+
+def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Device]:
+    """The devices a campaign measures on, of those this machine has; `auto` is its GPUs, or the CPU where it has none.
+
+    A device that is named but not here is taken on trust, for a cluster whose other machines have it; its measure job checks.
+    Raises `InputError` for a device that cannot be, one without problems, and problems that do not fit a device's memory.
+    """
+    devices: list[Device] = []
+    for index, wanted in enumerate(campaign.devices):
+        where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
+        match wanted:
+            case "auto":
+                chosen = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
+                if not chosen:
+                    kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
+                    raise InputError(f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected some")
+            case "cuda":
+                if not gpus:
+                    raise InputError(f"{where}, but no GPU was found here; expected an NVIDIA GPU and its driver, or devices: auto")
+                chosen = list(gpus)
+            case "cpu":
+                chosen = [cpu]
+            case _:
+                chosen = [device for device in [*gpus, cpu] if device.slug == wanted] or [_elsewhere(campaign, wanted, where)]
+        devices += [device for device in chosen if device not in devices]
+    for device in devices:
+        if device.kind not in campaign.problem_sizes:
+            raise InputError(f"{campaign.source}: problems.{device.kind}: missing; expected problems for {device.slug}")
+        if device.memory:
+            check_memory(campaign, device.kind, device.name, device.memory)
+    return devices
+
+
+def here(slug: str) -> Device:
+    """The device of this machine that has a slug; raises `InputError` where it has none."""
+    found = {device.slug: device for device in [*detect_gpus(), detect_cpu()]}
+    if slug not in found:
+        raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(found)}")
+    return found[slug]
+
+
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
+    """End the process with the message of an `InputError`, without a traceback."""
+    try:
+        yield
+    except InputError as error:
+        sys.exit(f"Error: {error}")
+
+
+def _elsewhere(campaign: Campaign, wanted: str, where: str) -> Device:
+    if wanted.startswith("cpu-"):
+        return Device(wanted, "cpu", wanted, wanted, 0)
+    if len(campaign.architectures) != 1:
+        raise InputError(f"{where}, which is not on this machine; expected architectures to name the one it needs, such as [sm_90]")
+    return Device(wanted, "cuda", wanted, campaign.architectures[0], 0)
+
+
+def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[Device]) -> list[str]:
+    """What CUDA kernels are compiled for: those of the campaign and of the devices measured."""
+    asked = list(campaign.architectures) or [gpu.arch for gpu in gpus] or list(DEFAULT_ARCHITECTURES)
+    return list(dict.fromkeys([*asked, *(device.arch for device in devices if device.kind == "cuda")]))
+
+
+@lru_cache
+def nvcc() -> str:
+    """Path of nvcc: that of the locked toolkit, else the one on the PATH. Raises `InputError` where there is neither."""
+    spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
+    for folder in spec.submodule_search_locations or [] if spec else []:
+        path = Path(folder) / "bin" / "nvcc"
+        if path.exists():
+            return str(path)
+    found = shutil.which("nvcc")
+    if not found:
+        raise InputError("nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit on the PATH")
+    return found
+
+
+@lru_cache
+def cc() -> str:
+    """Path of the C compiler, `$CC` or gcc. Raises `InputError` where there is none."""
+    found = shutil.which(os.environ.get("CC", "gcc"))
+    if not found:
+        raise InputError(f"the C compiler {os.environ.get('CC', 'gcc')} was not found; expected gcc, which comes with g++, or $CC")
+    return found
+
+
+@lru_cache
+def compiler_version(kind: str) -> str:
+    """The version line of the compiler of a device kind."""
+    output = subprocess.run([nvcc() if kind == "cuda" else cc(), "--version"], capture_output=True, text=True, check=True).stdout
+    return output.strip().splitlines()[-1 if kind == "cuda" else 0]
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the Python packages that a measurement or a figure depends on; those not installed are left out."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def project_state() -> dict[str, Any]:
+    """The project's commit and whether tracked files differed from it; None where this is no git checkout."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
+
+
+def fingerprint(device: Device) -> dict[str, Any]:
+    """What a measurement depends on besides the project: a change of any of it makes earlier measurements stale."""
+    versions = package_versions()
+    common = {"device": device.name, "compiler": compiler_version(device.kind), "numpy": versions["numpy"]}
+    if device.kind == "cuda":
+        return common | {
+            "uuids": list(device.uuids),
+            "driver": device.driver,
+            **{p: versions.get(p) for p in ("pycuda", "nvidia-cublas")},
+        }
+    return common | {"cores": os.cpu_count(), "python": platform.python_version()}
+
+
+def describe(device: Device) -> dict[str, Any]:
+    """`environment.json` less what only the device itself can tell (its attributes and peaks)."""
+    return {
+        "device": device.slug,
+        "kind": device.kind,
+        "name": device.name,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fingerprint": fingerprint(device),
+        "compiler": {"path": Path(nvcc() if device.kind == "cuda" else cc()).name, "version": compiler_version(device.kind)},
+        "host": {
+            "cpu": detect_cpu().name,
+            "cores": os.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "system": f"{platform.system()} {platform.release()}",
+        },
+        "python": {"version": sys.version.split()[0], "packages": package_versions()},
+        "project": project_state(),
+    }

@@ -1,0 +1,357 @@
+"""A measure job: every configuration of a kernel on every problem, each run in a supervised child and journaled as it is done."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ladder.campaign import Problem, digest
+from ladder.environment import ROOT, Device, project_state
+from ladder.records import Journal, write
+from ladder.units import InputError, Status
+
+GROUP = 8
+"""Configurations timed side by side in the same rounds."""
+START_SECONDS = 120.0
+"""Time a child has to open its device and make the operands of a problem."""
+LINE_SECONDS = 10.0
+"""Between lines of progress where there is no terminal."""
+
+
+class Failure(Exception):
+    """The child ended, was killed at its time limit, or refused a request; `alive` where it can go on."""
+
+    def __init__(self, status: Status, reason: str, alive: bool) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.alive = status, reason, alive
+
+
+class Child:
+    """The worker process. A request is a tuple; its answers are yielded until it is done."""
+
+    def __init__(self, kind: str, uuid: str, support: Path) -> None:
+        self.connection, theirs = Pipe()
+        self.errors = tempfile.TemporaryFile()
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ladder.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stderr=self.errors,
+            env=environment,
+        )
+        theirs.close()
+        self.busy_us = 0.0
+        for _ in self.ask(("open", kind, uuid, str(support)), START_SECONDS):
+            pass
+
+    def ask(self, request: tuple[Any, ...], timeout: float) -> Iterator[tuple[Any, ...]]:
+        """Send a request; yield its answers. Raises `Failure` when none comes for `timeout` seconds or the child ends."""
+        try:
+            self.connection.send(request)
+            while True:
+                if not self.connection.poll(timeout):
+                    self.kill()
+                    raise Failure("timeout", f"no answer within {timeout:g} s", alive=False)
+                answer = self.connection.recv()
+                if answer[0] == "done":
+                    self.busy_us = answer[1]
+                    return
+                if answer[0] == "refused":
+                    raise Failure(answer[1], answer[2], alive=not answer[3])
+                yield answer
+        except (EOFError, OSError):
+            self.process.wait()
+            raise Failure("launch_error", self._epitaph(), alive=False) from None
+
+    def _epitaph(self) -> str:
+        code = self.process.returncode
+        self.errors.seek(0)
+        last = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return ": ".join([f"the child process {how}", *last])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Let the child end by itself; one that does not is killed."""
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.connection.close()
+        self.errors.close()
+
+
+class Progress:
+    """A bar on a terminal, a line now and then elsewhere; the time left is told from expected costs, not from counts."""
+
+    def __init__(self, title: str, costs: Mapping[str, float]) -> None:
+        self.title, self.costs = title, dict(costs)
+        self.total, self.left, self.start, self.said = len(costs), sum(costs.values()), time.monotonic(), time.monotonic()
+        self.all = self.left
+        self.bar = tqdm(total=self.total, desc=title, disable=not sys.stderr.isatty(), bar_format="{l_bar}{bar}| {n}/{total} {postfix}")
+
+    def done(self, key: str, what: str) -> None:
+        """Count a measurement as done."""
+        self.left -= self.costs.pop(key, 0.0)
+        elapsed, spent = time.monotonic() - self.start, self.all - self.left
+        remaining = f"{elapsed / spent * self.left:.0f} s left" if spent > 0 else ""
+        self.bar.update()
+        self.bar.set_postfix_str(f"{what}, {remaining}")
+        if self.bar.disable and time.monotonic() - self.said > LINE_SECONDS:
+            self.said = time.monotonic()
+            print(f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, {remaining}", file=sys.stderr, flush=True)
+
+
+def uuids(device: Device) -> list[str]:
+    """What can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
+    if device.kind == "cpu":
+        return [device.slug]
+    from ladder.devices.cuda import visible
+
+    found = visible(device.slug)
+    if not found:
+        raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
+    return found
+
+
+@contextlib.contextmanager
+def exclusive(candidates: Sequence[str]) -> Iterator[str]:
+    """Hold one of several devices for timing, by a lock that every run on this machine sees; waits while all are held."""
+    folder = Path(tempfile.gettempdir()) / "gemm-ladder-locks"
+    folder.mkdir(mode=0o777, exist_ok=True)
+    with contextlib.suppress(PermissionError):
+        folder.chmod(0o777)
+    while True:
+        for uuid in candidates:
+            descriptor = os.open(folder / uuid, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                continue
+            try:
+                yield uuid
+            finally:
+                os.close(descriptor)
+            return
+        time.sleep(0.5)
+
+
+@dataclass
+class Job:
+    """What a measure job is given. `plan` is `Campaign.plan`; `binaries` maps a configuration's slug to its row of `resources.csv`."""
+
+    device: str
+    kind: str
+    plan: Mapping[str, Any]
+    binaries: Mapping[str, Mapping[str, Any]]
+    folder: Path
+    """Where the binaries are."""
+    support: Path
+    fingerprint: Mapping[str, Any]
+    code: str
+    """Digest of the package's modules that measure."""
+
+
+@dataclass
+class _Entry:
+    """One contestant on one problem in one state."""
+
+    index: int
+    contestant: Mapping[str, Any]
+    problem: Problem
+    state: str
+    key: str
+    binary: Mapping[str, Any]
+
+
+class Run:
+    """One run of a job: measures what the journal does not have yet."""
+
+    def __init__(self, job: Job, journal: Journal, uuid: str) -> None:
+        self.job, self.journal, self.uuid = job, journal, uuid
+        self.child: Child | None = None
+        self.current: Problem | None = None
+        self.busy_us, self.children = 0.0, 0
+        self.entries = self._entries()
+        rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that only the time left is told from
+        costs = {e.key: 5e4 + 12 * e.problem.flops / rate for e in self.entries if e.key not in journal.records}
+        name = Path(job.plan["kernel"] or "baselines").name
+        self.progress = Progress(f"{job.device} {name}", costs)
+
+    def _entries(self) -> list[_Entry]:
+        plan, entries = self.job.plan, []
+        for problem in (Problem(**given) for given in plan["problems"]):
+            for state in plan["limits"]["states"]:
+                for index, contestant in enumerate(plan["contestants"]):
+                    binary = self.job.binaries.get(contestant["slug"], {})
+                    key = digest(
+                        [binary.get("sha256"), binary.get("status"), plan["geometry"], contestant, vars(problem), state,
+                         plan["limits"], plan["reference"], self.job.fingerprint, self.job.code]
+                    )  # fmt: skip
+                    entries.append(_Entry(index, contestant, problem, state, key, binary))
+        return entries
+
+    def measure_all(self) -> None:
+        """Measure problem after problem; returns when the journal has every entry."""
+        todo = [entry for entry in self.entries if entry.key not in self.journal.records]
+        try:
+            for problem in dict.fromkeys(entry.problem for entry in todo):
+                self._measure_problem(problem, [entry for entry in todo if entry.problem == problem])
+        finally:
+            if self.child:
+                self.busy_us += self.child.busy_us
+                self.child.close()
+            self.progress.bar.close()
+
+    def _measure_problem(self, problem: Problem, entries: list[_Entry]) -> None:
+        verified: dict[int, dict[str, Any]] = {}
+        for entry in entries:
+            if entry.index in verified:
+                continue
+            outcome = self._refused_before(entry) or self._verify(problem, entry)
+            verified[entry.index] = outcome
+            if outcome["status"] != "correct":
+                for other in entries:
+                    if other.index == entry.index:
+                        self._record(other, outcome)
+        for state in dict.fromkeys(entry.state for entry in entries):
+            good = [e for e in entries if e.state == state and verified[e.index]["status"] == "correct"]
+            for start in range(0, len(good), GROUP):
+                self._time(problem, good[start : start + GROUP], verified)
+
+    def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
+        """The outcome of a contestant that the plan or the compiler has already ruled out."""
+        if entry.contestant["objection"]:
+            return {"status": "skipped", "reason": entry.contestant["objection"]}
+        if self.job.plan["kernel"] and entry.binary.get("status") != "compiled":
+            status = entry.binary.get("status", "compile_error")
+            return {"status": status, "reason": entry.binary.get("reason", "no row in resources.csv")}
+        return None
+
+    def _ready(self, problem: Problem) -> Child:
+        """A child that has the operands of the problem."""
+        if self.child is None:
+            self.child, self.current = Child(self.job.kind, self.uuid, self.job.support), None
+            self.children += 1
+        if self.current != problem:
+            for _ in self.child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
+                pass
+            self.current = problem
+        return self.child
+
+    def _lost(self, failure: Failure) -> None:
+        """Bury a child that cannot go on."""
+        if not failure.alive and self.child:
+            self.busy_us += self.child.busy_us
+            self.child.close()
+            self.child = self.current = None
+
+    def _verify(self, problem: Problem, entry: _Entry) -> dict[str, Any]:
+        try:
+            child = self._ready(problem)
+        except Failure as failure:
+            if failure.status == "not_supported":  # the operands do not fit
+                self._lost(failure)
+                return {"status": failure.status, "reason": failure.reason}
+            raise RuntimeError(f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}") from None
+        try:
+            return next(dict(a[1]) for a in list(child.ask(self._request(entry), self.job.plan["limits"]["timeout_seconds"])))
+        except Failure as failure:
+            self._lost(failure)
+            return {"status": failure.status, "reason": failure.reason}
+
+    def _request(self, entry: _Entry) -> tuple[Any, ...]:
+        kernel = self.job.plan["kernel"]
+        path = str(ROOT / "kernels" / f"{kernel}{'.cu' if self.job.kind == 'cuda' else '.c'}") if kernel else None
+        binary = str(self.job.folder / entry.binary["binary"]) if kernel else ""
+        return ("verify", entry.index, entry.contestant["name"], path, entry.contestant["parameters"], binary)
+
+    def _time(self, problem: Problem, group: list[_Entry], verified: Mapping[int, Mapping[str, Any]]) -> None:
+        left = {entry.index: entry for entry in group}
+        try:
+            child = self._ready(problem)
+            for entry in group:
+                if self.children > 1:  # the child that verified it may be gone
+                    list(child.ask(self._request(entry), self.job.plan["limits"]["timeout_seconds"]))
+            limits, seed = self.job.plan["limits"], int(digest([entry.key for entry in group]), 16) % 2**32
+            start = datetime.now(UTC).isoformat(timespec="seconds")
+            for answer in child.ask(("time", list(left), group[0].state, limits, seed), limits["timeout_seconds"]):
+                if answer[0] == "series":
+                    _, index, series, monitor = answer
+                    timed = {
+                        "samples_us": [round(value, 4) for value in series["samples"]],
+                        "reference_us": [round(value, 4) for value in series["reference"]],
+                        "repeats": series["repeats"],
+                        "stop": series["stop"],
+                        "time": start,
+                    }
+                    self._record(left.pop(index), {**verified[index], **timed, **monitor})
+        except Failure as failure:
+            self._lost(failure)
+            if len(group) == 1:
+                self._record(group[0], {"status": failure.status, "reason": f"while timed: {failure.reason}"})
+            else:  # one of them did it: each alone tells which
+                for entry in left.values():
+                    self._time(problem, [entry], verified)
+
+    def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
+        if entry.key in self.journal.records:
+            return
+        self.journal.append(
+            {
+                "key": entry.key,
+                "device": self.job.device,
+                "kernel": entry.contestant["name"],
+                "configuration": entry.contestant["label"],
+                **vars(entry.problem),
+                "state": entry.state,
+                "reference": self.job.plan["reference"],
+                "uuid": self.uuid,
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                **outcome,
+            }
+        )
+        self.progress.done(entry.key, f"{entry.problem.label} {entry.contestant['label']} {entry.state}")
+
+
+def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -> dict[str, Any]:
+    """Measure what the journal lacks and write the Parquet file; returns the session: wall and busy seconds, measurements, commit."""
+    start = time.monotonic()
+    journal = Journal(journal_path)
+    try:
+        with exclusive(candidates) as uuid:
+            held = time.monotonic()
+            current = Run(job, journal, uuid)
+            before = len(journal.records)
+            current.measure_all()
+    finally:
+        journal.close()
+    session = {
+        "measured": len(journal.records) - before,
+        "wall_seconds": round(time.monotonic() - held, 3),
+        "waited_seconds": round(held - start, 3),
+        "busy_seconds": round(current.busy_us / 1e6, 3),
+        "children": current.children,
+        "fingerprint": dict(job.fingerprint),
+        "code": job.code,
+        **project_state(),
+    }
+    write(output, (journal.records[entry.key] for entry in current.entries), session)
+    return session

@@ -1,0 +1,17 @@
+"""What a device is and what it can do at best: `environment.json`."""
+
+from pathlib import Path
+from typing import Any
+
+from ladder.environment import Device, describe
+from ladder.worker import open_device
+
+
+def probe(device: Device, uuid: str, support: Path) -> dict[str, Any]:
+    """Describe a device and measure its peaks on it; `support` is the compiled `devices/support.*`."""
+    opened = open_device(device.kind, uuid, support)
+    try:
+        measured = {"peaks": opened.peaks(), "launch_us": opened.launch_us(), "idle": opened.monitor()}
+        return describe(device) | {"attributes": opened.describe()} | measured
+    finally:
+        opened.close()

@@ -1,0 +1,58 @@
+"""Which of the package's modules a stage depends on: Snakemake sees a job's script but not what the script imports."""
+
+import ast
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+@lru_cache
+def imports(module: str) -> frozenset[str]:
+    """The package's modules that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
+    found = set()
+    for node in ast.walk(ast.parse(path(module).read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ladder":
+            base = (node.module or "").split(".")[1:]
+            for name in node.names:
+                inner = ".".join([*base, name.name])
+                found.add(inner if exists(inner) else ".".join(base))
+    return frozenset(found - {""})
+
+
+def exists(module: str) -> bool:
+    """Whether the package has a module of that name."""
+    return (PACKAGE / (module.replace(".", "/") + ".py")).exists() or (PACKAGE / module.replace(".", "/") / "__init__.py").exists()
+
+
+def path(module: str) -> Path:
+    """The file of a module."""
+    plain = PACKAGE / (module.replace(".", "/") + ".py")
+    return plain if plain.exists() else PACKAGE / module.replace(".", "/") / "__init__.py"
+
+
+def closure(*modules: str) -> set[str]:
+    """The modules and all that they import, through however many others."""
+    found: set[str] = set()
+    todo = list(modules)
+    while todo:
+        module = todo.pop()
+        if module not in found:
+            found.add(module)
+            todo += imports(module)
+            if "." in module:
+                todo.append(module.rsplit(".", 1)[0])
+    return found
+
+
+def digest(*modules: str) -> str:
+    """A digest of the modules, all that they import and the device code and schemas that lie beside them."""
+    state = hashlib.sha256()
+    for module in sorted(closure(*modules)):
+        files = [path(module)]
+        if module.startswith("devices"):
+            files += sorted((PACKAGE / "devices").glob("support.c*"))
+        for file in files:
+            state.update(file.read_bytes())
+    return state.hexdigest()[:16]

@@ -1,0 +1,54 @@
+"""The vocabulary shared by every module: element types, status words, units and the one error for bad input."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped"]
+STATUSES: tuple[Status, ...] = (
+    "correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped",
+)  # fmt: skip
+
+KINDS = ("cuda", "cpu")
+"""Device kinds; also the folders under `kernels/`."""
+
+
+class InputError(Exception):
+    """Input of the user's that cannot be used; the message names the file, the key, the value and what was expected."""
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """How the elements of A, B and C are stored, and in what products are summed.
+
+    `unit_roundoff` is that of the sums, `output_roundoff` that of an element of C.
+    """
+
+    name: str
+    size: int
+    """Bytes an element."""
+    c_type: str
+    accumulator: str
+    unit_roundoff: float
+    output_roundoff: float
+
+
+ELEMENT_TYPES = {
+    "float32": ElementType("float32", 4, "float", "float", 2.0**-24, 2.0**-24),
+    "float64": ElementType("float64", 8, "double", "double", 2.0**-53, 2.0**-53),
+    "float16": ElementType("float16", 2, "__half", "float", 2.0**-24, 2.0**-11),
+}
+
+
+def flops(m: int, n: int, k: int) -> int:
+    """Floating-point operations counted for one GEMM: `2*M*N*K`, the convention of BLAS benchmarks."""
+    return 2 * m * n * k
+
+
+def tflops(m: int, n: int, k: int, time_us: float) -> float:
+    """Rate in TFLOP/s of one GEMM that took `time_us` microseconds."""
+    return flops(m, n, k) / time_us * 1e-6
+
+
+def rate_unit(kind: str) -> tuple[str, float]:
+    """The unit in which rates of a device kind are shown, and its size in TFLOP/s."""
+    return ("TFLOP/s", 1.0) if kind == "cuda" else ("GFLOP/s", 1e-3)

@@ -1,0 +1,67 @@
+"""Read YAML of the user's and check it against a schema; every complaint names the file, the key, the value and what was expected."""
+
+import json
+from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from ladder.units import InputError
+
+SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and `1e-3` read as a string."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {', '.join(sorted(twice))} is given twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def load(text: str, source: str) -> Any:
+    """The data in YAML `text`; `source` is what messages call it. Raises `InputError`."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a subclass of the safe loader
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
+        raise InputError(f"{source}: not valid YAML: {error}") from None
+
+
+@lru_cache
+def _validator(schema: str) -> Any:
+    return jsonschema.Draft202012Validator(load((SCHEMAS / f"{schema}.schema.yaml").read_text(), schema))
+
+
+def check(data: Any, schema: str, source: str) -> None:
+    """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, a line each."""
+    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: [str(part) for part in error.absolute_path])
+    if errors:
+        raise InputError("\n".join(dict.fromkeys(_complaint(error, source) for error in errors)))
+
+
+def _complaint(error: Any, source: str) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
+    if error.validator == "additionalProperties":
+        known = sorted(error.schema.get("properties", {}))
+        unknown = [key for key in error.instance if key not in known]
+        where = f"{source}: {path}: " if path else f"{source}: "
+        return f"{where}unknown key {', '.join(map(repr, unknown))}; expected one of {', '.join(known)}"
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"
+    expected = error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
+    return f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected {expected}"
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """`value` as JSON, cut to `limit` characters, for a message."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

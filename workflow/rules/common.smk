@@ -1,0 +1,101 @@
+# The campaign, checked whole before any job starts, and what the other rules share.
+import csv
+import os
+import sys
+
+ROOT = Path(workflow.basedir)
+# for this file and, through the environment, for the scripts of the jobs
+sys.path.insert(0, str(ROOT / "workflow"))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT / "workflow"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
+from ladder import campaign as campaigns
+from ladder import environment, sources
+from ladder.kernels import discover
+from ladder.units import InputError
+
+REDRAWN = "redrawn"
+PUBLISHED = ROOT / "results" / "published"
+
+
+def read_campaign():
+    """The campaign that --configfile or --config campaign=NAME chose, else config/config.yaml."""
+    files = workflow.overwrite_configfiles
+    if files:
+        return dict(config), ", ".join(str(file) for file in files)
+    path = campaigns.find(ROOT / "config", config.get("campaign", "default"))
+    data = campaigns.yamlfile.load(path.read_text(), str(path))
+    return {**data, **config}, str(path.relative_to(ROOT))
+
+
+try:
+    data, source = read_campaign()
+    CAMPAIGN = campaigns.load(data, source, discover(ROOT))
+    GPUS = environment.detect_gpus()
+    DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
+    ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
+    FINGERPRINTS = {
+        device.slug: environment.fingerprint(device) for device in DEVICES
+    }
+except InputError as error:
+    raise WorkflowError(str(error)) from None
+config.update(data)
+
+BY_SLUG = {device.slug: device for device in DEVICES}
+MEASURING = sources.digest("measure", "worker")
+
+
+wildcard_constraints:
+    device="[a-z0-9-]+",
+    dataset="[a-z0-9_-]+",
+    arch="[a-z0-9_-]+",
+    kernel="[A-Za-z0-9_]+",
+    job=r"[A-Za-z0-9_]+\.float[0-9]+",
+
+
+def published_devices():
+    """Devices that have a committed dataset."""
+    return sorted(path.parent.name for path in PUBLISHED.glob("*/environment.json"))
+
+
+def compiled():
+    """The resources of every chosen kernel on every architecture it is compiled for."""
+    chosen = [(arch, "cuda") for arch in ARCHITECTURES] + [
+        (device.arch, "cpu") for device in DEVICES if device.kind == "cpu"
+    ]
+    return [
+        f"results/{CAMPAIGN.name}/build/{arch}/{kernel.name}/resources.csv"
+        for arch, kind in chosen
+        for kernel in CAMPAIGN.kernels.values()
+        if kernel.kind == kind
+    ]
+
+
+def figures(dataset, devices):
+    """The tables and figures of a dataset."""
+    return [f"results/{dataset}/{device}/figures" for device in devices]
+
+
+def kernel_of(wildcards):
+    """The kernel that a compile job's wildcards name."""
+    kind = "cuda" if wildcards.arch.startswith("sm_") else "cpu"
+    return CAMPAIGN.kernels[f"{kind}/{wildcards.kernel}"]
+
+
+def print_costs():
+    """The share of the measure jobs' wall time in which the device was executing."""
+    for device in DEVICES:
+        path = Path(f"results/{CAMPAIGN.name}/{device.slug}/costs.csv")
+        if not path.exists():
+            continue
+        with path.open() as file:
+            rows = list(csv.DictReader(file))
+        wall, busy = (
+            sum(float(row[name]) for row in rows)
+            for name in ("wall_seconds", "busy_seconds")
+        )
+        print(
+            f"{device.slug}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({busy / wall:.0%}); "
+            f"tables and figures in {path.parent}"
+        )

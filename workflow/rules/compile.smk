@@ -1,0 +1,22 @@
+# The configurations of a kernel for an architecture, side by side in the job's threads. Needs no GPU and no driver.
+rule compile:
+    input:
+        lambda wildcards: [kernel_of(wildcards).path, *kernel_of(wildcards).includes],
+    output:
+        resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
+    params:
+        configurations=lambda wildcards: campaigns.digest(
+            [
+                [configuration.slug, objection]
+                for configuration, objection in CAMPAIGN.configurations[
+                    kernel_of(wildcards).id
+                ]
+            ]
+        ),
+        compiler=lambda wildcards: environment.compiler_version(
+            kernel_of(wildcards).kind
+        ),
+        code=sources.digest("compile"),
+    threads: workflow.cores
+    script:
+        "../scripts/compile.py"

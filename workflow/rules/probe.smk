@@ -1,0 +1,23 @@
+# What a device is and what it can do at best.
+rule support:
+    output:
+        "results/{dataset}/build/{arch}/support.bin",
+    params:
+        code=sources.digest("devices", "compile"),
+    script:
+        "../scripts/support.py"
+
+
+rule probe:
+    input:
+        support=lambda wildcards: f"results/{wildcards.dataset}/build/{BY_SLUG[wildcards.device].arch}/support.bin",
+    output:
+        environment="results/{dataset}/{device}/environment.json",
+    params:
+        fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
+        code=sources.digest("probe"),
+    threads: workflow.cores
+    resources:
+        gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
+    script:
+        "../scripts/probe.py"

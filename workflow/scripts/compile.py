@@ -1,0 +1,24 @@
+"""Compile the configurations of one kernel for one architecture."""
+
+import csv
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from ladder import campaign
+from ladder.compile import Resource, compile_kernel
+from ladder.environment import ROOT, clear_errors
+from ladder.kernels import discover
+
+with clear_errors():
+    arch = snakemake.wildcards.arch
+    kernel_id = f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{snakemake.wildcards.kernel}"
+    plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
+    output = Path(snakemake.output.resources)
+    rows = compile_kernel(plan.kernels[kernel_id], plan.configurations[kernel_id], arch, output.parent, snakemake.threads)
+    with output.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Resource)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+    for row in rows:
+        if row.status == "compile_error":
+            print(f"{kernel_id} {row.configuration} for {arch} does not compile:\n{row.reason}", flush=True)
