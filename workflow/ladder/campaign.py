@@ -103,9 +103,7 @@ class Campaign:
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
         """For every kernel id its configurations, each with the reason it is not legal or ""."""
-        return {
-            id: list(kernel.expand(self.parameters.get(id, {}), self.element_types)) for id, kernel in self.kernels.items()
-        }
+        return {id: list(kernel.expand(self.parameters.get(id, {}), self.element_types)) for id, kernel in self.kernels.items()}
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """The problems measured on devices of a kind, smallest first."""
@@ -207,7 +205,9 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     limits = Limits(**data.get("measure", {}))
     if limits.max_samples < limits.min_samples:
-        raise InputError(f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}")
+        raise InputError(
+            f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}"
+        )
     devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
     campaign = Campaign(
         name=data["campaign"],
@@ -271,7 +271,10 @@ def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel]) -> dict[s
 
 
 def _check_parameters(
-    parameters: Mapping[str, Mapping[str, Sequence[int]]], source: str, chosen: Mapping[str, Kernel], kernels: Mapping[str, Kernel]
+    parameters: Mapping[str, Mapping[str, Sequence[int]]],
+    source: str,
+    chosen: Mapping[str, Kernel],
+    kernels: Mapping[str, Kernel],
 ) -> Mapping[str, Mapping[str, Sequence[int]]]:
     for id, lists in parameters.items():
         if id not in kernels:
@@ -294,5 +297,5 @@ def _sizes(entries: Sequence[Any]) -> list[tuple[int, int, int]]:
         elif "square" in entry:
             sizes |= {(size, size, size): None for size in many(entry["square"])}
         else:
-            sizes |= dict.fromkeys(itertools.product(*(many(entry[axis]) for axis in "MNK")))
+            sizes |= dict.fromkeys(itertools.product(many(entry["M"]), many(entry["N"]), many(entry["K"])))
     return list(sizes)

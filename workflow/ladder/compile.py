@@ -134,7 +134,7 @@ def capability(arch: str) -> float:
     return int(re.sub(r"\D", "", arch)) / 10
 
 
-def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, int]]:
+def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, Any]]:
     """The cubin, through PyCUDA's compiler, and the resources that ptxas reported."""
     from pycuda import compiler
 
@@ -148,7 +148,8 @@ def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, int]]
         except Exception as error:
             if not hasattr(error, "stderr"):
                 raise
-            raise CompileError(_tidy(f"{error.stdout or ''}{error.stderr or ''}" or str(error))) from None
+            said = f"{getattr(error, 'stdout', '') or ''}{error.stderr or ''}"
+            raise CompileError(_tidy(said or str(error))) from None
         finally:
             tempfile.tempdir = before
     return cubin, parse_ptxas("\n".join(str(warning.message) for warning in caught))
@@ -175,7 +176,11 @@ def _cc(source: str, include: Path) -> bytes:
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "kernel.c").write_text(source)
         done = subprocess.run(
-            [cc(), *CPU_FLAGS, f"-I{include}", "kernel.c", "-o", "kernel.so"], cwd=scratch, capture_output=True, text=True, check=False
+            [cc(), *CPU_FLAGS, f"-I{include}", "kernel.c", "-o", "kernel.so"],
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise CompileError(_tidy(done.stderr))

@@ -101,7 +101,9 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
                     raise InputError(f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected some")
             case "cuda":
                 if not gpus:
-                    raise InputError(f"{where}, but no GPU was found here; expected an NVIDIA GPU and its driver, or devices: auto")
+                    raise InputError(
+                        f"{where}, but no GPU was found here; expected an NVIDIA GPU and its driver, or devices: auto"
+                    )
                 chosen = list(gpus)
             case "cpu":
                 chosen = [cpu]
@@ -137,7 +139,9 @@ def _elsewhere(campaign: Campaign, wanted: str, where: str) -> Device:
     if wanted.startswith("cpu-"):
         return Device(wanted, "cpu", wanted, wanted, 0)
     if len(campaign.architectures) != 1:
-        raise InputError(f"{where}, which is not on this machine; expected architectures to name the one it needs, such as [sm_90]")
+        raise InputError(
+            f"{where}, which is not on this machine; expected architectures to name the one it needs, such as [sm_90]"
+        )
     return Device(wanted, "cuda", wanted, campaign.architectures[0], 0)
 
 
@@ -166,7 +170,9 @@ def cc() -> str:
     """Path of the C compiler, `$CC` or gcc. Raises `InputError` where there is none."""
     found = shutil.which(os.environ.get("CC", "gcc"))
     if not found:
-        raise InputError(f"the C compiler {os.environ.get('CC', 'gcc')} was not found; expected gcc, which comes with g++, or $CC")
+        raise InputError(
+            f"the C compiler {os.environ.get('CC', 'gcc')} was not found; expected gcc, which comes with g++, or $CC"
+        )
     return found
 
 

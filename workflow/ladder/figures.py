@@ -137,7 +137,9 @@ def _others(axes: Axes, data: Dataset, column: str, scale: Callable[[Any], Any])
             for x, y in zip(at, scale(mine[column]), strict=True):
                 axes.plot([x - 0.35, x + 0.35], [y, y], dash, color=colour, lw=2, zorder=3)
         else:
-            axes.scatter(at, scale(mine[column]), color=colours[kernel], marker=markers[kernel], s=40, zorder=4, edgecolor="white", lw=0.5)
+            axes.scatter(
+                at, scale(mine[column]), color=colours[kernel], marker=markers[kernel], s=40, zorder=4, edgecolor="white", lw=0.5
+            )
     axes.set_xticks(range(len(labels)), [label.replace("x", "×\u200b") for label in labels], rotation=30, ha="right")
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_xlabel("M×N×K")
@@ -146,7 +148,12 @@ def _others(axes: Axes, data: Dataset, column: str, scale: Callable[[Any], Any])
 def _two_panels(data: Dataset, title: str, column: str, scale: Callable[[Any], Any], label: str) -> tuple[Figure, list[Axes]]:
     others = data.best.loc[~data.best["square"], "problem"].nunique()
     figure, axes = plt.subplots(
-        1, 2 if others else 1, figsize=(11, 5.6), sharey=True, squeeze=False, width_ratios=[3, max(1, 0.4 * others)] if others else None
+        1,
+        2 if others else 1,
+        figsize=(11, 5.6),
+        sharey=True,
+        squeeze=False,
+        width_ratios=[3, max(1, 0.4 * others)] if others else None,
     )
     panels = list(axes[0])
     _lines(panels[0], data, column, scale)

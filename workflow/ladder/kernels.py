@@ -41,7 +41,7 @@ class Configuration:
 
     def names(self) -> dict[str, Number]:
         """The names a header's expressions may use, without those of a problem."""
-        return dict(self.parameters) | {"element_size": ELEMENT_TYPES[self.element_type].size}
+        return {**dict(self.parameters), "element_size": ELEMENT_TYPES[self.element_type].size}
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Kernel:
 
     def grid_of(self, configuration: Configuration, problem: Mapping[str, int]) -> tuple[int, int, int]:
         """Blocks of the grid in x, y, z for a problem (`M N K lda ldb ldc`)."""
-        return _three(self.grid, configuration.names() | problem)
+        return _three(self.grid, {**configuration.names(), **problem})
 
     def shared_of(self, configuration: Configuration) -> int:
         """Dynamic shared memory of a block in bytes."""
@@ -130,7 +130,7 @@ class Kernel:
 
     def unmet_need(self, configuration: Configuration, problem: Mapping[str, int]) -> str:
         """The need that the problem does not meet, or ""."""
-        names = configuration.names() | problem
+        names = {**configuration.names(), **problem}
         return next((f"needs {need}" for need in self.needs if not evaluate(need, names)), "")
 
     def source(self, configuration: Configuration) -> str:

@@ -104,7 +104,9 @@ class Progress:
         self.title, self.costs = title, dict(costs)
         self.total, self.left, self.start, self.said = len(costs), sum(costs.values()), time.monotonic(), time.monotonic()
         self.all = self.left
-        self.bar = tqdm(total=self.total, desc=title, disable=not sys.stderr.isatty(), bar_format="{l_bar}{bar}| {n}/{total} {postfix}")
+        self.bar = tqdm(
+            total=self.total, desc=title, disable=not sys.stderr.isatty(), bar_format="{l_bar}{bar}| {n}/{total} {postfix}"
+        )
 
     def done(self, key: str, what: str) -> None:
         """Count a measurement as done."""
@@ -115,7 +117,11 @@ class Progress:
         self.bar.set_postfix_str(f"{what}, {remaining}")
         if self.bar.disable and time.monotonic() - self.said > LINE_SECONDS:
             self.said = time.monotonic()
-            print(f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, {remaining}", file=sys.stderr, flush=True)
+            print(
+                f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, {remaining}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def uuids(device: Device) -> list[str]:

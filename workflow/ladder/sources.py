@@ -23,7 +23,9 @@ def imports(module: str) -> frozenset[str]:
 
 def exists(module: str) -> bool:
     """Whether the package has a module of that name."""
-    return (PACKAGE / (module.replace(".", "/") + ".py")).exists() or (PACKAGE / module.replace(".", "/") / "__init__.py").exists()
+    return (PACKAGE / (module.replace(".", "/") + ".py")).exists() or (
+        PACKAGE / module.replace(".", "/") / "__init__.py"
+    ).exists()
 
 
 def path(module: str) -> Path:

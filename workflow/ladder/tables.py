@@ -94,7 +94,10 @@ def best(summary: pd.DataFrame) -> pd.DataFrame:
 def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """What each measure job's last run took: wall time, and the share of it in which the device was executing."""
     table = pd.DataFrame(
-        [{key: s.get(key) for key in ("job", "measured", "wall_seconds", "busy_seconds", "children", "commit", "dirty")} for s in sessions]
+        [
+            {key: s.get(key) for key in ("job", "measured", "wall_seconds", "busy_seconds", "children", "commit", "dirty")}
+            for s in sessions
+        ]
     )
     table["busy_share"] = table["busy_seconds"] / table["wall_seconds"]
     return table

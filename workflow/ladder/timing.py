@@ -48,7 +48,7 @@ def measure(
     reference_repeats = 1 if cold else _repeats(second[None], limits.sample_us)
     ready: dict[int | None, Launch] = {key: device.repeated(launch, repeats[key]) for key, launch in launches.items()}
     ready[None] = device.repeated(reference, reference_repeats)
-    counts: dict[int | None, int] = {**repeats, None: reference_repeats}
+    counts: dict[int | None, int] = {None: reference_repeats, **dict(repeats.items())}
     yield from _warm_up(device, ready, cold)
 
     random = np.random.default_rng(seed)

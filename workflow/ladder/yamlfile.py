@@ -30,7 +30,7 @@ class _Loader(yaml.SafeLoader):
 def load(text: str, source: str) -> Any:
     """The data in YAML `text`; `source` is what messages call it. Raises `InputError`."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - a subclass of the safe loader
+        return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise InputError(f"{source}: not valid YAML: {error}") from None
 

@@ -199,7 +199,8 @@ class Cuda(Device):
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None
         total = sums.sum(axis=0)
-        return Errors(*total[:3].tolist(), float(sums[:, 3].max()), *counts.sum(axis=0).astype(int).tolist())
+        wild, stray = (int(count) for count in counts.sum(axis=0))
+        return Errors(float(total[0]), float(total[1]), float(total[2]), float(sums[:, 3].max()), wild, stray)
 
     def _timed(self, run: Callable[[], None]) -> None:
         """Run to the end, counting the time as busy."""

@@ -1,0 +1,141 @@
+"""What only a GPU can show. Run with `pytest -m gpu` on a machine that has one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CU_RIGHT, ROOT, Project, cuda_kernel
+from ladder import environment, kernels
+from ladder.campaign import Problem
+from ladder.compile import compile_kernel, compile_support
+from ladder.devices import cpu as host
+from ladder.units import ELEMENT_TYPES
+from ladder.verify import judge
+from ladder.worker import open_device
+
+pytestmark = pytest.mark.gpu
+
+SHAPES = [
+    (1, 1, 1), (1, 7, 1), (1, 513, 31), (513, 1, 31), (31, 1, 513), (2, 3, 5), (17, 17, 17), (31, 33, 29), (64, 64, 64),
+    (65, 63, 7), (127, 129, 131), (128, 128, 8), (129, 127, 9), (257, 255, 253), (256, 256, 3), (3, 256, 256), (509, 503, 499),
+    (1000, 10, 1000), (10, 1000, 1000), (96, 160, 224),
+]  # fmt: skip
+LAYOUTS = [
+    {}, {"padding": 1}, {"padding": 4}, {"alpha": -1.5, "beta": 0.5}, {"alpha": 0.0, "beta": 1.0},
+    {"alpha": 2.0, "beta": -1.0, "padding": 3}, {"alpha": 0.0, "beta": 0.0},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[object]:
+    device = environment.detect_gpus()[0]
+    support = Path("/tmp/gemm-ladder-test-support.cubin")
+    support.write_bytes(compile_support("cuda", device.arch))
+    opened = open_device("cuda", device.uuids[0], support)
+    opened.arch = device.arch
+    yield opened
+    opened.close()
+
+
+KERNELS = [kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cuda"]
+CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
+
+
+@pytest.mark.parametrize(("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES])
+def test_every_configuration_is_right_on_every_shape_and_layout(gpu, kernel, element_type, tmp_path):
+    rows = compile_kernel(kernel, list(kernel.expand({}, [element_type])), gpu.arch, tmp_path, 8)
+    wrong = []
+    problems = [Problem(*shape, element_type=element_type, **layout) for shape in SHAPES for layout in LAYOUTS]
+    legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
+    by_slug = {row.slug: row for row in rows}
+    assert all(by_slug[configuration.slug].status == "compiled" for configuration in legal)
+    for problem in problems:
+        gpu.problem(problem)
+        for configuration in legal:
+            launch = gpu.kernel(kernel, configuration, (tmp_path / by_slug[configuration.slug].binary).read_bytes())
+            verdict = judge(gpu.check(launch), problem)
+            if verdict.status != "correct":
+                wrong.append((configuration.label, problem, verdict.reason))
+    assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
+
+
+@pytest.mark.parametrize("name", ["cublas", "cublas_tf32"])
+def test_cublas_computes_a_times_b_on_rectangles(gpu, name):
+    for shape in [(3, 5, 7), (64, 32, 16), (129, 65, 33)]:
+        for layout in LAYOUTS:
+            problem = Problem(*shape, **layout)
+            gpu.problem(problem)  # whose reference is checked against the host's arithmetic
+            assert judge(gpu.check(gpu.baseline(name)), problem, tf32=name == "cublas_tf32").status == "correct"
+
+
+def test_tf32_does_not_pass_for_float32(gpu):
+    for size in (512, 2048, 8192):
+        problem = Problem(size, size, size)
+        gpu.problem(problem)
+        assert judge(gpu.check(gpu.baseline("cublas_tf32")), problem).status == "incorrect"
+
+
+@pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
+def test_the_comparison_on_the_device_is_that_on_the_host(gpu, element_type):
+    import pycuda.driver as cuda
+    from ladder.devices import Launch
+
+    problem = Problem(33, 65, 17, element_type=element_type, padding=2, beta=0.5)
+    gpu.problem(problem)
+    size = ELEMENT_TYPES[element_type].size
+    one = np.ones(1, element_type)
+
+    def spoil() -> None:  # an element of C, a canary in a row's padding, one before C and one after
+        for index in (5 * problem.ldc + 3, 6 * problem.ldc - 1, -7, problem.m * problem.ldc + 9):
+            cuda.memcpy_htod(gpu.c + index * size, one)
+
+    def call() -> None:
+        gpu.baseline("cublas").call()
+        gpu.stream.synchronize()
+        spoil()
+
+    errors = gpu.check(Launch(call))
+    buffer = np.empty(problem.m * problem.ldc + 2 * host.GUARD, element_type)
+    reference, scale = np.empty((problem.m, problem.n)), np.empty((problem.m, problem.n))
+    for array, source in ((buffer, gpu.c_buffer), (reference, gpu._reference), (scale, gpu._scale)):
+        cuda.memcpy_dtoh(array, source)
+    expected = host.compare(buffer, problem, reference, scale)
+    assert errors.stray == expected.stray == 3
+    assert errors.wild == expected.wild == 0
+    for name in ("diff2", "ref2", "scale2", "worst"):
+        assert getattr(errors, name) == pytest.approx(getattr(expected, name), rel=1e-9)
+
+
+FAULTS = {
+    "90_right": (CU_RIGHT, "correct", ""),
+    "91_wrong": (CU_RIGHT.replace("k < K", "k < K - (K > 100)"), "incorrect", "off by"),
+    "92_nan": (CU_RIGHT.replace("Acc sum = 0", "Acc sum = row == 3 ? Acc(nanf(\"\")) : Acc(0)"), "incorrect", "NaN"),
+    "93_unwritten": (CU_RIGHT.replace("col >= N", "col >= N - 1"), "incorrect", "never written"),
+    "94_stray": (CU_RIGHT + "  if (row == 0 && col == 0) C[-1] = 1;\n", "incorrect", "outside C"),
+    "95_illegal": ("  if (row == 0 && col == 0) *(volatile float*)(1ull << 60) = 1;\n" + CU_RIGHT, "launch_error", "illegal"),
+    "96_misaligned": ("  if (row == 0) *(volatile float4*)(C + 1) = float4{};\n" + CU_RIGHT, "launch_error", "misaligned"),
+    "97_endless": ("  for (volatile int i = 0; i >= 0;) i = 1;\n" + CU_RIGHT, "timeout", "no answer"),
+    "98_trap": ("  if (row == 0) __trap();\n" + CU_RIGHT, "launch_error", ""),
+    "99_syntax": ("  this does not compile;\n" + CU_RIGHT, "compile_error", "error"),
+}  # fmt: skip
+
+
+def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project: Project):
+    for name, (body, _, _) in FAULTS.items():
+        project.write(f"kernels/cuda/{name}.cu", cuda_kernel(name, body))
+    project.ok("--configfile", project.campaign("""
+campaign: faults
+devices: [cuda]
+kernels: ["cuda/9*"]
+problems: {cuda: [[130, 129, 127], {square: 256}]}
+measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
+"""))  # fmt: skip
+    summary = project.table("faults/*/summary.csv")
+    assert len(summary) == 2 * (2 * len(FAULTS) + 2)
+    for name, (_, status, reason) in FAULTS.items():
+        rows = summary[summary["kernel"] == name]
+        assert set(rows["status"]) == {status}, rows[["status", "reason"]].to_string()
+        assert rows["reason"].fillna("").str.contains(reason).all(), rows["reason"].tolist()
+        assert rows["tflops"].notna().all() == (status == "correct")
+        assert rows["tflops"].isna().all() == (status != "correct")
