@@ -9,6 +9,7 @@ from conftest import CU_RIGHT, ROOT, Project, cuda_kernel
 from ladder import environment, kernels
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel, compile_support
+from ladder.devices import buffer_elements
 from ladder.devices import cpu as host
 from ladder.units import ELEMENT_TYPES
 from ladder.verify import judge
@@ -96,7 +97,7 @@ def test_the_comparison_on_the_device_is_that_on_the_host(gpu, element_type):
         spoil()
 
     errors = gpu.check(Launch(call))
-    buffer = np.empty(problem.m * problem.ldc + 2 * host.GUARD, element_type)
+    buffer = np.empty(buffer_elements(problem), element_type)
     reference, scale = np.empty((problem.m, problem.n)), np.empty((problem.m, problem.n))
     for array, source in ((buffer, gpu.c_buffer), (reference, gpu._reference), (scale, gpu._scale)):
         cuda.memcpy_dtoh(array, source)

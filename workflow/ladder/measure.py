@@ -43,12 +43,12 @@ class Child:
     def __init__(self, kind: str, uuid: str, support: Path) -> None:
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+        path = os.pathsep.join([str(ROOT / "workflow"), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ladder.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stderr=self.errors,
-            env=environment,
+            env=os.environ | {"PYTHONPATH": path},
         )
         theirs.close()
         self.busy_us = 0.0

@@ -136,6 +136,12 @@ def _random(random: np.random.Generator, distribution: str, shape: tuple[int, in
     return values.astype(dtype, copy=False)
 
 
+def buffer_elements(problem: Problem) -> int:
+    """Elements of C with the canaries around it: whole 32-bit words of canaries, also where C has an odd number of halves."""
+    count = problem.m * problem.ldc + 2 * GUARD
+    return count + count % 2
+
+
 def scalars(problem: Problem) -> tuple[Any, Any]:
     """alpha and beta rounded to the element type, as the kernels get them."""
     element = np.dtype(problem.element_type).type

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
-from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, host_operands, scalars
+from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars
 from ladder.kernels import Configuration, Kernel
 
 FLUSH_BYTES = 256 << 20
@@ -36,8 +36,8 @@ class Cpu(Device):
             raise Refused("not_supported", f"{problem.element_type} is not supported on the CPU")
         self.given = problem
         self.a, self.b, self._c0 = host_operands(problem)
-        self.c_buffer = np.empty(problem.m * problem.ldc + 2 * GUARD, problem.element_type)
-        self.c = self.c_buffer[GUARD:-GUARD].reshape(problem.m, problem.ldc)
+        self.c_buffer = np.empty(buffer_elements(problem), problem.element_type)
+        self.c = inside(self.c_buffer, problem)
         alpha, beta = (float(value) for value in scalars(problem))
         a, b = (x[:, :cols].astype(np.float64) for x, cols in ((self.a, problem.k), (self.b, problem.n)))
         self._reference, self._scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
@@ -141,13 +141,18 @@ class Cpu(Device):
         self._scratch.cleanup()
 
 
+def inside(buffer: NDArray[Any], problem: Problem) -> NDArray[Any]:
+    """C itself, M x ldc, as a view of the buffer with its canaries."""
+    return buffer[GUARD : GUARD + problem.m * problem.ldc].reshape(problem.m, problem.ldc)
+
+
 def compare(buffer: NDArray[Any], problem: Problem, reference: NDArray[Any], scale: NDArray[Any]) -> Errors:
     """`Errors` of C in `buffer` (guard, M x ldc, guard) against the M x N float64 `reference` and `scale`."""
     words = np.full(buffer.nbytes // 4, CANARY, np.uint32).view(buffer.dtype)
     bits = np.dtype(f"u{buffer.itemsize}")
     changed = buffer.view(bits) != words.view(bits)
-    changed[GUARD:-GUARD].reshape(problem.m, problem.ldc)[:, : problem.n] = False
-    c = buffer[GUARD:-GUARD].reshape(problem.m, problem.ldc)[:, : problem.n].astype(np.float64)
+    inside(changed, problem)[:, : problem.n] = False
+    c = inside(buffer, problem)[:, : problem.n].astype(np.float64)
     finite = np.isfinite(c)
     diff = np.where(finite, np.abs(c - reference), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -14,7 +14,7 @@ from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
-from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, host_operands, scalars, struct_code
+from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars, struct_code
 from ladder.environment import slugify
 from ladder.kernels import Configuration, Kernel
 from ladder.units import ELEMENT_TYPES
@@ -79,12 +79,13 @@ class Cuda(Device):
         self.a, self.b = self.allocate(a.size, size), self.allocate(b.size, size)
         cuda.memcpy_htod(self.a, a)
         cuda.memcpy_htod(self.b, b)
-        self.c_buffer = self.allocate(c0.size + 2 * GUARD, size)
+        self._total = buffer_elements(problem)
+        self.c_buffer = self.allocate(self._total, size)
         self.c = int(self.c_buffer) + GUARD * size
         self._image: Any = None
         if problem.beta != 0:
-            image = np.full((c0.size + 2 * GUARD) * size // 4, CANARY, np.uint32).view(c0.dtype)
-            image[GUARD:-GUARD].reshape(c0.shape)[:, : problem.n] = c0[:, : problem.n]
+            image = np.full(self._total * size // 4, CANARY, np.uint32).view(c0.dtype)
+            image[GUARD : GUARD + c0.size].reshape(c0.shape)[:, : problem.n] = c0[:, : problem.n]
             self._image = self.allocate(image.size, size)
             cuda.memcpy_htod(self._image, image)
         self._poison()
@@ -168,18 +169,15 @@ class Cuda(Device):
         return launch
 
     def _poison(self) -> None:
-        p = self.given
+        size = self._total * ELEMENT_TYPES[self.given.element_type].size
         if self._image is None:
-            size = ELEMENT_TYPES[p.element_type].size
-            cuda.memset_d32_async(int(self.c_buffer), CANARY, (p.m * p.ldc + 2 * GUARD) * size // 4, self.stream)
+            cuda.memset_d32_async(int(self.c_buffer), CANARY, size // 4, self.stream)
         else:
-            cuda.memcpy_dtod_async(
-                int(self.c_buffer), int(self._image), (p.m * p.ldc + 2 * GUARD) * ELEMENT_TYPES[p.element_type].size, self.stream
-            )
+            cuda.memcpy_dtod_async(int(self.c_buffer), int(self._image), size, self.stream)
 
     def check(self, launch: Launch) -> Errors:
         compare = self._support.get_function(f"compare_{self.given.element_type}")
-        compare.prepare("PqqqqPPPP")
+        compare.prepare("PqqqqqPPPP")
         p = self.given
 
         def run() -> None:
@@ -187,7 +185,7 @@ class Cuda(Device):
             launch.before()
             launch.call()
             compare.prepared_async_call(
-                (CHECK_BLOCKS, 1), (CHECK_THREADS, 1, 1), self.stream, int(self.c_buffer), GUARD, p.m, p.n, p.ldc,
+                (CHECK_BLOCKS, 1), (CHECK_THREADS, 1, 1), self.stream, int(self.c_buffer), self._total, GUARD, p.m, p.n, p.ldc,
                 int(self._reference), int(self._scale), int(self._sums), int(self._counts),
             )  # fmt: skip
 

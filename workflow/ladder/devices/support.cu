@@ -24,11 +24,10 @@ __device__ bool is_canary(const T* buffer, long long i) {
 // Walks over a whole buffer: `guard` canaries, M rows of N elements of C and ldc - N canaries, `guard` canaries.
 // sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S}, counts[block] = {elements not finite, canaries overwritten}.
 template <class T>
-__device__ void compare(const T* buffer, long long guard, long long M, long long N, long long ldc, const double* R, const double* S,
+__device__ void compare(const T* buffer, long long total, long long guard, long long M, long long N, long long ldc, const double* R, const double* S,
                         double* sums, unsigned long long* counts) {
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0;
   unsigned long long wild = 0, stray = 0;
-  const long long total = M * ldc + 2 * guard;
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total; i += (long long)gridDim.x * blockDim.x) {
     const long long at = i - guard, row = at / ldc, col = at % ldc;
     if (at < 0 || row >= M || col >= N) {
@@ -67,9 +66,9 @@ __device__ void compare(const T* buffer, long long guard, long long M, long long
     widen(in, ld, rows, cols, out, absolute);                                                                                    \
   }                                                                                                                              \
   extern "C" __global__ void __launch_bounds__(256)                                                                             \
-      compare_##NAME(const T* buffer, long long guard, long long M, long long N, long long ldc, const double* R, const double* S, \
+      compare_##NAME(const T* buffer, long long total, long long guard, long long M, long long N, long long ldc, const double* R, const double* S, \
                      double* sums, unsigned long long* counts) {                                                                 \
-    compare(buffer, guard, M, N, ldc, R, S, sums, counts);                                                                       \
+    compare(buffer, total, guard, M, N, ldc, R, S, sums, counts);                                                                       \
   }
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
