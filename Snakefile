@@ -4,6 +4,10 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
+# Used with --sdm apptainer only; made from the Containerfile, whose first lines say how.
+container: "gemm-ladder.sif"
+
+
 include: "workflow/rules/common.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/compile.smk"
@@ -14,11 +18,11 @@ include: "workflow/rules/figures.smk"
 
 # Everything the campaign asks of this machine, and the published figures drawn again.
 rule all:
+    default_target: True
     input:
         compiled(),
         figures(CAMPAIGN.name, [device.slug for device in DEVICES]),
         figures(REDRAWN, published_devices()),
-    default_target: True
 
 
 # The tables and figures of every published dataset, from its committed samples: needs no GPU.

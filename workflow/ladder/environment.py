@@ -1,6 +1,5 @@
 """What runs where: the devices of this machine, the compilers and libraries, and the state of the project."""
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -9,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -124,15 +123,6 @@ def here(slug: str) -> Device:
     if slug not in found:
         raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(found)}")
     return found[slug]
-
-
-@contextlib.contextmanager
-def clear_errors() -> Iterator[None]:
-    """End the process with the message of an `InputError`, without a traceback."""
-    try:
-        yield
-    except InputError as error:
-        sys.exit(f"Error: {error}")
 
 
 def _elsewhere(campaign: Campaign, wanted: str, where: str) -> Device:

@@ -17,7 +17,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ladder.statistics import geometric_mean
 from ladder.tables import is_baseline
@@ -145,16 +145,13 @@ def _others(axes: Axes, data: Dataset, column: str, scale: Callable[[Any], Any])
     axes.set_xlabel("M×N×K")
 
 
-def _two_panels(data: Dataset, title: str, column: str, scale: Callable[[Any], Any], label: str) -> tuple[Figure, list[Axes]]:
+def _two_panels(
+    data: Dataset, title: str, column: str, scale: Callable[[Any], Any], label: str, limit: float | None, limit_label: str
+) -> Figure:
+    """Squares as lines on the left, other shapes on the right, and a dotted line at `limit`."""
     others = data.best.loc[~data.best["square"], "problem"].nunique()
-    figure, axes = plt.subplots(
-        1,
-        2 if others else 1,
-        figsize=(11, 5.6),
-        sharey=True,
-        squeeze=False,
-        width_ratios=[3, max(1, 0.4 * others)] if others else None,
-    )
+    widths = [3, max(1, 0.4 * others)] if others else [1]
+    figure, axes = plt.subplots(1, len(widths), figsize=(11, 5.6), sharey=True, squeeze=False, width_ratios=widths)
     panels = list(axes[0])
     _lines(panels[0], data, column, scale)
     if others:
@@ -162,62 +159,60 @@ def _two_panels(data: Dataset, title: str, column: str, scale: Callable[[Any], A
     panels[0].set_ylabel(label)
     for panel in panels:
         panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.yaxis.set_major_formatter(FuncFormatter(_plain))
+        panel.yaxis.set_minor_locator(NullLocator())
+        if limit:
+            panel.axhline(limit, color="#b22222", ls=":", lw=1.6, zorder=2, label=limit_label)
     handles, names = panels[0].get_legend_handles_labels()
     if panels[0].get_legend():
         panels[0].get_legend().remove()
     figure.legend(handles[::-1], names[::-1], loc="center left", bbox_to_anchor=(0.995, 0.5), frameon=False)
     _annotate(figure, data, title)
     figure.tight_layout(rect=(0, 0.03, 1, 0.98))
-    return figure, panels
+    return figure
 
 
 def performance(data: Dataset) -> Figure:
     """Rate against size: the best configuration of every kernel, the baselines and the measured peak."""
     title = f"GEMM on {data.environment['name']}: best configuration of every kernel"
-    figure, panels = _two_panels(data, title, "tflops", data.rate, f"{data.unit} (log)")
-    for panel in panels:
-        panel.axhline(data.peak, color="#b22222", ls=":", lw=1.2, zorder=2)
-    panels[0].annotate(f"measured FP32 peak {data.peak:.3g} {data.unit}", (0.01, data.peak), xycoords=("axes fraction", "data"),
-                       xytext=(0, 3), textcoords="offset points", fontsize=8, color="#b22222")  # fmt: skip
-    return figure
+    return _two_panels(data, title, "tflops", data.rate, f"{data.unit} (log)", data.peak, f"measured FP32 peak, {data.peak:.3g}")
 
 
 def ratio(data: Dataset) -> Figure:
     """Rate relative to the reference of the same rounds."""
     name = BASELINE_NAME.get(data.reference, data.reference)
-    figure, panels = _two_panels(data, f"Speed relative to {name} on {data.environment['name']}", "ratio", lambda r: 100 * r,
-                                 f"per cent of {name}'s rate (log)")  # fmt: skip
-    for panel in panels:
-        panel.axhline(100, color="black", lw=1, zorder=2)
-    return figure
+    title = f"Speed relative to {name} on {data.environment['name']}"
+    return _two_panels(data, title, "ratio", lambda r: 100 * r, f"per cent of {name}'s rate (log)", None, "")
 
 
 def ladder(data: Dataset) -> Figure:
-    """Every rung at one size, with its gain over the rung below and its geometric mean ratio over all problems."""
-    size = data.largest()
-    rows = data.best[(data.best["square"]) & (data.best["m"] == size)]
-    shown = [kernel for kernel in [*data.kernels, *data.baselines] if kernel in set(rows["kernel"])]
-    rates = {kernel: float(data.rate(rows.loc[rows["kernel"] == kernel, "tflops"].iloc[0])) for kernel in shown}
-    figure, axes = plt.subplots(figsize=(10, 1.6 + 0.5 * max(len(shown), 1)))
+    """Every rung at one size and its gain over the rung below, beside the reference; and its geometric mean over all problems."""
+    size, reference = data.largest(), BASELINE_NAME.get(data.reference, data.reference)
+    rows = data.best[(data.best["square"]) & (data.best["m"] == size)].set_index("kernel")
+    shown = [kernel for kernel in [*data.kernels, data.reference] if kernel in rows.index]
+    rates = {kernel: float(data.rate(rows.loc[kernel, "tflops"])) for kernel in shown}
+    figure, axes = plt.subplots(figsize=(11, 1.8 + 0.45 * max(len(shown), 1)))
     colours = data.colours() | {kernel: style[0] for kernel, style in BASELINE_STYLE.items()}
-    sns.barplot(x=list(rates.values()), y=[_nice(kernel) for kernel in shown], hue=[_nice(kernel) for kernel in shown],
-                palette={_nice(kernel): colours[kernel] for kernel in shown}, legend=False, ax=axes)  # fmt: skip
+    names = [_nice(kernel) for kernel in shown]
+    palette = {_nice(kernel): colours[kernel] for kernel in shown}
+    sns.barplot(x=list(rates.values()), y=names, hue=names, palette=palette, legend=False, ax=axes)
     below: float | None = None
     for index, kernel in enumerate(shown):
         text = f" {rates[kernel]:.3g}"
         if not is_baseline(kernel):
-            if below:
-                text += f"   ×{rates[kernel] / below:.2f} on the rung below"
+            text += f"   ×{rates[kernel] / below:.2f}" if below else ""
             below = rates[kernel]
             mean = geometric_mean(list(data.best.loc[data.best["kernel"] == kernel, "ratio"]))
-            text += f"   ({100 * mean:.3g} % of {BASELINE_NAME.get(data.reference)}, geometric mean of all problems)"
+            text += f"   {100 * rows.loc[kernel, 'ratio']:.3g} % of {reference} here, {100 * mean:.3g} % over all problems"
         axes.text(rates[kernel], index, text, va="center", fontsize=8)
-    axes.set_xlabel(data.unit)
+    axes.set_xlabel(
+        f"{data.unit}; then the gain over the rung below and the rate relative to {reference} (over all: geometric mean)"
+    )
     axes.set_ylabel("")
-    axes.set_xlim(0, 1.75 * max(rates.values(), default=1))
-    _annotate(figure, data, f"The ladder at M = N = K = {size}")
-    figure.tight_layout(rect=(0, 0.05, 1, 0.97))
+    axes.set_xlim(0, 1.5 * max(rates.values(), default=1))
+    _annotate(figure, data, f"The ladder at M = N = K = {size} on {data.environment['name']}")
+    figure.tight_layout(rect=(0, 0.05, 1, 0.98))
     return figure
 
 
@@ -263,6 +258,11 @@ def save(figure: Figure, stem: Path) -> None:
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix]
         figure.savefig(stem.with_suffix(f".{suffix}"), metadata=metadata, bbox_inches="tight")
     plt.close(figure)
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A table as `draw_all` takes it."""
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
 def draw_all(summary: pd.DataFrame, best: pd.DataFrame, environment: Mapping[str, Any], folder: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -43,12 +44,14 @@ class Child:
     def __init__(self, kind: str, uuid: str, support: Path) -> None:
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()
+        # Snakemake sets the threads of every library to those of the job; here the measurement decides
+        inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         path = os.pathsep.join([str(ROOT / "workflow"), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ladder.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stderr=self.errors,
-            env=os.environ | {"PYTHONPATH": path},
+            env=inherited | {"PYTHONPATH": path},
         )
         theirs.close()
         self.busy_us = 0.0
@@ -104,8 +107,13 @@ class Progress:
         self.title, self.costs = title, dict(costs)
         self.total, self.left, self.start, self.said = len(costs), sum(costs.values()), time.monotonic(), time.monotonic()
         self.all = self.left
+        terminal = sys.__stderr__
         self.bar = tqdm(
-            total=self.total, desc=title, disable=not sys.stderr.isatty(), bar_format="{l_bar}{bar}| {n}/{total} {postfix}"
+            total=self.total,
+            desc=title,
+            file=terminal,
+            disable=terminal is None or not terminal.isatty(),
+            bar_format="{l_bar}{bar}| {n}/{total} {postfix}",
         )
 
     def done(self, key: str, what: str) -> None:
@@ -355,6 +363,7 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
         "waited_seconds": round(held - start, 3),
         "busy_seconds": round(current.busy_us / 1e6, 3),
         "children": current.children,
+        "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
         "fingerprint": dict(job.fingerprint),
         "code": job.code,
         **project_state(),

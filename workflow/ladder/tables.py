@@ -92,13 +92,9 @@ def best(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """What each measure job's last run took: wall time, and the share of it in which the device was executing."""
-    table = pd.DataFrame(
-        [
-            {key: s.get(key) for key in ("job", "measured", "wall_seconds", "busy_seconds", "children", "commit", "dirty")}
-            for s in sessions
-        ]
-    )
+    """What each measure job's last run took: wall time, the share of it in which the device was executing, a child's peak memory."""
+    columns = ("job", "measured", "wall_seconds", "busy_seconds", "children", "peak_memory_bytes", "commit", "dirty")
+    table = pd.DataFrame([{column: session.get(column) for column in columns} for session in sessions])
     table["busy_share"] = table["busy_seconds"] / table["wall_seconds"]
     return table
 

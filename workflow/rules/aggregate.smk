@@ -1,19 +1,4 @@
-# Medians, intervals and ratios of a dataset. The dataset "redrawn" is made of committed samples.
-def samples(wildcards):
-    if wildcards.dataset == REDRAWN:
-        return sorted((PUBLISHED / wildcards.device / "samples").glob("*.parquet"))
-    return [
-        f"results/{wildcards.dataset}/{wildcards.device}/samples/{job}.parquet"
-        for job in CAMPAIGN.jobs(BY_SLUG[wildcards.device].kind)
-    ]
-
-
-def dataset_environment(wildcards):
-    if wildcards.dataset == REDRAWN:
-        return PUBLISHED / wildcards.device / "environment.json"
-    return f"results/{wildcards.dataset}/{wildcards.device}/environment.json"
-
-
+# Medians, intervals and ratios of a dataset.
 rule aggregate:
     input:
         samples=samples,
@@ -32,6 +17,8 @@ rule aggregate:
             labels={"table": "best configurations"},
         ),
         costs="results/{dataset}/{device}/costs.csv",
+    log:
+        "results/{dataset}/logs/aggregate-{device}.log",
     params:
         code=sources.digest("tables"),
     script:

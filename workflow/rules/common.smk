@@ -6,8 +6,9 @@ import sys
 ROOT = Path(workflow.basedir)
 # for this file and, through the environment, for the scripts of the jobs
 sys.path.insert(0, str(ROOT / "workflow"))
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(ROOT / "workflow"), *filter(None, [os.environ.get("PYTHONPATH")])]
+inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+os.environ.update(
+    PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT / "workflow"), *inherited]))
 )
 
 from ladder import campaign as campaigns
@@ -23,7 +24,7 @@ def read_campaign():
     """The campaign that --configfile or --config campaign=NAME chose, else config/config.yaml."""
     files = workflow.overwrite_configfiles
     if files:
-        return dict(config), ", ".join(str(file) for file in files)
+        return dict(config), ", ".join(os.path.relpath(file) for file in files)
     path = campaigns.find(ROOT / "config", config.get("campaign", "default"))
     data = campaigns.yamlfile.load(path.read_text(), str(path))
     return {**data, **config}, str(path.relative_to(ROOT))
@@ -35,11 +36,9 @@ try:
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
-    FINGERPRINTS = {
-        device.slug: environment.fingerprint(device) for device in DEVICES
-    }
+    FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
 except InputError as error:
-    raise WorkflowError(str(error)) from None
+    sys.exit(f"Error: {error}")
 config.update(data)
 
 BY_SLUG = {device.slug: device for device in DEVICES}
@@ -81,6 +80,32 @@ def kernel_of(wildcards):
     """The kernel that a compile job's wildcards name."""
     kind = "cuda" if wildcards.arch.startswith("sm_") else "cpu"
     return CAMPAIGN.kernels[f"{kind}/{wildcards.kernel}"]
+
+
+def binaries(wildcards):
+    """The resources of the kernel that a measure job is about; none for the baselines."""
+    kernel = wildcards.job.rsplit(".", 1)[0]
+    arch = BY_SLUG[wildcards.device].arch
+    if kernel == campaigns.BASELINE_JOB:
+        return []
+    return f"results/{wildcards.dataset}/build/{arch}/{kernel}/resources.csv"
+
+
+def samples(wildcards):
+    """The raw samples of a dataset; those of "redrawn" are the committed ones."""
+    if wildcards.dataset == REDRAWN:
+        return sorted((PUBLISHED / wildcards.device / "samples").glob("*.parquet"))
+    return [
+        f"results/{wildcards.dataset}/{wildcards.device}/samples/{job}.parquet"
+        for job in CAMPAIGN.jobs(BY_SLUG[wildcards.device].kind)
+    ]
+
+
+def dataset_environment(wildcards):
+    """Where and by what a dataset was measured."""
+    if wildcards.dataset == REDRAWN:
+        return PUBLISHED / wildcards.device / "environment.json"
+    return f"results/{wildcards.dataset}/{wildcards.device}/environment.json"
 
 
 def print_costs():

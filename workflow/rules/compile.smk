@@ -4,6 +4,9 @@ rule compile:
         lambda wildcards: [kernel_of(wildcards).path, *kernel_of(wildcards).includes],
     output:
         resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
+    log:
+        "results/{dataset}/logs/compile-{arch}-{kernel}.log",
+    threads: workflow.cores
     params:
         configurations=lambda wildcards: campaigns.digest(
             [
@@ -17,6 +20,5 @@ rule compile:
             kernel_of(wildcards).kind
         ),
         code=sources.digest("compile"),
-    threads: workflow.cores
     script:
         "../scripts/compile.py"

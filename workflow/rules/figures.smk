@@ -12,6 +12,8 @@ rule figures:
             caption="../report/figures.rst",
             labels={"figure": "{figure}"},
         ),
+    log:
+        "results/{dataset}/logs/figures-{device}.log",
     params:
         code=sources.digest("figures"),
     script:

@@ -1,13 +1,5 @@
 # One job a kernel and element type: all its configurations and problems, each paired with the reference.
 # It takes all cores, so that nothing else of the campaign runs beside a measurement.
-def binaries(wildcards):
-    kernel = wildcards.job.rsplit(".", 1)[0]
-    arch = BY_SLUG[wildcards.device].arch
-    if kernel == campaigns.BASELINE_JOB:
-        return []
-    return f"results/{wildcards.dataset}/build/{arch}/{kernel}/resources.csv"
-
-
 rule measure:
     input:
         resources=binaries,
@@ -15,14 +7,16 @@ rule measure:
         environment="results/{dataset}/{device}/environment.json",
     output:
         samples="results/{dataset}/{device}/samples/{job}.parquet",
+    log:
+        "results/{dataset}/logs/measure-{device}-{job}.log",
+    threads: workflow.cores
+    resources:
+        gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
     params:
         plan=lambda wildcards: campaigns.digest(
             CAMPAIGN.plan(BY_SLUG[wildcards.device].kind, wildcards.job)
         ),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
         code=MEASURING,
-    threads: workflow.cores
-    resources:
-        gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
     script:
         "../scripts/measure.py"

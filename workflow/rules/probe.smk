@@ -2,6 +2,8 @@
 rule support:
     output:
         "results/{dataset}/build/{arch}/support.bin",
+    log:
+        "results/{dataset}/logs/support-{arch}.log",
     params:
         code=sources.digest("devices", "compile"),
     script:
@@ -13,11 +15,13 @@ rule probe:
         support=lambda wildcards: f"results/{wildcards.dataset}/build/{BY_SLUG[wildcards.device].arch}/support.bin",
     output:
         environment="results/{dataset}/{device}/environment.json",
-    params:
-        fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("probe"),
+    log:
+        "results/{dataset}/logs/probe-{device}.log",
     threads: workflow.cores
     resources:
         gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
+    params:
+        fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
+        code=sources.digest("probe"),
     script:
         "../scripts/probe.py"

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from ladder import tables
-from ladder.environment import clear_errors
+from ladder.jobs import job
 
-with clear_errors():
+with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
     records, sessions = tables.load([Path(path) for path in snakemake.input.samples], environment)
     summary = tables.summarise(records, environment["peaks"]["fp32_tflops"])

@@ -1,15 +1,17 @@
 """Compile the configurations of one kernel for one architecture."""
 
 import csv
+import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from ladder import campaign
 from ladder.compile import Resource, compile_kernel
-from ladder.environment import ROOT, clear_errors
+from ladder.environment import ROOT
+from ladder.jobs import job
 from ladder.kernels import discover
 
-with clear_errors():
+with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
     kernel_id = f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{snakemake.wildcards.kernel}"
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
@@ -21,4 +23,4 @@ with clear_errors():
         writer.writerows(asdict(row) for row in rows)
     for row in rows:
         if row.status == "compile_error":
-            print(f"{kernel_id} {row.configuration} for {arch} does not compile:\n{row.reason}", flush=True)
+            print(f"{kernel_id} {row.configuration} for {arch} does not compile:\n{row.reason}", file=sys.stderr)

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import pandas as pd
 from ladder import figures
-from ladder.environment import clear_errors
+from ladder.jobs import job
 
-with clear_errors():
-    tables = [pd.read_csv(snakemake.input[name], keep_default_na=False, na_values=[""]) for name in ("summary", "best")]
+with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
-    figures.draw_all(*tables, environment, Path(snakemake.output[0]))
+    summary, best = (figures.read(Path(snakemake.input[name])) for name in ("summary", "best"))
+    figures.draw_all(summary, best, environment, Path(snakemake.output[0]))

@@ -4,11 +4,12 @@ import csv
 from pathlib import Path
 
 from ladder import campaign, sources
-from ladder.environment import ROOT, clear_errors, fingerprint, here
+from ladder.environment import ROOT, fingerprint, here
+from ladder.jobs import job
 from ladder.kernels import discover
 from ladder.measure import Job, run, uuids
 
-with clear_errors():
+with job(snakemake.log[0]):
     device = here(snakemake.wildcards.device)
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
     resources = snakemake.input.get("resources")
@@ -17,7 +18,7 @@ with clear_errors():
         with Path(resources).open(newline="") as file:
             rows = list(csv.DictReader(file))
     output = Path(snakemake.output.samples)
-    job = Job(
+    task = Job(
         device=device.slug,
         kind=device.kind,
         plan=plan.plan(device.kind, snakemake.wildcards.job),
@@ -27,4 +28,4 @@ with clear_errors():
         fingerprint=fingerprint(device),
         code=sources.digest("measure", "worker"),
     )
-    run(job, output.with_suffix(".journal"), output, uuids(device))
+    run(task, output.with_suffix(".journal"), output, uuids(device))

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
-from ladder.environment import clear_errors, here
+from ladder.environment import here
+from ladder.jobs import job
 from ladder.measure import exclusive, uuids
 from ladder.probe import probe
 
-with clear_errors():
+with job(snakemake.log[0]):
     device = here(snakemake.wildcards.device)
     with exclusive(uuids(device)) as uuid:
         found = probe(device, uuid, Path(snakemake.input.support))

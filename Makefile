@@ -1,0 +1,40 @@
+# Two commands: `make` sets up and runs the pipeline, `make test` sets up and runs the tests.
+PYTHON ?= python3
+BIN := .venv/bin
+# the folder is rebuilt when the lock changes, and only then
+READY := .venv/.ready
+
+export UV_PYTHON_DOWNLOADS = never
+export UV_NO_PROGRESS = 1
+
+.PHONY: all setup test lint lock bench
+
+all: setup
+	$(BIN)/snakemake --cores 1
+
+setup: $(READY)
+
+$(READY): envs/requirements.lock envs/bootstrap.lock
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
+	$(BIN)/uv pip install --quiet --require-hashes -r envs/requirements.lock
+	touch $@
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/snakemake --lint
+
+# resolve the direct dependencies of pyproject.toml again
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
+
+# the times and sizes that README.md states
+bench: setup
+	$(BIN)/python tests/benchmark.py

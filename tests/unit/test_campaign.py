@@ -1,0 +1,144 @@
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+from ladder import campaign, environment, kernels, yamlfile
+from ladder.environment import Device
+from ladder.units import InputError
+
+KERNELS = kernels.discover(ROOT)
+BASE = """
+campaign: test
+kernels: [cuda/03_shared_tile, cpu/03_blocked]
+problems:
+  cuda: [{square: [64, 128]}, [1, 2, 3]]
+  cpu: [{square: 64}]
+"""
+H200 = Device("nvidia-h200", "cuda", "NVIDIA H200", "sm_90", 141 << 30, ("GPU-1",), "580")
+CPU = Device("cpu-test", "cpu", "Test CPU", "cpu-test", 16 << 30)
+
+
+def load(text: str) -> campaign.Campaign:
+    return campaign.load(yamlfile.load(text, "config/test.yaml"), "config/test.yaml", KERNELS)
+
+
+def change(**keys: object) -> str:
+    return yaml.safe_dump(yaml.safe_load(BASE) | keys)
+
+
+def test_problems_are_crossed_and_listed():
+    plan = load(change(problems={"cuda": [{"M": [1, 2], "N": 3, "K": [4, 5]}, {"square": [7, 7]}, [1, 3, 4]]}))
+    assert [(p.m, p.n, p.k) for p in plan.problems("cuda", "float32")] == [(1, 3, 4), (1, 3, 5), (2, 3, 4), (2, 3, 5), (7, 7, 7)]
+
+
+def test_every_configuration_and_baseline_is_planned():
+    plan = load(change(parameters={"cuda/03_shared_tile": {"BM": [16, 64], "BN": [16, 32], "BK": [16]}}))
+    assert plan.jobs("cuda") == ["baselines.float32", "03_shared_tile.float32"]
+    asked = plan.plan("cuda", "03_shared_tile.float32")
+    objections = {c["label"]: c["objection"] for c in asked["contestants"]}
+    assert objections == {
+        "BM=16 BN=16 BK=16": "", "BM=16 BN=32 BK=16": "", "BM=64 BN=16 BK=16": "",
+        "BM=64 BN=32 BK=16": "2048 threads a block; at most 1024",
+    }  # fmt: skip
+    assert plan.count("cuda") == 3 * (3 + 2)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"problem": 1}, "config/test.yaml: unknown key 'problem'; expected one of alpha,"),
+        ({"campaign": "Über"}, 'campaign: got "\\u00dcber"; expected a name'),
+        ({"campaign": "redrawn"}, 'campaign: got "redrawn"; expected a name other than'),
+        ({"alpha": "one"}, 'alpha: got "one"; expected a number'),
+        ({"problems": {"cuda": [{"square": [64, -5]}]}}, 'problems.cuda[0]: got {"square": [64, -5]}; expected a problem'),
+        ({"problems": {"cuda": [{"square": [0]}]}}, "sizes are whole numbers from 1"),
+        ({"problems": {"cuda": [[64, 64]]}}, "problems.cuda[0]: got [64, 64]; expected a problem"),
+        ({"problems": {"gpu": [[1, 1, 1]]}}, "problems: unknown key 'gpu'; expected one of cpu, cuda"),
+        ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; expected one of'),
+        ({"kernels": ["cuda/03_shared"]}, "did you mean cuda/03_shared_tile?"),
+        ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
+        (
+            {"parameters": {"cuda/03_shared_tile": {"BQ": [1]}}},
+            "parameters.cuda/03_shared_tile.BQ: got [1]; expected one of BM, BN, BK",
+        ),
+        (
+            {"parameters": {"cuda/03_shared_tile": {"BM": ["x"]}}},
+            'parameters.cuda/03_shared_tile.BM[0]: got "x"; expected a whole number',
+        ),
+        ({"parameters": {"cuda/03_shared_tile": {"BM": [512]}}}, "none of the 6 configurations is legal; expected at least one"),
+        ({"element_types": ["float33"]}, 'element_types[0]: got "float33"; expected float32'),
+        ({"element_types": ["float16"]}, 'element_types: got ["float16"]; cpu/03_blocked supports float32, float64 only'),
+        ({"measure": {"min_samples": 20, "max_samples": 10}}, "measure.max_samples: got 10; expected at least min_samples, 20"),
+        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; expected one of max_samples,"),
+        ({"baselines": {"cuda": ["cublas_tf32"]}}, "that has cublas, the reference, in it"),
+        ({"architectures": ["90"]}, 'architectures: got ["90"]; expected auto, or a list'),
+    ],
+)
+def test_a_bad_key_is_named(keys, message):
+    with pytest.raises(InputError) as error:
+        load(change(**keys))
+    assert message in str(error.value)
+    assert str(error.value).startswith("config/test.yaml: ")
+
+
+def test_yaml_that_is_none_is_named():
+    for text in ("campaign: [", "campaign: a\ncampaign: b\n", "just text", "!!python/object/apply:os.system [ls]"):
+        with pytest.raises(InputError, match=r"config/test\.yaml: "):
+            load(text)
+
+
+def test_a_problem_must_fit_the_device():
+    plan = load(change(problems={"cuda": [{"square": 100000}], "cpu": [[1, 1, 1]]}))
+    with pytest.raises(
+        InputError, match=r"problems\.cuda: got \[100000, 100000, 100000\] in float32, which takes .* GiB of NVIDIA H200"
+    ):
+        environment.resolve(plan, [H200], CPU)
+
+
+def test_devices():
+    assert environment.resolve(load(BASE), [], CPU) == [CPU]
+    assert environment.resolve(load(BASE), [H200], CPU) == [H200]
+    assert environment.resolve(load(change(devices=["cpu", "cuda"])), [H200], CPU) == [CPU, H200]
+    elsewhere = environment.resolve(load(change(devices=["nvidia-h200"], architectures=["sm_90"])), [], CPU)
+    assert [(device.slug, device.arch) for device in elsewhere] == [("nvidia-h200", "sm_90")]
+    for keys, message in [
+        ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no GPU was found here"),
+        ({"devices": ["nvidia-h200"]}, "which is not on this machine; expected architectures to name the one"),
+        ({"devices": ["cpu"], "problems": {"cuda": [[1, 1, 1]]}}, "problems.cpu: missing"),
+        ({"problems": {"cuda": [[1, 1, 1]]}}, "problems: got none for cpu"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            environment.resolve(load(change(**keys)), [], CPU)
+
+
+def test_architectures():
+    assert environment.architectures(load(BASE), [CPU], []) == ["sm_80", "sm_90"]
+    assert environment.architectures(load(BASE), [H200], [H200]) == ["sm_90"]
+    assert environment.architectures(load(change(architectures=["sm_86"])), [H200], [H200]) == ["sm_86", "sm_90"]
+
+
+def test_a_plan_of_2000_configurations_is_quick():
+    lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
+    start = time.perf_counter()
+    plan = load(change(parameters={"cuda/03_shared_tile": lists}))
+    asked = plan.plan("cuda", "03_shared_tile.float32")
+    campaign.digest(asked)
+    assert len(asked["contestants"]) == 2000
+    assert time.perf_counter() - start < 3
+
+
+def test_every_campaign_of_the_project_is_good():
+    for path in sorted((ROOT / "config").glob("*.yaml")):
+        campaign.load(yamlfile.load(path.read_text(), str(path)), str(path), KERNELS)
+    assert campaign.find(ROOT / "config", "default").name == "config.yaml"
+    with pytest.raises(InputError, match=r"campaign=nope: no such campaign in .*; expected one of default"):
+        campaign.find(ROOT / "config", "nope")
+
+
+def test_every_key_is_explained():
+    schema = yaml.safe_load(Path(ROOT / "workflow/schemas/config.schema.yaml").read_text())
+    text = (ROOT / "config/README.md").read_text()
+    keys = [*schema["properties"], *schema["properties"]["measure"]["properties"]]
+    assert [key for key in keys if f"`{key}`" not in text] == []

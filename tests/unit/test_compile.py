@@ -1,0 +1,99 @@
+import ctypes
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import CU_RIGHT, ROOT, c_kernel, cuda_kernel
+from ladder import compile as compiling
+from ladder import kernels
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    (tmp_path / "kernels" / "cuda").mkdir()
+    (tmp_path / "kernels" / "cpu").mkdir()
+    return tmp_path
+
+
+def build(folder, name, text, workers=1):
+    path = folder / "kernels" / name
+    path.write_text(text)
+    kernel = kernels.parse(path)
+    configurations = list(kernel.expand({}, ["float32"]))
+    arch = "sm_90" if kernel.kind == "cuda" else "here"
+    return compiling.compile_kernel(kernel, configurations, arch, folder / "build", workers)
+
+
+def test_resources_of_a_cubin(folder):
+    rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT
+                                                        + "  C[0] += s[col];"), workers=2)  # fmt: skip
+    assert [row.status for row in rows] == ["compiled", "compiled"]
+    for row in rows:
+        assert row.static_shared == 400
+        assert 8 <= row.registers <= 64
+        assert row.spill_loads == row.spill_stores == 0
+        assert (folder / "build" / row.binary).stat().st_size > 1000
+        assert row.seconds < 5
+
+
+def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder):
+    text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
+    bad, good = build(folder, "cuda/20_test.cu", text)
+    assert (bad.configuration, bad.status, good.status) == ("BX=8", "compile_error", "compiled")
+    line = 1 + text[: text.index("no eights")].count("\n")
+    assert f'20_test.cu({line}): error: static assertion failed with "no eights"' in bad.reason
+    (row,) = build(folder, "cpu/20_test.c", c_kernel("t", "  undeclared;"))
+    assert row.status == "compile_error"
+    assert "20_test.c:7" in row.reason
+    assert "undeclared" in row.reason
+
+
+def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
+    text = cuda_kernel("t", CU_RIGHT)
+    first = build(folder, "cuda/20_test.cu", text)
+    times = {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()}
+    again = build(folder, "cuda/20_test.cu", text)
+    assert again == first
+    assert {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()} == times
+    shutil.rmtree(folder / "build")
+    assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]
+
+
+def test_a_damaged_binary_and_a_changed_header_are_compiled_again(folder):
+    text = '#include "store.cuh"\n'.join(cuda_kernel("t", CU_RIGHT).split("extern", 1)).replace(
+        '"C" __global__', 'extern "C" __global__'
+    )
+    first = build(folder, "cuda/20_test.cu", text)
+    (folder / "build" / first[0].binary).write_bytes(b"half")
+    assert build(folder, "cuda/20_test.cu", text)[0].sha256 == first[0].sha256
+    assert (folder / "build" / first[0].binary).stat().st_size > 1000
+    header = folder / "kernels" / "include" / "store.cuh"
+    header.write_text(header.read_text() + "#error changed\n")
+    assert {row.status for row in build(folder, "cuda/20_test.cu", text)} == {"compile_error"}
+
+
+def test_an_architecture_that_is_too_old_is_a_row(folder):
+    text = cuda_kernel("t", CU_RIGHT).replace("title:", "compute_capability: 10.0\ntitle:")
+    assert {(row.status, row.reason) for row in build(folder, "cuda/20_test.cu", text)} == {
+        ("not_supported", "needs compute capability 10.0")
+    }
+
+
+def test_cpu_kernels_are_shared_objects(folder):
+    (row,) = build(folder, "cpu/20_test.c", c_kernel("t", "  *C = alpha * K;"))
+    out = ctypes.c_float()
+    library = ctypes.CDLL(str(folder / "build" / row.binary))
+    zero, nothing = ctypes.c_float(0), ctypes.c_void_p()
+    library.gemm(1, 1, 5, ctypes.c_float(2), nothing, 1, nothing, 1, zero, ctypes.byref(out), 1)
+    assert out.value == 10
+
+
+def test_compiling_needs_no_driver():
+    """The message of a compile error comes through where `import pycuda.driver` fails."""
+    code = "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compile import _nvcc, CompileError\nfrom pathlib import Path\n" \
+           "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=True)
+    assert "said:" in done.stdout
+    assert "oops" in done.stdout

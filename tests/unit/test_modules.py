@@ -1,0 +1,43 @@
+"""The package's modules keep their order, and a stage knows all that it depends on."""
+
+from conftest import ROOT
+from ladder import sources
+
+ORDER = [
+    "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "kernels", "campaign", "environment", "compile",
+    "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas", "baselines.cublas", "verify", "timing", "records",
+    "worker", "probe", "measure", "tables", "figures", "publish",
+]  # fmt: skip
+"""A module imports only from those before it."""
+
+
+def modules():
+    package = ROOT / "workflow" / "ladder"
+    for path in package.rglob("*.py"):
+        name = ".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__":
+            yield name
+
+
+def test_no_import_goes_against_the_order():
+    assert sorted(modules()) == sorted(ORDER)
+    for index, module in enumerate(ORDER):
+        assert sources.imports(module) <= set(ORDER[:index]), module
+
+
+def test_figures_and_tables_touch_no_device():
+    drawing = sources.closure("tables", "figures", "statistics")
+    assert not {"devices", "devices.cuda", "devices.cpu", "baselines", "compile", "worker", "environment"} & drawing
+    for module in drawing:
+        assert "pycuda" not in sources.path(module).read_text()
+
+
+def test_a_digest_follows_what_is_imported():
+    assert {"devices.cuda", "baselines.cublas", "verify", "expressions"} <= sources.closure("worker")
+    assert "figures" not in sources.closure("measure", "worker")
+    assert sources.digest("tables") != sources.digest("figures")
+
+
+def test_the_contributing_guide_names_every_module():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [module for module in ORDER if f"`{module}`" not in text] == []

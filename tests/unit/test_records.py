@@ -1,0 +1,66 @@
+import pytest
+from ladder import records
+from ladder.records import Journal
+from ladder.units import InputError
+
+
+def fill(path, count=3):
+    journal = Journal(path)
+    for i in range(count):
+        journal.append({"key": f"k{i}", "samples_us": [1.0, i]})
+    journal.close()
+
+
+def test_a_journal_is_read_back(tmp_path):
+    fill(tmp_path / "j")
+    assert Journal(tmp_path / "j").records["k2"] == {"key": "k2", "samples_us": [1.0, 2]}
+
+
+def test_every_cut_through_the_last_line_loses_that_line_only(tmp_path):
+    fill(tmp_path / "whole")
+    data = (tmp_path / "whole").read_bytes()
+    last = data[:-1].rindex(b"\n") + 1
+    for cut in range(last, len(data)):
+        path = tmp_path / "cut"
+        path.write_bytes(data[:cut])
+        journal = Journal(path)
+        assert set(journal.records) == {"k0", "k1"}
+        journal.append({"key": "k9"})
+        journal.close()
+        assert set(Journal(path).records) == {"k0", "k1", "k9"}
+        path.unlink()
+
+
+def test_damage_in_the_middle_is_told_and_nothing_is_dropped(tmp_path):
+    path = tmp_path / "j"
+    fill(path)
+    data = path.read_bytes()
+    for spoiled in (data.replace(b"k1", b"kX"), data.replace(b"\n", b"\nnonsense\n", 1)):
+        path.write_bytes(spoiled)
+        with pytest.raises(InputError, match=r"j: line 2: damaged; expected a checksum and a record"):
+            Journal(path)
+        assert path.read_bytes() == spoiled
+
+
+def test_parquet_keeps_the_samples_and_the_session(tmp_path):
+    row = {
+        "device": "d",
+        "kernel": "k",
+        "m": 3,
+        "samples_us": [1.25, 2.5],
+        "reference_us": [1.0, 2.0],
+        "key": "x",
+        "status": "correct",
+    }
+    records.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
+    rows, session = records.read(tmp_path / "s.parquet")
+    assert session == {"commit": "abc"}
+    assert rows[0]["samples_us"] == [1.25, 2.5]
+    assert rows[1]["samples_us"] is None
+    assert rows[0]["power_w"] is None
+
+
+def test_a_file_that_is_not_ours_is_named(tmp_path):
+    (tmp_path / "s.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(InputError, match=r"s\.parquet: not a Parquet file"):
+        records.read(tmp_path / "s.parquet")

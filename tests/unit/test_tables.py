@@ -1,0 +1,44 @@
+import pytest
+from ladder import records, tables
+from ladder.units import InputError
+
+
+def row(**given):
+    base = dict.fromkeys(records.SCHEMA.names)
+    base |= {"device": "d", "kernel": "k", "configuration": "-", "element_type": "float32", "m": 100, "n": 100, "k": 100, "state": "warm",
+             "status": "correct", "reference": "cublas", "samples_us": [2.0] * 10, "reference_us": [1.0] * 10}  # fmt: skip
+    return base | given
+
+
+def test_rates_and_ratios():
+    (line,) = tables.summarise([row()], peak_tflops=2.0).to_dict("records")
+    assert line["tflops"] == pytest.approx(1.0)  # 2e6 operations in 2 microseconds
+    assert line["reference_tflops"] == pytest.approx(2.0)
+    assert (line["ratio"], line["ratio_low"], line["ratio_high"]) == (0.5, 0.5, 0.5)
+    assert line["peak_fraction"] == pytest.approx(0.5)
+    assert (line["problem"], line["samples"]) == ("100", 10)
+
+
+@pytest.mark.parametrize("status", ["incorrect", "timeout", "launch_error", "compile_error", "not_supported", "skipped"])
+def test_what_is_not_correct_has_no_speed(status):
+    (line,) = tables.summarise([row(status=status)], 1.0).to_dict("records")
+    assert all(line[name] != line[name] for name in ("tflops", "ratio", "median_us", "peak_fraction"))  # NaN
+
+
+def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
+    rows = [
+        row(configuration="slow", samples_us=[3.0] * 10),
+        row(configuration="fast", samples_us=[1.0, 1.1] * 5),
+        row(configuration="tied", samples_us=[1.06] * 10),
+        row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
+        row(kernel="other", status="timeout"),
+    ]
+    (line,) = tables.best(tables.summarise(rows, 1.0)).to_dict("records")
+    assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
+
+
+def test_two_environments_are_never_one_dataset(tmp_path):
+    for name, driver in (("a", "580"), ("b", "590")):
+        records.write(tmp_path / f"{name}.parquet", [row()], {"fingerprint": {"driver": driver, "device": "H"}})
+    with pytest.raises(InputError, match=r'b\.parquet: measured in another environment: driver was "590"; expected "580"'):
+        tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})

@@ -1,0 +1,219 @@
+"""The pipeline itself: Snakemake runs in a copy of the project and measures the CPU for real."""
+
+import csv
+import shutil
+
+import pandas as pd
+import pytest
+from conftest import C_RIGHT, CU_RIGHT, ROOT, c_kernel, cuda_kernel
+from ladder.figures import FORMATS
+
+TINY = """
+campaign: tiny
+devices: [cpu]
+architectures: [sm_80]
+kernels: {kernels}
+problems: {{cpu: [{{square: 48}}, [33, 17, 65]], cuda: [[1, 1, 1]]}}
+measure: {{min_samples: 5, max_samples: 5, target: 0.5, timeout_seconds: {timeout}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def smoke(make_project):
+    """The smoke campaign, run once from a fresh copy."""
+    project = make_project()
+    project.log = project.ok("--config", "campaign=smoke", "devices=[cpu]", cores=2)
+    return project
+
+
+def test_the_smoke_campaign_measures_everything_it_asks_for(smoke):
+    summary = smoke.table("smoke/*/summary.csv")
+    assert len(summary) == 3 * (2 + 1 + 1 + 2)
+    assert set(summary["status"]) == {"correct"}
+    assert set(summary["samples"]) <= {10, 11, 12}
+    assert set(summary["stop"]) <= {"target", "max_samples", "max_seconds"}
+    assert ((summary["tflops_low"] <= summary["tflops"]) & (summary["tflops"] <= summary["tflops_high"])).all()
+    best = smoke.table("smoke/*/best.csv")
+    assert len(best) == 3 * (2 + 3)
+
+
+def test_the_baseline_beside_itself_is_as_fast_as_itself(smoke):
+    summary = smoke.table("smoke/*/summary.csv")
+    control = summary[summary["kernel"] == "blas_1"]
+    assert control["ratio"].between(0.8, 1.25).all(), control[["problem", "ratio"]]
+
+
+def test_cuda_kernels_are_compiled_without_a_gpu(smoke):
+    for arch in ("sm_80", "sm_90"):
+        rows = smoke.table(f"smoke/build/{arch}/03_shared_tile/resources.csv")
+        assert set(rows["status"]) == {"compiled"}
+        assert (rows["registers"] > 0).all()
+
+
+def test_every_figure_is_there_in_every_format(smoke):
+    (folder,) = (smoke.folder / "results" / "smoke").glob("cpu-*/figures")
+    names = ["performance", "ratio", "ladder", "parameters-03_blocked"]
+    for name in names:
+        for suffix in FORMATS:
+            assert (folder / f"{name}-warm.{suffix}").stat().st_size > 5000, name
+
+
+def test_a_second_run_has_nothing_to_do(smoke):
+    assert "Nothing to be done" in smoke.ok("--config", "campaign=smoke", "devices=[cpu]")
+
+
+def test_what_it_cost_is_printed_and_recorded(smoke):
+    assert "of the measure jobs'" in smoke.log
+    costs = smoke.table("smoke/*/costs.csv")
+    assert costs["busy_share"].between(0.01, 1).all()
+    assert costs["peak_memory_bytes"].between(1e7, 4e9).all()
+
+
+def test_the_report_is_one_offline_page(smoke):
+    smoke.ok("--config", "campaign=smoke", "devices=[cpu]", "--report", "report.html")
+    page = (smoke.folder / "report.html").read_text()
+    assert "performance-warm" in page
+    assert "summary.csv" in page
+    assert 'src="http' not in page
+
+
+def test_dropping_a_kernel_is_all_it_takes(project):
+    config = project.campaign(TINY.format(kernels='["c*/9*", "cpu/02*"]', timeout=60))
+    project.write("kernels/cuda/90_mine.cu", cuda_kernel("mine", CU_RIGHT))
+    project.ok("--configfile", config)
+    rows = project.table("tiny/build/sm_80/90_mine/resources.csv")
+    assert rows["configuration"].tolist() == ["BX=8", "BX=16"]
+    assert set(rows["status"]) == {"compiled"}
+
+    project.write(
+        "kernels/cpu/91_mine.c", c_kernel("mine", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1)
+    )
+    log = project.ok("--configfile", config)
+    assert log.count("\nlocalrule measure:") == 1  # its own job and no other
+    assert log.count("\nlocalrule compile:") == 1
+    summary = project.table("tiny/*/summary.csv")
+    mine = summary[summary["kernel"] == "91_mine"]
+    assert mine["configuration"].tolist() == ["U=1", "U=2"] * 2
+    assert set(mine["status"]) == {"correct"}
+    assert list((project.folder / "results" / "tiny").glob("cpu-*/figures/parameters-91_mine-warm.svg"))
+
+
+FAULTS = {
+    "90_right": (C_RIGHT, "correct", ""),
+    "91_wrong": (C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "off by"),
+    "92_nan": (C_RIGHT.replace("Acc sum = 0", "Acc sum = m == 3 ? 0.0 / 0.0 : 0"), "incorrect", "NaN"),
+    "93_unwritten": (C_RIGHT.replace("n < N", "n < N - 1"), "incorrect", "never written"),
+    "94_stray": (C_RIGHT + "C[-1] = 1;", "incorrect", "outside C"),
+    "95_segfault": ("*(volatile int *)8 = 1;" + C_RIGHT, "launch_error", "killed by signal 11"),
+    "96_exit": ("exit(3);", "launch_error", "exit code 3"),
+    "97_endless": ("for (volatile int i = 0; i >= 0;) i = 1;", "timeout", "no answer within 5 s"),
+    "98_syntax": ("this does not compile;", "compile_error", "error:"),
+}
+
+
+def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project):
+    for name, (body, _, _) in FAULTS.items():
+        project.write(f"kernels/cpu/{name}.c", c_kernel(name, body))
+    project.ok("--configfile", project.campaign(TINY.format(kernels='["cpu/9*"]', timeout=5)))
+    summary = project.table("tiny/*/summary.csv")
+    assert len(summary) == 2 * (len(FAULTS) + 2)
+    for name, (_, status, reason) in FAULTS.items():
+        rows = summary[summary["kernel"] == name]
+        assert set(rows["status"]) == {status}, rows[["kernel", "status", "reason"]].to_string()
+        assert rows["reason"].fillna("").str.contains(reason).all(), rows["reason"].tolist()
+        assert rows["tflops"].notna().tolist() == [status == "correct"] * 2
+
+
+def test_a_rerun_takes_what_the_journal_has(project):
+    config = project.campaign(TINY.format(kernels="[cpu/02_reordered_ikj]", timeout=60))
+    project.ok("--configfile", config)
+    (samples,) = (project.folder / "results" / "tiny").glob("cpu-*/samples/02_reordered_ikj.float32.parquet")
+    before = pd.read_parquet(samples)
+    journal = samples.with_suffix(".journal")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(lines[0] + lines[1][:40])  # as a killed job leaves it
+    project.ok("--configfile", config, "--forcerun", "measure")
+    after = pd.read_parquet(samples)
+    assert after["key"].tolist() == before["key"].tolist()
+    assert after["samples_us"][0].tolist() == before["samples_us"][0].tolist()
+    assert after["samples_us"][1].tolist() != before["samples_us"][1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "campaign: t\nproblems: {cpu: [{square: [-4]}]}",
+            'config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem',
+        ),
+        ("campaign: t\nproblems: {cpu: [{square: 4}]}\nbaseline: 1", "config/test.yaml: unknown key 'baseline'; expected one of"),
+        (
+            "campaign: t\nproblems: {cpu: [{square: 4}]}\nkernels: [cpu/07]",
+            'config/test.yaml: kernels[0]: got "cpu/07"; expected one of',
+        ),
+        (
+            "campaign: t\nproblems: {cpu: [{square: 400000}]}",
+            "config/test.yaml: problems.cpu: got [400000, 400000, 400000] in float32, which",
+        ),
+        (
+            "campaign: t\nproblems: {cuda: [[1, 1, 1]], cpu: [[1, 1, 1]]}\nparameters: {cuda/03_shared_tile: {BM: [999]}}",
+            "config/test.yaml: parameters.cuda/03_shared_tile: none of the",
+        ),
+        ("campaign: [", ""),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(project, text, message):
+    done = project.snakemake("--configfile", project.campaign(text))
+    assert done.returncode != 0
+    assert message in done.stdout
+    assert "Traceback" not in done.stdout
+    assert not (project.folder / "results").exists()
+
+
+def test_a_bad_kernel_header_is_refused_before_anything_runs(project):
+    project.write("kernels/cpu/90_bad.c", "/*---\ntitle: t\nidea: i\nblok: 3\n---*/\n")
+    done = project.snakemake("--config", "campaign=smoke")
+    assert done.returncode != 0
+    assert "kernels/cpu/90_bad.c: header: unknown key 'blok'; expected one of block," in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+PUBLISHED = sorted(path.parent for path in (ROOT / "results" / "published").glob("*/environment.json"))
+
+
+def test_there_is_a_published_dataset():
+    assert [path.name for path in PUBLISHED] == ["nvidia-h200"]
+
+
+def test_published_figures_are_drawn_again_from_the_committed_samples(project):
+    shutil.copytree(ROOT / "results" / "published", project.folder / "results" / "published")
+    for committed in (project.folder / "results" / "published").iterdir():  # only the data may be read
+        shutil.rmtree(committed / "figures")
+        for name in ("summary.csv", "best.csv", "costs.csv"):
+            (committed / name).unlink()
+    project.ok("published")
+    for committed in PUBLISHED:
+        redrawn = project.folder / "results" / "redrawn" / committed.name
+        for name in ("summary.csv", "best.csv", "costs.csv"):
+            assert (redrawn / name).read_text() == (committed / name).read_text(), name
+        drawn = sorted(path.name for path in (redrawn / "figures").glob("*.*") if not path.name.startswith("."))
+        assert drawn == sorted(path.name for path in (committed / "figures").iterdir())
+        for path in (committed / "figures").glob("*.svg"):
+            assert (redrawn / "figures" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_published_sample_that_is_changed_shows(project):
+    """The committed tables follow from the samples: another sample gives another table."""
+    from ladder import records
+    from ladder.publish import draw
+
+    target = project.folder / "published"
+    shutil.copytree(PUBLISHED[0], target)
+    path = sorted((target / "samples").glob("*.parquet"))[0]
+    rows, session = records.read(path)
+    rows[0]["samples_us"] = [value * 2 for value in rows[0]["samples_us"]]
+    records.write(path, rows, session)
+    draw(target)
+    with (target / "summary.csv").open() as ours, (PUBLISHED[0] / "summary.csv").open() as theirs:
+        changed = [a for a, b in zip(csv.reader(ours), csv.reader(theirs), strict=True) if a != b]
+    assert len(changed) == 1
