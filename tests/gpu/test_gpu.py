@@ -115,7 +115,7 @@ FAULTS = {
     "93_unwritten": (CU_RIGHT.replace("col >= N", "col >= N - 1"), "incorrect", "never written"),
     "94_stray": (CU_RIGHT + "  if (row == 0 && col == 0) C[-1] = 1;\n", "incorrect", "outside C"),
     "95_illegal": ("  if (row == 0 && col == 0) *(volatile float*)(1ull << 60) = 1;\n" + CU_RIGHT, "launch_error", "illegal"),
-    "96_misaligned": ("  if (row == 0) *(volatile float4*)(C + 1) = float4{};\n" + CU_RIGHT, "launch_error", "misaligned"),
+    "96_misaligned": ("  if (row == 0) *(float4*)(C + 1) = make_float4(1, 2, 3, 4);\n" + CU_RIGHT, "launch_error", "misaligned"),
     "97_endless": ("  for (volatile int i = 0; i >= 0;) i = 1;\n" + CU_RIGHT, "timeout", "no answer"),
     "98_trap": ("  if (row == 0) __trap();\n" + CU_RIGHT, "launch_error", ""),
     "99_syntax": ("  this does not compile;\n" + CU_RIGHT, "compile_error", "error"),

@@ -1,0 +1,122 @@
+"""The times and sizes that README.md states, each beside what it may be at most.
+
+    python tests/benchmark.py            in this checkout, which is set up
+    python tests/benchmark.py --clone    first a fresh clone, set up and run by `make`
+
+Writes results/benchmark.json.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "workflow"))
+
+from ladder import campaign, environment, kernels  # noqa: E402
+from ladder.compile import compile_kernel  # noqa: E402
+
+
+def seconds(command: list[str], folder: Path) -> float:
+    """Wall time of a command, which must succeed."""
+    start = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
+    return time.perf_counter() - start
+
+
+def fresh_clone() -> dict[str, Any]:
+    """Set-up and the default campaign in a fresh clone."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        set_up = seconds(["make", "setup"], clone)
+        return {"clone_set_up_s": set_up, "clone_to_figures_s": set_up + seconds(["make"], clone)}
+
+
+def nothing_to_do() -> float:
+    """A run of the default campaign after one that has done everything."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    seconds(command, ROOT)
+    return seconds(command, ROOT)
+
+
+def plan_2000() -> float:
+    """Check and expand a campaign with a sweep of 2,000 configurations."""
+    lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
+    data = {"campaign": "bench", "problems": {"cuda": [{"square": 64}]}, "kernels": ["cuda/03_shared_tile"]}
+    start = time.perf_counter()
+    found = campaign.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernels.discover(ROOT))
+    campaign.digest(found.plan("cuda", "03_shared_tile.float32"))
+    return time.perf_counter() - start
+
+
+def compile_one() -> float:
+    """CPU time of one configuration, the mean over those of every CUDA kernel."""
+    spent, count = 0.0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kernel in kernels.discover(ROOT).values():
+            if kernel.kind == "cuda":
+                configurations = list(kernel.expand({}, ["float32"]))
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                rows = compile_kernel(kernel, configurations, "sm_90", Path(folder) / kernel.name, 1)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                spent += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                count += sum(row.status == "compiled" for row in rows)
+    return spent / count
+
+
+def last_campaign() -> dict[str, Any]:
+    """What the measure jobs of the last default campaign cost, by device."""
+    found = {}
+    for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+        memory = max(float(row["peak_memory_bytes"]) for row in rows)
+        found[path.parent.name] = {"measure_s": wall, "busy_share": busy / wall, "peak_host_memory_gb": memory / 1e9}
+    return found
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
+    results = fresh_clone() if parser.parse_args().clone else {}
+    results |= {
+        "nothing_to_do_s": nothing_to_do(),
+        "plan_2000_s": plan_2000(),
+        "compile_cpu_s_a_configuration": compile_one(),
+    }
+    limits = {
+        "clone_set_up_s": 180,
+        "clone_to_figures_s": 600,
+        "nothing_to_do_s": 5,
+        "plan_2000_s": 3,
+        "compile_cpu_s_a_configuration": 1.5,
+    }
+    for name, value in results.items():
+        print(f"{name:32s} {value:8.2f}   at most {limits[name]:g}   {'ok' if value <= limits[name] else 'TOO MUCH'}")
+    results["measure_jobs"] = last_campaign()
+    for device, cost in results["measure_jobs"].items():
+        print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
+              f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most 4)")  # fmt: skip
+    results |= {"cpu": environment.detect_cpu().name, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    results |= {"python": platform.python_version(), **environment.project_state()}
+    (ROOT / "results" / "benchmark.json").write_text(json.dumps(results, indent=1) + "\n")
+    if any(results[name] > limit for name, limit in limits.items() if name in results):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
