@@ -1,0 +1,50 @@
+/*---
+title: Shared-memory tiles, unrolled
+idea: the inner loop is unrolled by a chosen factor, so that its counter and its branch cost less and loads can be issued ahead of the multiply-adds that need them
+parameters: {BM: 32, BN: 32, BK: 32, UNROLL: 4}
+sweep: {BM: [16, 32], BN: [32], BK: [16, 32], UNROLL: [1, 2, 4, 8]}
+element_types: [float32, float64, float16]
+block: [BN, BM]
+grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
+requires: [UNROLL >= 1, BM * BK + BK * BN <= 6144]
+global_reads: M * N * K * (1 / BM + 1 / BN)
+global_writes: M * N
+---*/
+// The rung below with one line more. A loop pays for its counter, its comparison and its branch; UNROLL bodies in a row share one
+// payment, and the loads of all of them can be under way together. UNROLL = 1 keeps the loop as written. The compiler adds what is
+// needed where UNROLL does not divide BK.
+//
+// Left alone, the compiler unrolls a loop of constant length by its own judgement, in the rung below too: compare with UNROLL = 1
+// to see what unrolling is worth, with the rung below to see how good that judgement is.
+//
+// What holds it back: unrolling removes none of the two shared loads that each multiply-add needs.
+
+#include "store.cuh"
+
+extern "C" __global__ void __launch_bounds__(BM * BN)
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+         T* __restrict__ C, int ldc) {
+  __shared__ T sA[BM][BK];
+  __shared__ T sB[BK][BN];
+  const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const int thread = threadIdx.y * BN + threadIdx.x;
+
+  Acc sum = 0;
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    for (int i = thread; i < BM * BK; i += BM * BN) {
+      const int r = i / BK, k = i % BK;
+      sA[r][k] = row0 + r < M && k0 + k < K ? A[size_t(row0 + r) * lda + k0 + k] : T(0);
+    }
+    for (int i = thread; i < BK * BN; i += BM * BN) {
+      const int k = i / BN, c = i % BN;
+      sB[k][c] = k0 + k < K && col0 + c < N ? B[size_t(k0 + k) * ldb + col0 + c] : T(0);
+    }
+    __syncthreads();  // the tiles are complete
+#pragma unroll UNROLL
+    for (int k = 0; k < BK; ++k) sum += Acc(sA[threadIdx.y][k]) * Acc(sB[k][threadIdx.x]);
+    __syncthreads();  // nobody reads them any more
+  }
+
+  const int row = row0 + threadIdx.y, col = col0 + threadIdx.x;
+  if (row < M && col < N) store(&C[size_t(row) * ldc + col], alpha, sum, beta);
+}

@@ -1,0 +1,76 @@
+/*---
+title: Vectorized loads
+idea: global and shared memory are read four elements at a time; A is transposed on its way into shared memory, so that its fragments, too, lie side by side
+parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
+sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [4, 8], TN: [4, 8]}
+block: [BN / TN, BM / TM]
+grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
+requires: [TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, BK * (BM + BN) <= 12288]
+global_reads: M * N * K * (1 / BM + 1 / BN)
+global_writes: M * N
+---*/
+// The rung below issues a load instruction for every element. A float4 moves four of them with one instruction and one address. Rows
+// of B are read so as they are. Of A a thread needs neighbours down a column, which lie lda apart in memory: its tile is read along
+// rows, four elements a time, and stored in shared memory as its transpose.
+//
+// A thread's rows and columns come in fours of neighbours, one 128-bit shared load each. The hardware serves such a load in
+// phases of a quarter warp, and eight threads with neighbouring fours reach all 32 banks once.
+//
+// The configurations are those in which every thread moves the same number of float4, so the loops that fetch unroll into loads
+// that are all under way at once.
+//
+// Where a row does not begin on a 16-byte boundary the same code runs with `VECTOR` false: one element at a time.
+//
+// What holds it back: all threads still wait for global memory twice a tile; and storing a row of A as a column sends the
+// threads of a warp to a few banks.
+
+#include "vector.cuh"
+
+constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+         T* __restrict__ C, int ldc) {
+  alignas(16) __shared__ T sA[BK][BM];
+  alignas(16) __shared__ T sB[BK][BN];
+  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const int thread = threadIdx.y * THREADS_N + threadIdx.x;
+
+  float sum[TM][TN] = {};
+  for (int k0 = 0; k0 < K; k0 += BK) {
+#pragma unroll
+    for (int first = 0; first < BM * BK / 4; first += THREADS) {
+      const int i = first + thread, r = i / (BK / 4), k = i % (BK / 4) * 4;
+      const float4 v = load4(A + size_t(row0 + r) * lda + k0 + k, row0 + r < M ? K - k0 - k : 0, vector);
+      sA[k][r] = v.x, sA[k + 1][r] = v.y, sA[k + 2][r] = v.z, sA[k + 3][r] = v.w;
+    }
+#pragma unroll
+    for (int first = 0; first < BK * BN / 4; first += THREADS) {
+      const int i = first + thread, k = i / (BN / 4), c = i % (BN / 4) * 4;
+      *reinterpret_cast<float4*>(&sB[k][c]) =
+          load4(B + size_t(k0 + k) * ldb + col0 + c, k0 + k < K ? N - col0 - c : 0, vector);
+    }
+    __syncthreads();  // the tiles are complete
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      float a[TM], b[TN];
+      read4<TM, 4 * THREADS_M>(a, &sA[k][4 * threadIdx.y]);
+      read4<TN, 4 * THREADS_N>(b, &sB[k][4 * threadIdx.x]);
+#pragma unroll
+      for (int m = 0; m < TM; ++m)
+#pragma unroll
+        for (int n = 0; n < TN; ++n) sum[m][n] += a[m] * b[n];
+    }
+    __syncthreads();  // nobody reads them any more
+  }
+
+#pragma unroll
+  for (int m = 0; m < TM; ++m)
+#pragma unroll
+    for (int n = 0; n < TN; ++n) {
+      const int row = row0 + (m / 4 * THREADS_M + threadIdx.y) * 4 + m % 4;
+      const int col = col0 + (n / 4 * THREADS_N + threadIdx.x) * 4 + n % 4;
+      if (row < M && col < N) store(&C[size_t(row) * ldc + col], alpha, sum[m][n], beta);
+    }
+}

@@ -1,0 +1,70 @@
+/*---
+title: Padded shared memory
+idea: the rows of the transposed tile of A are padded, so that the threads that store a column of it reach different banks
+parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4, PAD: 4}
+sweep: {BM: [64, 128], BN: [64], BK: [8, 16], TM: [4, 8], TN: [4, 8], PAD: [0, 4]}
+block: [BN / TN, BM / TM]
+grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
+requires: [PAD % 4 == 0, TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + PAD + BN) <= 12288]
+global_reads: M * N * K * (1 / BM + 1 / BN)
+global_writes: M * N
+---*/
+// Shared memory has 32 banks of four bytes, and the threads of a warp that reach for different words of one bank are served one after
+// another. With rows of BM elements, a multiple of 32, a bank of sA is a row of A: the BK/4 threads that store parts of one
+// row meet in one bank. PAD elements at the end of each row of sA shift the next row by PAD banks. With PAD = 4 rows still
+// begin on 16 bytes, and the conflicts vanish for BK = 8 and are halved for BK = 16; PAD = 0 is the rung below.
+//
+// sB needs no padding: it is written and read along its rows, neighbours by neighbours.
+//
+// What holds it back: each k begins with shared loads that its multiply-adds must wait for.
+
+#include "tile.cuh"
+
+constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+         T* __restrict__ C, int ldc) {
+  alignas(16) __shared__ T sA[2][BK][BM + PAD];
+  alignas(16) __shared__ T sB[2][BK][BN];
+  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const int thread = threadIdx.y * THREADS_N + threadIdx.x;
+
+  Tile<BM, BK, THREADS> tileA;
+  Tile<BK, BN, THREADS> tileB;
+  tileA.load(A, lda, row0, 0, M, K, thread, vector);
+  tileB.load(B, ldb, 0, col0, K, N, thread, vector);
+  tileA.put_transposed(sA[0], thread);
+  tileB.put(sB[0], thread);
+  __syncthreads();
+
+  float sum[TM][TN] = {};
+  int now = 0;  // the buffer that is computed on; the other one is filled
+  for (int k0 = 0; k0 < K; k0 += BK, now ^= 1) {
+    tileA.load(A, lda, row0, k0 + BK, M, K, thread, vector);
+    tileB.load(B, ldb, k0 + BK, col0, K, N, thread, vector);
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      float a[TM], b[TN];
+      read4<TM, 4 * THREADS_M>(a, &sA[now][k][4 * threadIdx.y]);
+      read4<TN, 4 * THREADS_N>(b, &sB[now][k][4 * threadIdx.x]);
+#pragma unroll
+      for (int m = 0; m < TM; ++m)
+#pragma unroll
+        for (int n = 0; n < TN; ++n) sum[m][n] += a[m] * b[n];
+    }
+    tileA.put_transposed(sA[now ^ 1], thread);
+    tileB.put(sB[now ^ 1], thread);
+    __syncthreads();  // the next tiles are complete, and nobody reads these any more
+  }
+
+#pragma unroll
+  for (int m = 0; m < TM; ++m)
+#pragma unroll
+    for (int n = 0; n < TN; ++n) {
+      const int row = row0 + (m / 4 * THREADS_M + threadIdx.y) * 4 + m % 4;
+      const int col = col0 + (n / 4 * THREADS_N + threadIdx.x) * 4 + n % 4;
+      if (row < M && col < N) store(&C[size_t(row) * ldc + col], alpha, sum[m][n], beta);
+    }
+}

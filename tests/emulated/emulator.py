@@ -1,0 +1,180 @@
+"""Run an unmodified CUDA kernel on the CPU: clang lowers it to SPIR, an OpenCL implementation executes that.
+
+Two implementations, both packaged by Debian. **Oclgrind** interprets, and reports data races, accesses outside a buffer,
+float4 on odd addresses and barriers that not all threads reach; it has no half precision. **PoCL** compiles, and is fast;
+its version 3.1 miscompiles barriers that stand in a branch, even one that all threads take. Both run in a child process: a
+crash then is a result, not the end of the tests, and Oclgrind takes the place of the system's OpenCL only in a process that its
+launcher starts.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+COMMANDS = {"clang-14": "clang-14", "opt-14": "llvm-14", "llvm-spirv-14": "llvm-spirv-14", "oclgrind": "oclgrind"}
+"""What is run, and the Debian package that has it."""
+
+ENTRY = "entry"
+_ENTRY_SOURCE = f"""
+extern "C" __attribute__((global)) void {ENTRY}(int M, int N, int K, T alpha, const T* A, int startA, int lda, const T* B, int startB,
+                                           int ldb, T beta, T* C, int startC, int ldc) {{
+  gemm(M, N, K, alpha, A + startA, lda, B + startB, ldb, beta, C + startC, ldc);
+}}
+"""
+_FINDING = re.compile(r"^(?:Invalid|.*data race|Work-(?:item|group) divergence).*", re.MULTILINE)
+
+Tool = Literal["pocl", "oclgrind"]
+
+
+class EmulatorError(Exception):
+    """A tool failed; the message holds what it printed."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: a lowered program, its grid and block, and the arguments of `gemm` other than the arrays.
+
+    A matrix begins `start` elements into its array, so that arrays can hold guards and matrices can begin on odd addresses.
+    """
+
+    program: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    sizes: tuple[int, int, int]
+    leading: tuple[int, int, int]
+    starts: tuple[int, int, int]
+    alpha: float
+    beta: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The array of C after each launch, in order, and what the tool complained about."""
+
+    arrays: list[np.ndarray]
+    findings: list[str]
+
+
+def missing() -> str:
+    """Why kernels cannot be emulated here, or ""."""
+    packages = sorted({package for command, package in COMMANDS.items() if not shutil.which(command)})
+    if not list(Path("/etc/OpenCL/vendors").glob("pocl*.icd")):
+        packages.append("pocl-opencl-icd")
+    if packages:
+        return f"needs apt-get install --no-install-recommends {' '.join(packages)}"
+    try:
+        import pyopencl  # noqa: F401
+    except ImportError as error:
+        return f"needs pip install pyopencl ({error})"
+    return ""
+
+
+def _call(*command: str | Path) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EmulatorError(f"{command[0]} failed:\n{done.stderr}")
+
+
+def lower(source: str, include: Path, folder: Path) -> Path:
+    """The SPIR bitcode of a kernel's full source, as a file in `folder`; `include` is where its own headers are."""
+    names = ("kernel.cu", "clang.ll", "flat.ll", "inferred.ll", "plain.ll", "plain.bc", "kernel.spv", "kernel.bc")
+    cu, ll, flat, inferred, plain, bitcode, spirv, program = (folder / name for name in names)
+    cu.write_text(f'{source}\n#line 1 "entry"\n{_ENTRY_SOURCE}')
+    _call("clang-14", "-x", "hip", "--cuda-device-only", "--offload=spirv64", "-nogpuinc", "-nogpulib", "-std=c++17", "-fdeclspec",
+          "-include", HERE / "cuda_spir.h", f"-I{HERE / 'include'}", f"-I{include}", "-Wno-pass-failed", "-O2", "-g1",
+          "-Xclang", "-dwarf-version=4", "-S", "-emit-llvm", "-o", ll, cu)  # fmt: skip
+    flat.write_text(_to_opencl(ll.read_text()))
+    _call("opt-14", "-enable-new-pm=0", "-internalize", f"-internalize-public-api-list={ENTRY}", "-globaldce", "-infer-address-spaces",
+          "-assume-default-is-flat-addrspace", "-sroa", "-instcombine", "-dce", "-S", flat, "-o", inferred)  # fmt: skip
+    plain.write_text(_to_spirv(inferred.read_text()))
+    _call("opt-14", "-enable-new-pm=0", "-dce", plain, "-o", bitcode)
+    # Through SPIR-V and back: this gives the built-in functions and the kernel the form that OpenCL 1.2 expects.
+    _call("llvm-spirv-14", bitcode, "-o", spirv)
+    _call("llvm-spirv-14", "-r", "--spirv-target-env=CL1.2", spirv, "-o", program)
+    return program
+
+
+def _to_opencl(text: str) -> str:
+    """LLVM assembly as clang writes it for HIP, made to look like OpenCL's.
+
+    Shared variables are renamed `<kernel>.<variable>`, by which OpenCL implementations find a kernel's local memory. Generic pointers
+    (address space 4) become flat ones (0), which lets LLVM's own pass infer what they really point to.
+    """
+    for name in re.findall(r"^@([\w.]+) = [^\n]*addrspace\(3\)", text, re.MULTILINE):
+        text = re.sub(rf"@{re.escape(name)}\b", f"@{ENTRY}.{name}", text)
+    text = re.sub(r"^(@\S+ = ).*?(addrspace\(3\) global)", r"\1internal \2", text, flags=re.MULTILINE)
+    text = re.sub(r"^\$.* = comdat any\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r",? comdat(\(\$[\w.]+\))?(?=[\s,])", "", text)
+    return re.sub(r"\.p4(?=\w)", ".p0", text.replace(" addrspace(4)*", "*"))
+
+
+def _to_spirv(text: str) -> str:
+    """LLVM assembly without what SPIR-V cannot say: `freeze`, and the number of a pointer taken through a flat pointer."""
+    text = re.sub(r"freeze (\w+|<[^>]*>) (%[\w.]+)", r"bitcast \1 \2 to \1", text)
+    for flat, pointer, origin in re.findall(r"(%[\w.]+) = addrspacecast (\w+ addrspace\(\d\)\*) (%[\w.]+) to \w+\*", text):
+        text = re.sub(rf"ptrtoint \w+\* {re.escape(flat)}\b", f"ptrtoint {pointer} {origin}", text)
+    return text
+
+
+def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]], time_limit_s: float = 300) -> Outcome:
+    """Execute launches, each with its arrays of A, B and C, one after another in one child process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "launches.json").write_text(json.dumps([asdict(launch) for launch, *_ in launches]))
+        for i, (_, *arrays) in enumerate(launches):
+            np.savez(folder / f"in{i}.npz", **dict(zip("ABC", arrays, strict=True)))
+        command = [sys.executable, str(HERE / "emulator.py"), str(folder)]
+        log = folder / "log"
+        if tool == "oclgrind":
+            command = ["oclgrind", "--data-races", "--max-errors", "20", "--local-mem-size", "49152", "--log", str(log), *command]
+        environment = os.environ | {"POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=time_limit_s, env=environment, check=False)
+        text = log.read_text() if log.exists() else ""
+        findings = [found.strip() for found in _FINDING.findall(text)]
+        if done.returncode and not findings:
+            raise EmulatorError(f"{tool} ended with status {done.returncode}:\n{done.stdout}{done.stderr}{text}")
+        outputs = [folder / f"out{i}.npy" for i in range(len(launches))]
+        return Outcome([np.load(path) for path in outputs if path.exists()], findings)
+
+
+def _execute(folder: Path) -> None:
+    """In the child process: every launch of `folder`, on the only OpenCL device there is."""
+    import pyopencl as cl
+
+    device = cl.get_platforms()[0].get_devices()[0]
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    kernels: dict[str, cl.Kernel] = {}
+    for i, record in enumerate(json.loads((folder / "launches.json").read_text())):
+        launch = Launch(**record)
+        if launch.program not in kernels:
+            program = cl.Program(context, [device], [Path(launch.program).read_bytes()]).build()
+            kernels[launch.program] = cl.Kernel(program, ENTRY)
+        arrays = np.load(folder / f"in{i}.npz")
+        scalar = arrays["C"].dtype.type
+        a, b, c = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=arrays[name]) for name in "ABC")
+        start_a, start_b, start_c = map(np.int32, launch.starts)
+        lda, ldb, ldc = map(np.int32, launch.leading)
+        threads = tuple(blocks * size for blocks, size in zip(launch.grid, launch.block, strict=True))
+        kernels[launch.program](
+            queue, threads, tuple(launch.block), *map(np.int32, launch.sizes), scalar(launch.alpha), a, start_a, lda, b, start_b, ldb,
+            scalar(launch.beta), c, start_c, ldc,
+        )  # fmt: skip
+        result = np.empty_like(arrays["C"])
+        cl.enqueue_copy(queue, result, c)
+        np.save(folder / f"out{i}.npy", result)
+
+
+if __name__ == "__main__":
+    _execute(Path(sys.argv[1]))

@@ -1,0 +1,70 @@
+"""Tests of the tests: a fault planted in a real kernel is found, by the means that ought to find it."""
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+import emulator
+import pytest
+from ladder.kernels import Configuration, discover
+from problems import tile_of
+from test_emulated import ROOT, awkward, small
+
+Found = Literal["race", "outside", "divergence", "result"]
+"""A data race, an access outside a buffer, a barrier that not all threads reach (all by Oclgrind); a wrong C (by PoCL)."""
+
+FINDINGS = {"race": "data race", "outside": "Invalid", "divergence": "divergence"}
+"""What Oclgrind's complaint contains."""
+
+# The kernel, the file the fault is planted in, the text replaced (its first occurrence), the text put there, and what finds it.
+FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
+    "no barrier before the tile is read": ("03_shared_tile", "", "__syncthreads();  // the tiles are complete", "", "race"),
+    "no barrier before the tile is overwritten": ("04_shared_tile_unrolled", "", "__syncthreads();  // nobody", "// nobody", "race"),
+    "no barrier with register tiles": ("05_register_tile", "", "__syncthreads();  // the tiles are complete", "", "race"),
+    "no barrier with vector loads": ("06_vectorized_loads", "", "__syncthreads();  // nobody", "// nobody", "race"),
+    "no barrier with two buffers": ("07_double_buffer", "", "__syncthreads();  // the next", "// the next", "race"),
+    "one buffer taken for two": ("08_padded_shared", "", "tileB.put(sB[now ^ 1]", "tileB.put(sB[now]", "race"),
+    "buffers not exchanged": ("09_register_reuse", "", "now ^= 1;", "", "result"),
+    "no barrier between buffers": ("10_block_tile_128", "", "        __syncthreads();\n", "", "race"),
+    "barrier in a branch":
+        ("03_shared_tile", "", "  const int row = ", "  if (thread < 16) __syncthreads();\n  const int row = ", "divergence"),
+    "return before a barrier":
+        ("05_register_tile", "", "  Acc sum[TM]", "  if (row0 + threadIdx.y >= M) return;\n  Acc sum[TM]", "divergence"),
+    "a column too many read": ("02_naive_coalesced", "", "col >= N) return", "col > N) return", "outside"),
+    "a tile's last column not guarded": ("06_vectorized_loads", "", "k0 + k < K ? N - col0 - c : 0", "N - col0 - c", "outside"),
+    "an element too many in a row's end": ("07_double_buffer", "vector.cuh", "left > 3", "left > 2", "outside"),
+    "alignment not tested": ("10_block_tile_128", "vector.cuh", "addresses % 16 == 0", "true", "outside"),
+    "a row too many written": ("05_register_tile", "", "if (row < M && col < N) store", "if (row <= M && col < N) store", "result"),
+    "a column too many written": ("01_naive_uncoalesced", "", "col >= N) return", "col > N) return", "result"),
+    "lda for ldb": ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda", "result"),
+    "two elements exchanged": ("09_register_reuse", "tile.cuh", "[c + 1][r] = part[i].y", "[c + 1][r] = part[i].z", "result"),
+    "a warp's columns exchanged": ("10_block_tile_128", "", "n / 4 * 32", "n / 4 * 16", "result"),
+    "a whole tile too few": ("04_shared_tile_unrolled", "", "k0 < K; k0 += BK", "k0 + BK <= K; k0 += BK", "result"),
+    "C read where beta is 0": ("03_shared_tile", "store.cuh", "Acc(beta) == Acc(0) ? Acc(0) :", "", "result"),
+    "C read four at a time where beta is 0": ("10_block_tile_128", "vector.cuh", "beta == 0 ?", "false ?", "result"),
+    "beta forgotten": ("10_block_tile_128", "vector.cuh", "alpha * sum[3] + beta * v.w", "alpha * sum[3]", "result"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
+    name, header, right, wrong, found = FAULTS[fault]
+    kernel = discover(ROOT)[f"cuda/{name}"]
+    configuration = Configuration("float32", tuple(kernel.parameters.items()))
+    source = kernel.source(configuration)
+    include = tmp_path / "include"
+    shutil.copytree(ROOT / "kernels/include", include)
+    text = (include / header).read_text() if header else source
+    assert right in text, "the kernel has changed: plant the fault anew"
+    planted = text.replace(right, wrong, 1)
+    if header:
+        (include / header).write_text(planted)
+    program = str(emulator.lower(source if header else planted, include, tmp_path))
+    problems = (awkward if found == "result" else small)(*tile_of(configuration))
+    outcome = emulator.run(
+        "pocl" if found == "result" else "oclgrind", [problem.launch(kernel, configuration, program) for problem in problems]
+    )
+    if found == "result":
+        assert any(problem.complaint(result) for problem, result in zip(problems, outcome.arrays, strict=True))
+    else:
+        assert any(FINDINGS[found] in finding for finding in outcome.findings), outcome.findings
