@@ -2,7 +2,7 @@
 title: Naive, uncoalesced
 idea: one thread computes one element of C, with the threads of a warp on neighbouring rows
 parameters: {BX: 32, BY: 32}
-sweep: {BX: [32], BY: [8, 32]}
+sweep: {BX: [16, 32], BY: [32]}
 element_types: [float32, float64, float16]
 block: [BX, BY]
 grid: ["ceil_div(M, BX)", "ceil_div(N, BY)"]
