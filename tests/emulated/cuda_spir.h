@@ -11,6 +11,9 @@ typedef __SIZE_TYPE__ size_t;
 typedef float float4 __attribute__((ext_vector_type(4)));
 static __device__ inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 
+static __device__ inline int min(int a, int b) { return a < b ? a : b; }
+static __device__ inline int max(int a, int b) { return a < b ? b : a; }
+
 // OpenCL's own names: the translator to SPIR-V knows them by their mangled form.
 __device__ __attribute__((const)) size_t get_local_id(unsigned);
 __device__ __attribute__((const)) size_t get_group_id(unsigned);

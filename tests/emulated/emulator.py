@@ -26,11 +26,11 @@ COMMANDS = {"clang-14": "clang-14", "opt-14": "llvm-14", "llvm-spirv-14": "llvm-
 """What is run, and the Debian package that has it."""
 
 ENTRY = "entry"
-_ENTRY_SOURCE = f"""
-extern "C" __attribute__((global)) void {ENTRY}(int M, int N, int K, T alpha, const T* A, int startA, int lda, const T* B, int startB,
-                                           int ldb, T beta, T* C, int startC, int ldc) {{
-  gemm(M, N, K, alpha, A + startA, lda, B + startB, ldb, beta, C + startC, ldc);
-}}
+_ENTRY_SOURCE = """
+extern "C" __attribute__((global)) void ENTRY(int M, int N, int K, T alpha, const T* A, int startA, int lda, const T* B, int startB,
+                                              int ldb, T beta, T* C, int startC, int ldc, Acc* workspace) {
+  FUNCTION(M, N, K, alpha, A + startA, lda, B + startB, ldb, beta, C + startC, ldc WORKSPACE);
+}
 """
 _FINDING = re.compile(r"^(?:Invalid|.*data race|Work-(?:item|group) divergence).*", re.MULTILINE)
 
@@ -43,14 +43,16 @@ class EmulatorError(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: a lowered program, its grid and block, and the arguments of `gemm` other than the arrays.
+    """The launches of one GEMM: for each a lowered program, its grid and block; and the arguments of `gemm` other than the arrays.
 
     A matrix begins `start` elements into its array, so that arrays can hold guards and matrices can begin on odd addresses.
     """
 
-    program: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    programs: list[str]
+    grids: list[tuple[int, int, int]]
+    blocks: list[tuple[int, int, int]]
+    workspace: int
+    """Bytes."""
     sizes: tuple[int, int, int]
     leading: tuple[int, int, int]
     starts: tuple[int, int, int]
@@ -86,11 +88,21 @@ def _call(*command: str | Path) -> None:
         raise EmulatorError(f"{command[0]} failed:\n{done.stderr}")
 
 
-def lower(source: str, include: Path, folder: Path) -> Path:
-    """The SPIR bitcode of a kernel's full source, as a file in `folder`; `include` is where its own headers are."""
+def lower(source: str, include: Path, folder: Path, functions: Sequence[str] = ("gemm",), workspace: bool = False) -> list[str]:
+    """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are."""
+    programs = []
+    for function in functions:
+        (folder / function).mkdir()
+        entry = _ENTRY_SOURCE.replace("ENTRY", ENTRY).replace("FUNCTION", function)
+        entry = entry.replace("WORKSPACE", ", workspace" if workspace else "")
+        programs.append(str(_lower_one(f'{source}\n#line 1 "entry"\n{entry}', include, folder / function)))
+    return programs
+
+
+def _lower_one(source: str, include: Path, folder: Path) -> Path:
     names = ("kernel.cu", "clang.ll", "flat.ll", "inferred.ll", "plain.ll", "plain.bc", "kernel.spv", "kernel.bc")
     cu, ll, flat, inferred, plain, bitcode, spirv, program = (folder / name for name in names)
-    cu.write_text(f'{source}\n#line 1 "entry"\n{_ENTRY_SOURCE}')
+    cu.write_text(source)
     _call("clang-14", "-x", "hip", "--cuda-device-only", "--offload=spirv64", "-nogpuinc", "-nogpulib", "-std=c++17", "-fdeclspec",
           "-include", HERE / "cuda_spir.h", f"-I{HERE / 'include'}", f"-I{include}", "-Wno-pass-failed", "-O2", "-g1",
           "-Xclang", "-dwarf-version=4", "-S", "-emit-llvm", "-o", ll, cu)  # fmt: skip
@@ -158,19 +170,22 @@ def _execute(folder: Path) -> None:
     kernels: dict[str, cl.Kernel] = {}
     for i, record in enumerate(json.loads((folder / "launches.json").read_text())):
         launch = Launch(**record)
-        if launch.program not in kernels:
-            program = cl.Program(context, [device], [Path(launch.program).read_bytes()]).build()
-            kernels[launch.program] = cl.Kernel(program, ENTRY)
+        for path in launch.programs:
+            if path not in kernels:
+                kernels[path] = cl.Kernel(cl.Program(context, [device], [Path(path).read_bytes()]).build(), ENTRY)
         arrays = np.load(folder / f"in{i}.npz")
         scalar = arrays["C"].dtype.type
         a, b, c = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=arrays[name]) for name in "ABC")
         start_a, start_b, start_c = map(np.int32, launch.starts)
         lda, ldb, ldc = map(np.int32, launch.leading)
-        threads = tuple(blocks * size for blocks, size in zip(launch.grid, launch.block, strict=True))
-        kernels[launch.program](
-            queue, threads, tuple(launch.block), *map(np.int32, launch.sizes), scalar(launch.alpha), a, start_a, lda, b, start_b, ldb,
-            scalar(launch.beta), c, start_c, ldc,
-        )  # fmt: skip
+        # NaN in every word: a kernel that expects zeros there gives a wrong result
+        workspace = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.full(max(launch.workspace, 8), 0xFF, np.uint8))
+        for path, grid, block in zip(launch.programs, launch.grids, launch.blocks, strict=True):
+            threads = tuple(blocks * size for blocks, size in zip(grid, block, strict=True))
+            kernels[path](
+                queue, threads, tuple(block), *map(np.int32, launch.sizes), scalar(launch.alpha), a, start_a, lda, b, start_b, ldb,
+                scalar(launch.beta), c, start_c, ldc, workspace,
+            )  # fmt: skip
         result = np.empty_like(arrays["C"])
         cl.enqueue_copy(queue, result, c)
         np.save(folder / f"out{i}.npy", result)

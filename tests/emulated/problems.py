@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from emulator import Launch
+from emulator import Launch, lower
 from ladder.kernels import Configuration, Kernel
 
 DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16}
@@ -44,14 +45,15 @@ class Problem:
         return a, b, self._place(old, ldc, GUARD + self.start[2], GUARD, CANARY)
 
     def launch(
-        self, kernel: Kernel, configuration: Configuration, program: str
+        self, kernel: Kernel, configuration: Configuration, programs: list[str]
     ) -> tuple[Launch, np.ndarray, np.ndarray, np.ndarray]:
         """What `emulator.run` takes."""
         lda, ldb, ldc = self.leading
         names = {"M": self.m, "N": self.n, "K": self.k, "lda": lda, "ldb": ldb, "ldc": ldc}
+        shapes = kernel.launches(configuration, names)
         launch = Launch(
-            program, kernel.grid_of(configuration, names), kernel.block_of(configuration), (self.m, self.n, self.k), self.leading,
-            (self.start[0], self.start[1], GUARD + self.start[2]), self.alpha, self.beta,
+            programs, [shape.grid for shape in shapes], [shape.block for shape in shapes], kernel.workspace_of(configuration, names) or 0,
+            (self.m, self.n, self.k), self.leading, (self.start[0], self.start[1], GUARD + self.start[2]), self.alpha, self.beta,
         )  # fmt: skip
         return launch, *self.operands()
 
@@ -98,3 +100,11 @@ def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configurat
     legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
     other = max(legal, key=lambda one: sum(a != b for a, b in zip(one.parameters, default.parameters, strict=True)))
     return [default] if other == default else [default, other]
+
+
+def lower_kernel(kernel: Kernel, configuration: Configuration, source: str, include: Path, folder: Path) -> list[str]:
+    """The programs of a kernel's launches, from `source`, which a test may have changed."""
+    functions = [
+        shape.function for shape in kernel.launches(configuration, dict.fromkeys(("M", "N", "K", "lda", "ldb", "ldc"), 1))
+    ]
+    return lower(source, include, folder, functions, bool(kernel.workspace))

@@ -6,7 +6,7 @@ from pathlib import Path
 import emulator
 import pytest
 from ladder.kernels import Configuration, Kernel, discover
-from problems import Problem, tile_of, two_configurations
+from problems import Problem, lower_kernel, tile_of, two_configurations
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = [
@@ -39,6 +39,7 @@ def awkward(bm: int, bn: int, bk: int) -> list[Problem]:
         Problem(67, 68, 35, pad=(1, 0, 0)),
         Problem(68, 67, 36, pad=(0, 1, 1)),
         Problem(17, 19, 257),
+        Problem(18, 20, 515),
         Problem(bm + 4, bn + 4, bk, alpha=0.0, beta=0.0),
         Problem(bm + 3, bn + 2, bk, alpha=0.0, beta=3.0),
     ]
@@ -57,22 +58,23 @@ def small(bm: int, bn: int, bk: int) -> list[Problem]:
 @pytest.fixture(scope="module")
 def lowered(tmp_path_factory: pytest.TempPathFactory):
     """Lower a kernel once for both tools."""
-    known: dict[str, str] = {}
+    known: dict[str, list[str]] = {}
 
-    def lower(kernel: Kernel, configuration: Configuration) -> str:
+    def lower(kernel: Kernel, configuration: Configuration) -> list[str]:
         key = f"{kernel.name}-{configuration.slug}"
         if key not in known:
-            known[key] = str(
-                emulator.lower(kernel.source(configuration), ROOT / "kernels/include", tmp_path_factory.mktemp("lowered"))
-            )
+            folder = tmp_path_factory.mktemp("lowered")
+            known[key] = lower_kernel(kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", folder)
         return known[key]
 
     return lower
 
 
-def check(tool: emulator.Tool, kernel: Kernel, configuration: Configuration, program: str, problems: list[Problem]) -> None:
+def check(
+    tool: emulator.Tool, kernel: Kernel, configuration: Configuration, programs: list[str], problems: list[Problem]
+) -> None:
     problems = [replace(problem, element_type=configuration.element_type) for problem in problems]
-    outcome = emulator.run(tool, [problem.launch(kernel, configuration, program) for problem in problems])
+    outcome = emulator.run(tool, [problem.launch(kernel, configuration, programs) for problem in problems])
     assert outcome.findings == []
     assert [problem.complaint(result) for problem, result in zip(problems, outcome.arrays, strict=True)] == [""] * len(problems)
 

@@ -7,7 +7,7 @@ from typing import Literal
 import emulator
 import pytest
 from ladder.kernels import Configuration, discover
-from problems import tile_of
+from problems import lower_kernel, tile_of
 from test_emulated import ROOT, awkward, small
 
 Found = Literal["race", "outside", "divergence", "result"]
@@ -42,6 +42,10 @@ FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
     "a whole tile too few": ("04_shared_tile_unrolled", "", "k0 < K; k0 += BK", "k0 + BK <= K; k0 += BK", "result"),
     "C read where beta is 0": ("03_shared_tile", "store.cuh", "Acc(beta) == Acc(0) ? Acc(0) :", "", "result"),
     "C read four at a time where beta is 0": ("10_block_tile_128", "vector.cuh", "beta == 0 ?", "false ?", "result"),
+    "a slice too few added": ("11_split_k", "", "slice < SLICES", "slice < SLICES - 1", "result"),
+    "slices that overlap": ("11_split_k", "", "begin + length, K)", "begin + length + 1, K)", "result"),
+    "slices in one place": ("11_split_k", "", "workspace + size_t(blockIdx.z) * M * N", "workspace", "result"),
+    "no barrier between buffers of a slice": ("11_split_k", "", "        __syncthreads();\n", "", "race"),
     "beta forgotten": ("10_block_tile_128", "vector.cuh", "alpha * sum[3] + beta * v.w", "alpha * sum[3]", "result"),
 }  # fmt: skip
 
@@ -59,10 +63,10 @@ def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     planted = text.replace(right, wrong, 1)
     if header:
         (include / header).write_text(planted)
-    program = str(emulator.lower(source if header else planted, include, tmp_path))
+    programs = lower_kernel(kernel, configuration, source if header else planted, include, tmp_path)
     problems = (awkward if found == "result" else small)(*tile_of(configuration))
     outcome = emulator.run(
-        "pocl" if found == "result" else "oclgrind", [problem.launch(kernel, configuration, program) for problem in problems]
+        "pocl" if found == "result" else "oclgrind", [problem.launch(kernel, configuration, programs) for problem in problems]
     )
     if found == "result":
         assert any(problem.complaint(result) for problem, result in zip(problems, outcome.arrays, strict=True))

@@ -38,11 +38,21 @@ def test_a_header_is_read(tmp_path):
     assert [c.slug for c in legal] == ["float32-BM16-BN16", "float32-BM32-BN16", "float32-BM32-BN32", "float32-BM64-BN16"]
     configuration = Configuration("float16", (("BM", 32), ("BN", 16)))
     problem = {"M": 100, "N": 33, "K": 1, "lda": 1, "ldb": 33, "ldc": 33}
-    assert kernel.block_of(configuration) == (16, 32, 1)
-    assert kernel.grid_of(configuration, problem) == (3, 4, 1)
-    assert kernel.shared_of(configuration) == 32 * 16 * 2
+    assert kernel.launches(configuration, problem) == [kernels.LaunchShape("gemm", (3, 4, 1), (16, 32, 1), 32 * 16 * 2)]
+    assert kernel.workspace_of(configuration, problem) is None
     assert kernel.unmet_need(configuration, problem) == "needs N % 4 == 0"
     assert kernel.unmet_need(configuration, problem | {"N": 32}) == ""
+
+
+def test_several_launches_and_a_workspace(tmp_path):
+    more = "workspace: M * N * 4\nthen: [{function: reduce, grid: ['ceil_div(M * N, BM)'], block: [BM]}]\n---*/"
+    kernel = kernels.parse(write(tmp_path, GOOD.replace("---*/", more)))
+    configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
+    problem = {"M": 100, "N": 33, "K": 1, "lda": 1, "ldb": 33, "ldc": 33}
+    assert kernel.workspace_of(configuration, problem) == 13200
+    assert kernel.launches(configuration, problem)[1] == kernels.LaunchShape("reduce", (104, 1, 1), (32, 1, 1), 0)
+    big = kernels.parse(write(tmp_path, GOOD.replace("---*/", more.replace("block: [BM]", "block: [BM, 64]"))))
+    assert big.objection(configuration) == "2048 threads a block; at most 1024"
 
 
 def test_lists_of_the_campaign_replace_the_kernels_own(tmp_path):
@@ -87,6 +97,8 @@ def test_the_digest_covers_what_is_included(tmp_path):
         (("[N % 4 == 0]", "[N % 0]"), "modulo"),
         (("title: A kernel", "title: A\ntitle: B"), "the key title is given twice"),
         (("title: A kernel", "title: [A"), "not valid YAML"),
+        (("needs:", "then: [{function: f, grid: [Q], block: [1]}]\nneeds:"), 'then[0].grid: "Q": unknown name Q'),
+        (("needs:", "then: [{grid: [M], block: [1]}]\nneeds:"), "then[0]: missing key function"),
     ],
 )
 def test_a_bad_header_is_named(tmp_path, change, message):

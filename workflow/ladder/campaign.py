@@ -140,17 +140,12 @@ class Campaign:
             ]
         return {
             "kernel": kernel,
-            "geometry": self._geometry(kernel),
+            "geometry": self.kernels[kernel].geometry if kernel else [],
             "contestants": contestants,
             "problems": [asdict(problem) for problem in self.problems(kind, element_type)],
             "reference": BASELINES[kind][0],
             "limits": asdict(self.limits),
         }
-
-    def _geometry(self, kernel: str | None) -> list[Any]:
-        """How a kernel is launched: with its binary, all that decides what it does."""
-        chosen = self.kernels[kernel] if kernel else None
-        return [list(chosen.block), list(chosen.grid), chosen.dynamic_shared, list(chosen.needs)] if chosen else []
 
     def count(self, kind: str) -> int:
         """Measurements the campaign asks of one device of a kind."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
+from ladder.expressions import evaluate_int
 from ladder.kernels import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
@@ -103,7 +104,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         **row,
         **usage,
         status="compiled",
-        dynamic_shared=kernel.shared_of(configuration),
+        dynamic_shared=evaluate_int(kernel.dynamic_shared, configuration.names()),
         binary=binary.name,
         sha256=hashlib.sha256(built).hexdigest(),
         seconds=round(time.perf_counter() - start, 3),

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ MAX_THREADS = 1024
 """Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc")
+_OF_CONFIGURATION = ("block", "dynamic_shared", "requires")
+"""Keys whose expressions know the parameters only."""
+_OF_PROBLEM = ("grid", "workspace", "needs", "global_reads", "global_writes")
+"""Keys whose expressions know the problem too."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -45,6 +50,16 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class LaunchShape:
+    """One launch: the function's name, blocks and threads in x, y, z, and dynamic shared memory of a block in bytes."""
+
+    function: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One GEMM implementation: one file under `kernels/`, with what its header declares."""
 
@@ -60,6 +75,10 @@ class Kernel:
     block: Sequence[str | int] = (1,)
     grid: Sequence[str | int] = (1,)
     dynamic_shared: str | int = 0
+    then: Sequence[Mapping[str, Any]] = ()
+    """Launches after the first, each with `function`, `grid`, `block` and, if it likes, `dynamic_shared`."""
+    workspace: str | int = ""
+    """Bytes of device memory, not initialised, that every launch gets a pointer to as its last argument; "" for no such argument."""
     requires: Sequence[str] = ()
     needs: Sequence[str] = ()
     compute_capability: float = 0.0
@@ -107,26 +126,40 @@ class Kernel:
             if not evaluate(requirement, names):
                 return f"requires {requirement}"
         if self.kind == "cuda":
-            threads = 1
-            for extent in self.block_of(configuration):
-                if extent < 1:
-                    return f"block extent {extent} is below 1"
-                threads *= extent
-            if threads > MAX_THREADS:
-                return f"{threads} threads a block; at most {MAX_THREADS}"
+            for launch in self._launches:
+                block = _three(launch["block"], names)
+                if min(block) < 1:
+                    return f"block extent {min(block)} is below 1"
+                if math.prod(block) > MAX_THREADS:
+                    return f"{math.prod(block)} threads a block; at most {MAX_THREADS}"
         return ""
 
-    def block_of(self, configuration: Configuration) -> tuple[int, int, int]:
-        """Threads of a block in x, y, z."""
-        return _three(self.block, configuration.names())
+    @property
+    def _launches(self) -> list[Mapping[str, Any]]:
+        first = {"function": "gemm", "grid": self.grid, "block": self.block, "dynamic_shared": self.dynamic_shared}
+        return [first, *self.then]
 
-    def grid_of(self, configuration: Configuration, problem: Mapping[str, int]) -> tuple[int, int, int]:
-        """Blocks of the grid in x, y, z for a problem (`M N K lda ldb ldc`)."""
-        return _three(self.grid, {**configuration.names(), **problem})
+    def launches(self, configuration: Configuration, problem: Mapping[str, int]) -> list[LaunchShape]:
+        """The launches that together make one GEMM of a problem (`M N K lda ldb ldc`), in order."""
+        names = configuration.names()
+        return [
+            LaunchShape(
+                launch["function"],
+                _three(launch["grid"], {**names, **problem}),
+                _three(launch["block"], names),
+                evaluate_int(launch.get("dynamic_shared", 0), names),
+            )
+            for launch in self._launches
+        ]
 
-    def shared_of(self, configuration: Configuration) -> int:
-        """Dynamic shared memory of a block in bytes."""
-        return evaluate_int(self.dynamic_shared, configuration.names())
+    def workspace_of(self, configuration: Configuration, problem: Mapping[str, int]) -> int | None:
+        """Bytes of workspace for a problem; None where the kernel takes none."""
+        return evaluate_int(self.workspace, {**configuration.names(), **problem}) if self.workspace else None
+
+    @property
+    def geometry(self) -> list[Any]:
+        """How the kernel is launched, as plain data: with its binary, all that decides what it does."""
+        return [[dict(launch) for launch in self._launches], self.workspace, list(self.needs)]
 
     def unmet_need(self, configuration: Configuration, problem: Mapping[str, int]) -> str:
         """The need that the problem does not meet, or ""."""
@@ -178,12 +211,19 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
             raise InputError(f"{source}: sweep.{name}: no such parameter; known: {', '.join(kernel.parameters) or 'none'}")
     if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
         raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
+    launching = sorted({"block", "grid", "dynamic_shared", "then", "workspace"} & set(header))
+    if kernel.kind == "cpu" and launching:
+        raise InputError(
+            f"{source}: {launching[0]}: got {yamlfile.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
+        )
     known = {*kernel.parameters, "element_size"}
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
     sample = dict.fromkeys(PROBLEM_NAMES, 1000)
-    for key in ("block", "dynamic_shared", "requires", "grid", "needs", "global_reads", "global_writes"):
-        with_problem = key in ("grid", "needs", "global_reads", "global_writes")
-        value = header.get(key, [])
+    given = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
+    for index, launch in enumerate(kernel.then):
+        given += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
+    for key, value in given:
+        with_problem = key.rsplit(".", 1)[-1] in _OF_PROBLEM
         for expression in value if isinstance(value, list) else [value]:
             try:
                 unknown = names_in(expression) - known - (set(PROBLEM_NAMES) if with_problem else set())

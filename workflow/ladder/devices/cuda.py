@@ -4,6 +4,7 @@ Rounds are queued behind a gate that the host opens once everything is queued: n
 Repeated launches are captured in a CUDA graph for the same reason (CUDA C++ Programming Guide, "CUDA Graphs").
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from ladder.campaign import Problem
 from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars, struct_code
 from ladder.environment import slugify
-from ladder.kernels import Configuration, Kernel
+from ladder.kernels import Configuration, Kernel, LaunchShape
 from ladder.units import ELEMENT_TYPES
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -55,6 +56,8 @@ class Cuda(Device):
         self._modules: dict[bytes, Any] = {}
         self._graphs: list[Any] = []
         self._buffers: list[Any] = []
+        self._workspace: Any = None
+        self._workspace_bytes = 0
         self.blas = baselines(self)
 
     def allocate(self, count: int, size: int) -> Any:
@@ -133,36 +136,59 @@ class Cuda(Device):
         )
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        block, grid = kernel.block_of(configuration), kernel.grid_of(configuration, self.given.names())
-        shared = kernel.shared_of(configuration)
-        for axis, extent, limit in zip("xyz", grid, MAX_GRID, strict=True):
-            if extent > limit:
-                raise Refused("not_supported", f"the grid has {extent} blocks in {axis}; at most {limit}")
+        p, names = self.given, self.given.names()
+        code = struct_code(p.element_type)
+        alpha, beta = scalars(p)
+        workspace = kernel.workspace_of(configuration, names)
+        if workspace is not None:
+            self._reserve(workspace)
         try:
             if binary not in self._modules:
                 self._modules[binary] = cuda.module_from_buffer(binary)
-            function = self._modules[binary].get_function("gemm")
-            threads = block[0] * block[1] * block[2]
-            if threads > function.max_threads_per_block:
-                raise Refused("not_supported", f"{threads} threads a block of {function.num_regs} registers; at most "
-                              f"{function.max_threads_per_block}")  # fmt: skip
-            limit = self.device.get_attribute(cuda.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-            if shared + function.shared_size_bytes > limit:
-                raise Refused("not_supported", f"{shared + function.shared_size_bytes} bytes of shared memory; at most {limit}")
-            if shared > FREE_SHARED:
-                function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+            calls = []
+            for shape in kernel.launches(configuration, names):
+                function = self._modules[binary].get_function(shape.function)
+                self._check_limits(function, shape)
+                function.prepare(f"iii{code}PiPi{code}Pi" + ("" if workspace is None else "P"))
+                calls.append((function.prepared_async_call, shape))
         except cuda.Error as error:
             raise Refused("launch_error", f"the cubin cannot be used: {error}") from None
-        code = struct_code(self.given.element_type)
-        function.prepare(f"iii{code}PiPi{code}Pi")
-        alpha, beta = scalars(self.given)
-        p = self.given
         arguments = (p.m, p.n, p.k, alpha, int(self.a), p.lda, int(self.b), p.ldb, beta, self.c, p.ldc)
 
         def call() -> None:
-            function.prepared_async_call(grid, block, self.stream, *arguments, shared_size=shared)
+            # the workspace is looked up at every call: one for all, it grows when another configuration needs more
+            extra = () if workspace is None else (int(self._workspace),)
+            for launch, shape in calls:
+                launch(shape.grid, shape.block, self.stream, *arguments, *extra, shared_size=shape.dynamic_shared)
 
         return Launch(call)
+
+    def _reserve(self, size: int) -> None:
+        """Make the workspace at least `size` bytes large."""
+        if size > self._workspace_bytes:
+            if self._workspace is not None:
+                self._workspace.free()
+            self._workspace, self._workspace_bytes = None, 0
+            try:
+                self._workspace = cuda.mem_alloc(size)
+            except cuda.MemoryError:
+                raise Refused("not_supported", f"the device has no {size / 2**30:.1f} GiB left for the workspace") from None
+            self._workspace_bytes = size
+
+    def _check_limits(self, function: Any, shape: LaunchShape) -> None:
+        """Raise `Refused` where the device cannot run a launch of this shape."""
+        for axis, extent, limit in zip("xyz", shape.grid, MAX_GRID, strict=True):
+            if extent > limit:
+                raise Refused("not_supported", f"the grid has {extent} blocks in {axis}; at most {limit}")
+        threads, most = math.prod(shape.block), function.max_threads_per_block
+        if threads > most:
+            raise Refused("not_supported", f"{threads} threads a block of {function.num_regs} registers; at most {most}")
+        shared = shape.dynamic_shared + function.shared_size_bytes
+        limit = self.device.get_attribute(cuda.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        if shared > limit:
+            raise Refused("not_supported", f"{shared} bytes of shared memory a block; at most {limit}")
+        if shape.dynamic_shared > FREE_SHARED:
+            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.dynamic_shared)
 
     def baseline(self, name: str) -> Launch:
         launch: Launch = self.blas.launch(name)
@@ -179,6 +205,9 @@ class Cuda(Device):
         compare = self._support.get_function(f"compare_{self.given.element_type}")
         compare.prepare("PqqqqqPPPP")
         p = self.given
+
+        if self._workspace is not None:  # a kernel that expects zeros there fails
+            cuda.memset_d32_async(int(self._workspace), CANARY, self._workspace_bytes // 4, self.stream)
 
         def run() -> None:
             self._poison()
