@@ -61,6 +61,26 @@ def test_every_configuration_is_right_on_every_shape_and_layout(gpu, kernel, ele
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
+@pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
+def test_operands_may_begin_anywhere(gpu, kernel, tmp_path):
+    """A and B on addresses that are no multiple of 16: vector loads give way."""
+    import pycuda.driver as cuda
+
+    configuration, _ = next(item for item in kernel.expand({}, ["float32"]) if not item[1])
+    (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path, 1)
+    problem = Problem(132, 136, 68)
+    for offset_a, offset_b in ((1, 0), (0, 2), (3, 3)):
+        gpu.problem(problem)
+        for name, offset in (("a", offset_a), ("b", offset_b)):
+            aligned = getattr(gpu, name)
+            size = problem.m * problem.k if name == "a" else problem.k * problem.n
+            shifted = int(gpu.allocate(size + 4, 4)) + 4 * offset
+            cuda.memcpy_dtod(shifted, int(aligned), 4 * size)
+            setattr(gpu, name, shifted)
+        launch = gpu.kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())
+        assert judge(gpu.check(launch), problem).status == "correct"
+
+
 @pytest.mark.parametrize("name", ["cublas", "cublas_tf32"])
 def test_cublas_computes_a_times_b_on_rectangles(gpu, name):
     for shape in [(3, 5, 7), (64, 32, 16), (129, 65, 33)]:

@@ -129,9 +129,13 @@ def _others(axes: Axes, data: Dataset, column: str, scale: Callable[[Any], Any])
     rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"])
     labels = list(dict.fromkeys(rows["problem"]))
     colours, markers = data.colours(), data.markers()
+    # kernels side by side, so that those of equal speed do not hide each other
+    offsets = (
+        dict(zip(data.kernels, np.linspace(-0.3, 0.3, len(data.kernels) or 1), strict=True)) if len(data.kernels) > 1 else {}
+    )
     for kernel in [*data.kernels, *data.baselines]:
         mine = rows[rows["kernel"] == kernel]
-        at = [labels.index(problem) for problem in mine["problem"]]
+        at = [labels.index(problem) + offsets.get(kernel, 0.0) for problem in mine["problem"]]
         if is_baseline(kernel):
             colour, dash = BASELINE_STYLE[kernel]
             for x, y in zip(at, scale(mine[column]), strict=True):
@@ -150,7 +154,7 @@ def _two_panels(
 ) -> Figure:
     """Squares as lines on the left, other shapes on the right, and a dotted line at `limit`."""
     others = data.best.loc[~data.best["square"], "problem"].nunique()
-    widths = [3, max(1, 0.4 * others)] if others else [1]
+    widths = [3, max(1, 0.55 * others)] if others else [1]
     figure, axes = plt.subplots(1, len(widths), figsize=(11, 5.6), sharey=True, squeeze=False, width_ratios=widths)
     panels = list(axes[0])
     _lines(panels[0], data, column, scale)
@@ -210,7 +214,7 @@ def ladder(data: Dataset) -> Figure:
         f"{data.unit}; then the gain over the rung below and the rate relative to {reference} (over all: geometric mean)"
     )
     axes.set_ylabel("")
-    axes.set_xlim(0, 1.5 * max(rates.values(), default=1))
+    axes.set_xlim(0, 1.6 * max(rates.values(), default=1))
     _annotate(figure, data, f"The ladder at M = N = K = {size} on {data.environment['name']}")
     figure.tight_layout(rect=(0, 0.05, 1, 0.98))
     return figure

@@ -1,0 +1,55 @@
+"""compute-sanitizer over every rung, and over a planted fault that it must find."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Project
+
+pytestmark = pytest.mark.gpu
+
+
+def sanitize(tool: str, root: Path) -> tuple[int, str]:
+    """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it printed."""
+    command = shutil.which("compute-sanitizer")
+    if not command:
+        pytest.skip("compute-sanitizer is not on the PATH (it comes with the CUDA toolkit)")
+    only = [arg for name in ("gemm", "reduce") for arg in ("--kernel-name", f"kernel_name={name}")]
+    done = subprocess.run(
+        [command, "--tool", tool, *only, sys.executable, str(root / "tests" / "gpu" / "sanitize.py")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    summary = re.search(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", done.stdout)
+    assert summary, done.stdout[-3000:]
+    assert re.search(r"\d+ launches", done.stdout), done.stdout[-3000:]
+    return int(summary.group(1) or summary.group(2)), done.stdout
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_every_rung_is_clean(tool):
+    errors, output = sanitize(tool, ROOT)
+    print(f"{tool}: {errors} errors; " + re.search(r"\d+ launches.*", output).group())
+    assert errors == 0, output[-5000:]
+    assert ", 0 wrong" in output
+
+
+@pytest.mark.parametrize(
+    ("tool", "right", "wrong"),
+    [
+        ("memcheck", "row0 + r < M && k0 + k < K", "k0 + k < K"),
+        ("racecheck", "__syncthreads();  // the tiles are complete", ""),
+    ],
+)
+def test_a_planted_fault_is_found(project: Project, tool, right, wrong):
+    shutil.copytree(ROOT / "tests" / "gpu", project.folder / "tests" / "gpu")
+    for path in (project.folder / "kernels" / "cuda").glob("*.cu"):
+        if path.stem != "03_shared_tile":
+            path.unlink()
+    kernel = project.folder / "kernels" / "cuda" / "03_shared_tile.cu"
+    assert right in kernel.read_text()
+    kernel.write_text(kernel.read_text().replace(right, wrong, 1))
+    errors, output = sanitize(tool, project.folder)
+    assert errors > 0, output[-3000:]
