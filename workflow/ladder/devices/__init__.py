@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ladder.campaign import Problem
 from ladder.kernels import Configuration, Kernel
-from ladder.units import ELEMENT_TYPES, Status
+from ladder.units import Status
 
 GUARD = 1024
 """Canary elements before and after C."""
@@ -146,8 +146,3 @@ def scalars(problem: Problem) -> tuple[Any, Any]:
     """alpha and beta rounded to the element type, as the kernels get them."""
     element = np.dtype(problem.element_type).type
     return element(problem.alpha), element(problem.beta)
-
-
-def struct_code(element_type: str) -> str:
-    """The `struct` code of an element: `f`, `d` or `e`."""
-    return {4: "f", 8: "d", 2: "e"}[ELEMENT_TYPES[element_type].size]

@@ -15,7 +15,7 @@ from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
-from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars, struct_code
+from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars
 from ladder.environment import slugify
 from ladder.kernels import Configuration, Kernel, LaunchShape
 from ladder.units import ELEMENT_TYPES
@@ -25,6 +25,8 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 FREE_SHARED = 48 << 10
 """Bytes of shared memory a block gets without asking for more."""
 CHECK_BLOCKS, CHECK_THREADS = 1024, 256
+SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
+"""`struct` codes of alpha and beta as kernel arguments."""
 SAMPLED = 64
 """Elements of the float64 reference that are computed a second time on the host."""
 
@@ -137,8 +139,9 @@ class Cuda(Device):
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
         p, names = self.given, self.given.names()
-        code = struct_code(p.element_type)
-        alpha, beta = scalars(p)
+        code = SCALAR_CODES[p.element_type]
+        # PyCUDA packs no half; its bits as a 16-bit integer are the same argument
+        alpha, beta = (value.view(np.uint16) if p.element_type == "float16" else value for value in scalars(p))
         workspace = kernel.workspace_of(configuration, names)
         if workspace is not None:
             self._reserve(workspace)
