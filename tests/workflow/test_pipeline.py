@@ -1,11 +1,12 @@
 """The pipeline itself: Snakemake runs in a copy of the project and measures the CPU for real."""
 
 import csv
+import re
 import shutil
 
 import pandas as pd
 import pytest
-from conftest import C_RIGHT, CU_RIGHT, ROOT, c_kernel, cuda_kernel
+from conftest import C_RIGHT, ROOT, c_kernel
 from ladder.figures import FORMATS
 
 TINY = """
@@ -79,10 +80,11 @@ def test_the_report_is_one_offline_page(smoke):
 
 def test_dropping_a_kernel_is_all_it_takes(project):
     config = project.campaign(TINY.format(kernels='["c*/9*", "cpu/02*"]', timeout=60))
-    project.write("kernels/cuda/90_mine.cu", cuda_kernel("mine", CU_RIGHT))
+    (shown,) = re.findall(r"```c\+\+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    project.write("kernels/cuda/90_mine.cu", shown)
     project.ok("--configfile", config)
     rows = project.table("tiny/build/sm_80/90_mine/resources.csv")
-    assert rows["configuration"].tolist() == ["BX=8", "BX=16"]
+    assert rows["configuration"].tolist() == ["BX=8", "BX=16", "BX=32"]
     assert set(rows["status"]) == {"compiled"}
 
     project.write(
