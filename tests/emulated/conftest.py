@@ -1,15 +1,9 @@
 """Emulated tests need tools from Debian's archive; without them they are skipped with the reason, and in CI they fail."""
 
 import os
-import sys
-from pathlib import Path
 
+import emulator
 import pytest
-
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "workflow")]
-
-import emulator  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)

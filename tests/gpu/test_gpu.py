@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CU_RIGHT, ROOT, Project, cuda_kernel
 from ladder import environment, kernels
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel, compile_support
@@ -14,6 +13,7 @@ from ladder.devices import cpu as host
 from ladder.units import ELEMENT_TYPES
 from ladder.verify import judge
 from ladder.worker import open_device
+from planted import CU_RIGHT, ROOT, Project, cuda_kernel
 
 pytestmark = pytest.mark.gpu
 

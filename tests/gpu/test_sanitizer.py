@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Project
+from planted import ROOT, Project
 
 pytestmark = pytest.mark.gpu
 

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT
 from ladder import campaign, environment, kernels, yamlfile
 from ladder.environment import Device
 from ladder.units import InputError
+from planted import ROOT
 
 KERNELS = kernels.discover(ROOT)
 BASE = """

@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CU_RIGHT, ROOT, c_kernel, cuda_kernel
 from ladder import compile as compiling
 from ladder import kernels
+from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel
 
 
 @pytest.fixture

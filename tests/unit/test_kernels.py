@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from ladder import kernels
 from ladder.kernels import Configuration
 from ladder.units import InputError
+from planted import ROOT
 
 GOOD = """/*---
 title: A kernel

@@ -1,7 +1,7 @@
 """The package's modules keep their order, and a stage knows all that it depends on."""
 
-from conftest import ROOT
 from ladder import sources
+from planted import ROOT
 
 ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "kernels", "campaign", "environment", "compile",

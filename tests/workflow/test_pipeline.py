@@ -6,8 +6,8 @@ import shutil
 
 import pandas as pd
 import pytest
-from conftest import C_RIGHT, ROOT, c_kernel
 from ladder.figures import FORMATS
+from planted import C_RIGHT, ROOT, c_kernel
 
 TINY = """
 campaign: tiny

@@ -185,7 +185,7 @@ def package_versions() -> dict[str, str]:
 
 
 def project_state() -> dict[str, Any]:
-    """The project's commit and whether tracked files differed from it; None where this is no git checkout."""
+    """The project's commit, and whether files differed from it or were new; None where this is no git checkout."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -194,7 +194,7 @@ def project_state() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
-    changes = git("status", "--porcelain", "--untracked-files=no")
+    changes = git("status", "--porcelain")
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
 
 

@@ -76,10 +76,10 @@ class Dataset:
         env, best = self.environment, self.best
         n = f"n = {best['samples'].min():.0f}–{best['samples'].max():.0f} samples a point" if len(best) else "no results"
         width = ((best["high_us"] - best["low_us"]) / 2 / best["median_us"]).quantile(0.9) if len(best) else 0
-        library = env["attributes"].get("cublas_version")
+        library = env["attributes"]["library"]
         commit = (env["project"]["commit"] or "unknown")[:10] + (", changed" if env["project"]["dirty"] else "")
         return (
-            f"{env['name']}, {'cuBLAS ' + library + ', ' if library else ''}{self.state}, {env['time'][:10]}, commit {commit}. Medians, {n}; "
+            f"{env['name']}, {library}, {self.state}, {env['time'][:10]}, commit {commit}. Medians, {n}; "
             f"nine in ten 95 % intervals within ±{100 * width:.1f} %."
         )
 

@@ -7,11 +7,20 @@ from ladder.environment import Device, describe
 from ladder.worker import open_device
 
 
+def library(device: Any) -> str:
+    """Name and version of the vendor's library that a device is compared with."""
+    if device.kind == "cuda":
+        return f"cuBLAS {device.blas.version()}"
+    from ladder.baselines import blas
+
+    return blas.version()
+
+
 def probe(device: Device, uuid: str, support: Path) -> dict[str, Any]:
     """Describe a device and measure its peaks on it; `support` is the compiled `devices/support.*`."""
     opened = open_device(device.kind, uuid, support)
     try:
         measured = {"peaks": opened.peaks(), "launch_us": opened.launch_us(), "idle": opened.monitor()}
-        return describe(device) | {"attributes": opened.describe()} | measured
+        return describe(device) | {"attributes": opened.describe() | {"library": library(opened)}} | measured
     finally:
         opened.close()

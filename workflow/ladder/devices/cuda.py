@@ -316,7 +316,6 @@ class Cuda(Device):
             "registers_per_sm": self.device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
             "threads_per_sm": self.device.get_attribute(attribute.MAX_THREADS_PER_MULTIPROCESSOR),
             "cuda_driver_version": cuda.get_driver_version(),
-            "cublas_version": self.blas.version(),
             **{name: _or_none(read) for name, read in nvml.items()},
         }
 
