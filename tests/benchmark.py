@@ -1,6 +1,6 @@
 """The times and sizes that README.md states, each beside what it may be at most.
 
-    python tests/benchmark.py            in this checkout, which is set up
+    python tests/benchmark.py            in this checkout, which is set up; times the default campaign where it has not run yet
     python tests/benchmark.py --clone    first a fresh clone, set up and run by `make`
 
 Writes results/benchmark.json.
@@ -44,11 +44,12 @@ def fresh_clone() -> dict[str, Any]:
         return {"clone_set_up_s": set_up, "clone_to_figures_s": set_up + seconds(["make"], clone)}
 
 
-def nothing_to_do() -> float:
-    """A run of the default campaign after one that has done everything."""
+def campaign_here() -> dict[str, Any]:
+    """The default campaign, where it has not run yet, and then a run that has nothing to do."""
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    seconds(command, ROOT)
-    return seconds(command, ROOT)
+    new = not (ROOT / "results" / "default").exists()
+    spent = seconds(command, ROOT)
+    return ({"campaign_s": spent} if new else {}) | {"nothing_to_do_s": seconds(command, ROOT)}
 
 
 def plan_2000() -> float:
@@ -94,11 +95,12 @@ def main() -> None:
     parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
     results = fresh_clone() if parser.parse_args().clone else {}
     results |= {
-        "nothing_to_do_s": nothing_to_do(),
+        **campaign_here(),
         "plan_2000_s": plan_2000(),
         "compile_cpu_s_a_configuration": compile_one(),
     }
     limits = {
+        "campaign_s": 480,
         "clone_set_up_s": 180,
         "clone_to_figures_s": 600,
         "nothing_to_do_s": 5,

@@ -11,9 +11,23 @@ def fill(path, count=3):
     journal.close()
 
 
+def read(path):
+    journal = Journal(path)
+    journal.close()
+    return journal.records
+
+
 def test_a_journal_is_read_back(tmp_path):
     fill(tmp_path / "j")
-    assert Journal(tmp_path / "j").records["k2"] == {"key": "k2", "samples_us": [1.0, 2]}
+    assert read(tmp_path / "j")["k2"] == {"key": "k2", "samples_us": [1.0, 2]}
+
+
+def test_one_run_at_a_time(tmp_path):
+    first = Journal(tmp_path / "j")
+    with pytest.raises(InputError, match="another run is measuring into it"):
+        Journal(tmp_path / "j")
+    first.close()
+    Journal(tmp_path / "j").close()
 
 
 def test_every_cut_through_the_last_line_loses_that_line_only(tmp_path):
@@ -27,7 +41,7 @@ def test_every_cut_through_the_last_line_loses_that_line_only(tmp_path):
         assert set(journal.records) == {"k0", "k1"}
         journal.append({"key": "k9"})
         journal.close()
-        assert set(Journal(path).records) == {"k0", "k1", "k9"}
+        assert set(read(path)) == {"k0", "k1", "k9"}
         path.unlink()
 
 

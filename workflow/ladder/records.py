@@ -1,5 +1,6 @@
 """What was measured, on disk: an append-only journal while a job runs, one Parquet file when it is done."""
 
+import fcntl
 import json
 import os
 import zlib
@@ -60,7 +61,14 @@ class Journal:
         self.path = path
         self.records: dict[str, dict[str, Any]] = {}
         whole = 0
-        if path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise InputError(f"{path}: another run is measuring into it; expected one at a time") from None
+        if path.stat().st_size:
             data = path.read_bytes()
             lines = data.split(b"\n")
             for number, line in enumerate(lines[:-1], 1):
@@ -72,8 +80,6 @@ class Journal:
                     )
                 self.records[record["key"]] = record
                 whole += len(line) + 1
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
         self._file.truncate(whole)
 
     def append(self, record: Mapping[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """Compile the configurations of one kernel for one architecture."""
 
 import csv
+import io
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from ladder import campaign
-from ladder.compile import Resource, compile_kernel
+from ladder.compile import Resource, compile_kernel, write_whole
 from ladder.environment import ROOT
 from ladder.jobs import job
 from ladder.kernels import discover
@@ -17,10 +18,11 @@ with job(snakemake.log[0]):
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
     output = Path(snakemake.output.resources)
     rows = compile_kernel(plan.kernels[kernel_id], plan.configurations[kernel_id], arch, output.parent, snakemake.threads)
-    with output.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Resource)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    table = io.StringIO()
+    writer = csv.DictWriter(table, [field.name for field in fields(Resource)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_whole(output, table.getvalue().encode())
     for row in rows:
         if row.status == "compile_error":
             print(f"{kernel_id} {row.configuration} for {arch} does not compile:\n{row.reason}", file=sys.stderr)
