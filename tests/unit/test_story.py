@@ -5,8 +5,8 @@ import re
 import shutil
 
 import pytest
-from conftest import ROOT
 from ladder import story
+from ladder.environment import ROOT
 from ladder.kernels import discover
 from ladder.units import InputError
 
@@ -94,6 +94,8 @@ def test_values_and_tables_hold_the_data(small):
     assert "| `02_second` | ×2.00 | 1 of 1 | ×2.00 (64) | ×2.00 (64) |" in fill("table: gains cuda", small)
     assert "| `-` | 4.00 | – |" not in fill("table: compare 02_second BM 64", small)
     assert "BM=16" in fill("table: compare 02_second BM 64", small)
+    assert "| TFLOP/s | 01 | 02 | 03 | cuBLAS |" in fill("table: rates cuda", small)
+    assert "| 64 | 2.00 | 4.00 | – | 8.00 |" in fill("table: rates cuda", small)
 
 
 @pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda", "value: speed 01_first 64", "value: rate"])

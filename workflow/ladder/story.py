@@ -134,7 +134,7 @@ def device(story: Story, kind: str) -> str:
         "compute capability": attributes.get("compute_capability"),
         "measured FP32 peak": f"{_number(e['peaks']['fp32_tflops'])} TFLOP/s",
         "measured copy bandwidth": f"{_number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
-        "cuBLAS": attributes.get("cublas_version"),
+        "the vendor's library": attributes.get("library"),
         "date and commit": f"{e['time'][:10]}, `{(project['commit'] or 'unknown')[:10]}`",
     }
     return _table(["", ""], [[name, str(value)] for name, value in facts.items() if value is not None], words=(0, 1))
@@ -236,7 +236,7 @@ def rates(story: Story, kind: str) -> str:
     if data is None:
         return NOTHING.capitalize() + "."
     kernels = [*story.ladder(kind), *data.baselines]
-    short = ["cuBLAS" if name == "cublas" else "TF32" if name == "cublas_tf32" else name.split("_")[0] for name in kernels]
+    short = [BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0] for name in kernels]
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
         found = [story.best(kernel, problem, data) for kernel in kernels]
