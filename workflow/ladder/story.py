@@ -126,13 +126,14 @@ def device(story: Story, kind: str) -> str:
     """What was measured on."""
     if kind not in story.data:
         return NOTHING.capitalize() + "."
-    e = story.data[kind].environment
+    data = story.data[kind]
+    e = data.environment
     attributes, project = e["attributes"], e["project"]
     facts = {
         "device": e["name"],
         "multiprocessors (SMs)": attributes.get("sm_count"),
         "compute capability": attributes.get("compute_capability"),
-        "measured FP32 peak": f"{_number(e['peaks']['fp32_tflops'])} TFLOP/s",
+        "measured FP32 peak": f"{_number(data.peak)} {data.unit}",
         "measured copy bandwidth": f"{_number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
         "the vendor's library": attributes.get("library"),
         "date and commit": f"{e['time'][:10]}, `{(project['commit'] or 'unknown')[:10]}`",
