@@ -6,7 +6,7 @@ from planted import ROOT
 ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "kernels", "campaign", "environment", "compile",
     "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas", "baselines.cublas", "verify", "timing", "records",
-    "worker", "probe", "measure", "tables", "figures", "publish",
+    "worker", "probe", "measure", "tables", "figures", "publish", "story",
 ]  # fmt: skip
 """A module imports only from those before it."""
 
