@@ -18,6 +18,7 @@ MAX_THREADS = 1024
 """Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc")
+THREAD_NAMES = ("thread", "x", "y")
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -65,6 +66,7 @@ class Kernel:
     compute_capability: float = 0.0
     global_reads: str = ""
     global_writes: str = ""
+    accesses: Sequence[Mapping[str, str | int]] = ()
 
     @property
     def id(self) -> str:
@@ -181,9 +183,13 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
     known = {*kernel.parameters, "element_size"}
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
     sample = dict.fromkeys(PROBLEM_NAMES, 1000)
-    for key in ("block", "dynamic_shared", "requires", "grid", "needs", "global_reads", "global_writes"):
-        with_problem = key in ("grid", "needs", "global_reads", "global_writes")
+    of_thread = dict.fromkeys(THREAD_NAMES, 0)
+    for key in ("block", "dynamic_shared", "requires", "grid", "needs", "global_reads", "global_writes", "accesses"):
+        with_problem = key in ("grid", "needs", "global_reads", "global_writes", "accesses")
         value = header.get(key, [])
+        if key == "accesses":
+            known, default = known | set(of_thread), default | of_thread
+            value = [expression for access in value for expression in access.values()]
         for expression in value if isinstance(value, list) else [value]:
             try:
                 unknown = names_in(expression) - known - (set(PROBLEM_NAMES) if with_problem else set())
