@@ -14,6 +14,7 @@ include: "workflow/rules/compile.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/counters.smk"
 
 
 # Everything the campaign asks of this machine, and the published figures drawn again.
@@ -23,12 +24,20 @@ rule all:
         compiled(),
         figures(CAMPAIGN.name, [device.slug for device in DEVICES]),
         figures(REDRAWN, published_devices()),
+        counted(REDRAWN, counted_devices()),
 
 
 # The tables and figures of every published dataset, from its committed samples: needs no GPU.
 rule published:
     input:
         figures(REDRAWN, published_devices()),
+        counted(REDRAWN, counted_devices()),
+
+
+# The models against hardware counters, where Nsight Compute is at hand and allowed.
+rule counters:
+    input:
+        counted(CAMPAIGN.name, [device.slug for device in DEVICES]),
 
 
 onsuccess:

@@ -4,8 +4,8 @@ idea: the loops cut into blocks of BM x BN x BK, so that a block of B is used BM
 parameters: {BM: 64, BN: 512, BK: 64}
 sweep: {BM: [64, 256], BN: [256, 512], BK: [32, 64]}
 element_types: [float32, float64]
-global_reads: M * N * K * (1 / BM + 1 / BN)
-global_writes: M * N * K / BK
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: M * N * ceil_div(K, BK)
 ---*/
 /* The loops of the rung below, cut into blocks. A BK x BN block of B stays in the second-level cache while BM rows of A pass
  * over it.

@@ -8,6 +8,9 @@ block: [BX, BY]
 grid: ["ceil_div(M, BX)", "ceil_div(N, BY)"]
 global_reads: 2 * M * N * K
 global_writes: M * N
+accesses:
+  - {global_read: x * lda, per_k: 1}
+  - {global_read: y, per_k: 1}
 ---*/
 // The shortest parallel GEMM: thread (x, y) walks along row x of A and down column y of B.
 //

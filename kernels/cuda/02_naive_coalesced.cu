@@ -8,6 +8,9 @@ block: [BX, BY]
 grid: ["ceil_div(N, BX)", "ceil_div(M, BY)"]
 global_reads: 2 * M * N * K
 global_writes: M * N
+accesses:
+  - {global_read: y * lda, per_k: 1}
+  - {global_read: x, per_k: 1}
 ---*/
 // The rung below with x and y exchanged: a warp's 32 threads now share a row and differ in the column. In one step of the
 // loop they read the same element of A (one broadcast) and 32 neighbours of B (one transaction of 128 bytes in float).

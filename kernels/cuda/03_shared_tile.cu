@@ -7,8 +7,14 @@ element_types: [float32, float64, float16]
 block: [BN, BM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [BM * BK + BK * BN <= 6144]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // BK * lda + thread % BK, per_k: 1 / BN}
+  - {global_read: thread // BN * ldb + thread % BN, per_k: 1 / BM}
+  - {shared_write: thread, per_k: 1 / BN + 1 / BM}
+  - {shared_read: y * BK, width: "min(4, 16 // element_size)", per_k: 1}
+  - {shared_read: x, per_k: 1}
 ---*/
 // A block computes a BM x BN tile of C. It walks along K in steps of BK: all its threads together fetch a BM x BK tile of A and
 // a BK x BN tile of B, wait for each other, and multiply the two from shared memory. Cutting along K keeps the two tiles

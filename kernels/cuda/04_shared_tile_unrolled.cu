@@ -7,8 +7,14 @@ element_types: [float32, float64, float16]
 block: [BN, BM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [UNROLL >= 1, BM * BK + BK * BN <= 6144]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // BK * lda + thread % BK, per_k: 1 / BN}
+  - {global_read: thread // BN * ldb + thread % BN, per_k: 1 / BM}
+  - {shared_write: thread, per_k: 1 / BN + 1 / BM}
+  - {shared_read: y * BK, width: "min(4, UNROLL, 16 // element_size)", per_k: 1}
+  - {shared_read: x, per_k: 1}
 ---*/
 // The rung below with one line more. A loop pays for its counter, its comparison and its branch; UNROLL bodies in a row share one
 // payment, and the loads of all of them can be under way together. UNROLL = 1 keeps the loop as written. The compiler adds what is

@@ -7,8 +7,14 @@ element_types: [float32, float64, float16]
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [BM % TM == 0, BN % TN == 0, (BM + BN) * BK <= 6144]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // BK * lda + thread % BK, per_k: TM * TN / BN}
+  - {global_read: thread // BN * ldb + thread % BN, per_k: TM * TN / BM}
+  - {shared_write: thread, per_k: TM * TN * (1 / BN + 1 / BM)}
+  - {shared_read: y * BK, width: "min(4, 16 // element_size)", per_k: TM}
+  - {shared_read: x, per_k: TN}
 ---*/
 // The tiles of the rung below, a second time: what a block is to global memory, a thread is to shared memory. A thread owns
 // TM x TN sums in registers; for each k it loads TM values of A and TN of B and makes TM*TN multiply-adds of them, so that shared

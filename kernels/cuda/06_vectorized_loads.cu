@@ -6,8 +6,15 @@ sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [4, 8], TN: [4, 8]}
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, BK * (BM + BN) <= 12288]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: thread % (BK // 4) * 4 * BM + thread // (BK // 4), per_k: TM * TN / BN}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {shared_read: 4 * y, width: 4, per_k: TM}
+  - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/
 // The rung below issues a load instruction for every element. A float4 moves four of them with one instruction and one address. Rows
 // of B are read so as they are. Of A a thread needs neighbours down a column, which lie lda apart in memory: its tile is read along

@@ -6,8 +6,15 @@ sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [4, 8], TN: [8]}
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + BN) <= 12288]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: thread % (BK // 4) * 4 * BM + thread // (BK // 4), per_k: TM * TN / BN}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {shared_read: 4 * y, width: 4, per_k: TM}
+  - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/
 // In the rung below a block alternates between waiting for memory and computing. Here there are two buffers for each tile: the loads of
 // the next tile are issued into registers, the current one is multiplied while they are under way, and only then does a

@@ -6,8 +6,15 @@ sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [8], TN: [8], PAD: [0, 4]
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [PAD % 4 == 0, TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + PAD + BN) <= 12288]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: thread % (BK // 4) * 4 * (BM + PAD) + thread // (BK // 4), per_k: TM * TN / BN}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {shared_read: 4 * y, width: 4, per_k: TM}
+  - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/
 // Shared memory has 32 banks of four bytes, and the threads of a warp that reach for different words of one bank are served one after
 // another. With rows of BM elements, a multiple of 32, a bank of sA is a row of A: the BK/4 threads that store parts of one

@@ -6,8 +6,15 @@ sweep: {BM: [64, 128, 256], BN: [64, 128, 256], BK: [8, 16], TM: [8], TN: [8, 16
 block: [BM * BN / (TM * TN)]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + 4 + BN) <= 12288, BM * BN <= 32768]
-global_reads: M * N * K * (1 / BM + 1 / BN)
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
+accesses:
+  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: thread % (BK // 4) * 4 * (BM + 4) + thread // (BK // 4), per_k: TM * TN / BN}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {shared_read: (thread % 32 // 16 * 2 + thread % 2) * 4, width: 4, per_k: TM}
+  - {shared_read: thread // 2 % 8 * 4, width: 4, per_k: TN}
 ---*/
 // The ideas of the rungs below in one kernel, and two of its own. Between the block's tile and the thread's there is now the
 // tile of a warp, (4*TM) x (8*TN): its 32 threads read only 4*TM values of A and 8*TN of B from shared memory for each k. And C,

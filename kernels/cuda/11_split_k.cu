@@ -8,8 +8,15 @@ grid: ["ceil_div(N, BN)", "ceil_div(M, BM)", SLICES]
 then: [{function: reduce, block: [256], grid: ["ceil_div(M * N, 256)"]}]
 workspace: SLICES * M * N * element_size
 requires: [SLICES >= 1, BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + 4 + BN) <= 12288, BM * BN <= 32768]
-global_reads: M * N * K * (1 / BM + 1 / BN) + SLICES * M * N
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM)) + SLICES * M * N
 global_writes: (SLICES + 1) * M * N
+accesses:
+  - {global_read: thread // (BK // 4) * lda + thread % (BK // 4) * 4, width: 4, per_k: TM * TN / BN / SLICES}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM / SLICES}
+  - {shared_write: thread % (BK // 4) * 4 * (BM + 4) + thread // (BK // 4), per_k: TM * TN / BN / SLICES}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM / SLICES}
+  - {shared_read: (thread % 32 // 16 * 2 + thread % 2) * 4, width: 4, per_k: TM / SLICES}
+  - {shared_read: thread // 2 % 8 * 4, width: 4, per_k: TN / SLICES}
 ---*/
 // The rung below has one block for each tile of C. A C of 256 x 256 has four tiles of 128 x 128, and so four busy SMs,
 // however long K is. Here a third dimension of the grid cuts K: block (x, y, z) sums slice z of its tile and writes the partial sums to

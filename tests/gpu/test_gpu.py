@@ -1,5 +1,9 @@
 """What only a GPU can show. Run with `pytest -m gpu` on a machine that has one."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +164,25 @@ measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
         assert rows["reason"].fillna("").str.contains(reason).all(), rows["reason"].tolist()
         assert rows["tflops"].notna().all() == (status == "correct")
         assert rows["tflops"].isna().all() == (status != "correct")
+
+
+def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
+    device, kernel = environment.detect_gpus()[0], KERNELS[0]
+    configuration = next(c for c, objection in kernel.expand({}, ["float32"]) if not objection)
+    (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path, 1)
+    task = {
+        "uuid": device.uuids[0],
+        "support": "/tmp/gemm-ladder-test-support.cubin",
+        "kernel": str(kernel.path),
+        "configuration": configuration.label,
+        "binary": str(tmp_path / row.binary),
+        "problem": {"m": 256, "n": 256, "k": 256},
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "ladder.counters", json.dumps(task)],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,9 @@ def test_the_digest_covers_what_is_included(tmp_path):
         (("block: [BN, BM]\n", ""), "missing key block or grid"),
         (("[BM >= BN]", "[\"__import__('os')\"]"), "is not allowed in an expression"),
         (("[N % 4 == 0]", "[N % 0]"), "modulo"),
+        (("needs:", "accesses: [{shared_read: x + M * z, per_k: 1}]\nneeds:"), 'accesses: "x + M * z": unknown name z'),
+        (("needs:", "accesses: [{shared_read: x}]\nneeds:"), "accesses[0]: missing key per_k"),
+        (("needs:", "accesses: [{shared_read: x, global_read: x, per_k: 1}]\nneeds:"), "expected an access: one of"),
         (("title: A kernel", "title: A\ntitle: B"), "the key title is given twice"),
         (("title: A kernel", "title: [A"), "not valid YAML"),
         (("needs:", "then: [{function: f, grid: [Q], block: [1]}]\nneeds:"), 'then[0].grid: "Q": unknown name Q'),
@@ -116,3 +120,11 @@ def test_the_projects_own_kernels_have_models_and_legal_configurations():
         default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
         assert kernel.objection(default) == ""
         assert sum(not objection for _, objection in kernel.expand({}, ["float32"])) >= 1
+
+
+def test_the_readme_of_headers_explains_every_key():
+    text = (ROOT / "config" / "README.md").read_text()
+    schema = (ROOT / "workflow" / "schemas" / "kernel.schema.yaml").read_text()
+    assert [
+        key for key in re.findall(r"^  (\w+):", schema.split("\nproperties:")[1], re.MULTILINE) if f"`{key}`" not in text
+    ] == []

@@ -53,10 +53,30 @@ def test_cuda_kernels_are_compiled_without_a_gpu(smoke):
 
 def test_every_figure_is_there_in_every_format(smoke):
     (folder,) = (smoke.folder / "results" / "smoke").glob("cpu-*/figures")
-    names = ["performance", "ratio", "ladder", "parameters-03_blocked"]
+    names = ["performance", "ratio", "ladder", "roofline", "parameters-03_blocked"]
     for name in names:
         for suffix in FORMATS:
             assert (folder / f"{name}-warm.{suffix}").stat().st_size > 5000, name
+
+
+def test_the_models_have_a_row_for_all_that_ran(smoke):
+    models, summary = (smoke.table(f"smoke/cpu-*/{name}.csv") for name in ("models", "summary"))
+    ran = summary[~summary["kernel"].str.startswith("blas")]
+    assert (
+        models[["kernel", "configuration", "problem"]].to_numpy().tolist()
+        == ran[["kernel", "configuration", "problem"]].to_numpy().tolist()
+    )
+    assert (models["flops"] == 2 * models["m"] * models["n"] * models["k"]).all()
+    assert (models["intensity"] <= models["compulsory_intensity"]).all()
+
+
+def test_where_nothing_can_be_counted_the_table_says_why(smoke):
+    smoke.ok("counters", "--config", "campaign=smoke", "devices=[cpu]")
+    counters = smoke.table("smoke/cpu-*/counters.csv")
+    assert set(counters["kernel"]) == {"01_naive_ijk", "02_reordered_ikj", "03_blocked"}
+    assert set(counters["reason"]) == {"Nsight Compute counts on NVIDIA GPUs only"}
+    (figure,) = (smoke.folder / "results" / "smoke").glob("cpu-*/counters.svg")
+    assert figure.stat().st_size > 5000
 
 
 def test_a_second_run_has_nothing_to_do(smoke):
@@ -176,11 +196,14 @@ def test_a_bad_kernel_header_is_refused_before_anything_runs(project):
     project.write("kernels/cpu/90_bad.c", "/*---\ntitle: t\nidea: i\nblok: 3\n---*/\n")
     done = project.snakemake("--config", "campaign=smoke")
     assert done.returncode != 0
-    assert "kernels/cpu/90_bad.c: header: unknown key 'blok'; expected one of block," in done.stdout
+    assert "kernels/cpu/90_bad.c: header: unknown key 'blok'; expected one of accesses, block," in done.stdout
     assert "Traceback" not in done.stdout
 
 
 PUBLISHED = sorted(path.parent for path in (ROOT / "results" / "published").glob("*/environment.json"))
+
+
+MADE = ("summary.csv", "best.csv", "costs.csv", "models.csv")
 
 
 def test_there_is_a_published_dataset():
@@ -191,17 +214,19 @@ def test_published_figures_are_drawn_again_from_the_committed_samples(project):
     shutil.copytree(ROOT / "results" / "published", project.folder / "results" / "published")
     for committed in (project.folder / "results" / "published").iterdir():  # only the data may be read
         shutil.rmtree(committed / "figures")
-        for name in ("summary.csv", "best.csv", "costs.csv"):
+        for name in MADE:
             (committed / name).unlink()
     project.ok("published")
     for committed in PUBLISHED:
         redrawn = project.folder / "results" / "redrawn" / committed.name
-        for name in ("summary.csv", "best.csv", "costs.csv"):
+        for name in [*MADE, "resources.csv"]:
             assert (redrawn / name).read_text() == (committed / name).read_text(), name
         drawn = sorted(path.name for path in (redrawn / "figures").glob("*.*") if not path.name.startswith("."))
         assert drawn == sorted(path.name for path in (committed / "figures").iterdir())
         for path in (committed / "figures").glob("*.svg"):
             assert (redrawn / "figures" / path.name).read_bytes() == path.read_bytes(), path.name
+        if (committed / "counters.csv").exists():
+            assert (redrawn / "counters.svg").read_bytes() == (committed / "counters.svg").read_bytes()
 
 
 def test_a_published_sample_that_is_changed_shows(project):

@@ -1,4 +1,4 @@
-"""The figures, each drawn from `summary.csv` or `best.csv` and the environment alone; no device is touched.
+"""The figures, each drawn from a dataset's tables and environment alone; no device is touched.
 
 Every figure is written as SVG, PNG and PDF, the same bytes for the same data.
 """
@@ -19,9 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from ladder.models import KEY, l1_tb_s
 from ladder.statistics import geometric_mean
 from ladder.tables import is_baseline
-from ladder.units import InputError, rate_unit
+from ladder.units import ELEMENT_TYPES, InputError, rate_unit
 
 FORMATS = ("svg", "png", "pdf")
 MARKERS = "osD^vPX<>hp*"
@@ -42,7 +43,10 @@ BASELINE_NAME = {
 class Dataset:
     """The tables of one device and state, with what every figure's labels need."""
 
-    def __init__(self, summary: pd.DataFrame, best: pd.DataFrame, environment: Mapping[str, Any], state: str) -> None:
+    def __init__(
+        self, summary: pd.DataFrame, best: pd.DataFrame, models: pd.DataFrame, environment: Mapping[str, Any], state: str
+    ) -> None:
+        self.models = models
         self.summary = summary[summary["state"] == state]
         self.best = best[best["state"] == state].assign(square=lambda t: (t["m"] == t["n"]) & (t["n"] == t["k"]))
         self.environment, self.state = environment, state
@@ -220,6 +224,111 @@ def ladder(data: Dataset) -> Figure:
     return figure
 
 
+def roofline(data: Dataset) -> Figure:
+    """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
+    size = data.largest()
+    rows = data.best[data.best["square"] & (data.best["m"] == size)].merge(
+        data.models.drop(columns="problem"), on=KEY, how="left"
+    )
+    rows, colours, markers = rows.set_index("kernel"), data.colours(), data.markers()
+    least = float(rows["compulsory_intensity"].max())
+    figure, axes = plt.subplots(figsize=(11, 6.2))
+    low, high = np.nanmin([*rows["intensity"], least]) / 3, least * 3
+    bottom = data.rate(rows["tflops"].min()) / 3
+    roofs = [(data.environment["peaks"]["copy_tb_s"], "#b22222", "memory, measured copy")]
+    l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
+    if l1:
+        roofs.append((l1, "#4682b4", "L1 and shared memory, 128 B a cycle and SM"))
+    for bandwidth, colour, name in roofs:
+        edge = data.environment["peaks"]["fp32_tflops"] / bandwidth
+        axes.plot([low, edge], [data.rate(bandwidth * low), data.peak], color=colour, lw=1.8, zorder=2)
+        middle = (max(low, data.environment["peaks"]["fp32_tflops"] * bottom / data.peak / bandwidth) * edge) ** 0.5
+        at = middle, data.rate(bandwidth * middle) * 1.08
+        axes.text(*at, f"{name}: {bandwidth:.3g} TB/s", color=colour, fontsize=8.5, ha="center", va="bottom", rotation_mode="anchor",
+                  rotation=np.degrees(np.arctan2(at[1], at[0])), transform_rotates_text=True)  # fmt: skip
+    axes.plot([edge, high], [data.peak] * 2, color="#000000", ls=":", lw=1.8)
+    axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=8.5, ha="right")
+    axes.axvline(least, color="#999999", lw=0.8, zorder=1)
+    for kernel in [kernel for kernel in [*data.kernels, data.reference] if kernel in rows.index]:
+        row, rate = rows.loc[kernel], data.rate(rows.loc[kernel, "tflops"])
+        colour, marker = ("#000000", "_") if is_baseline(kernel) else (colours[kernel], markers[kernel])
+        axes.plot([row["intensity"], least], [rate] * 2, color=colour, lw=0.7, ls=":", zorder=3)
+        axes.plot(least, rate, marker, color=colour, mfc="white", ms=14 if is_baseline(kernel) else 6, mew=1.5, zorder=4)
+        axes.plot(row["intensity"], rate, marker, color=colour, ms=8, mec="white", mew=0.6, zorder=5)
+        axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.9, zorder=3)
+        axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=9, mew=1.6, zorder=4)
+        axes.plot([], [], marker, color=colour, ls="", label=f"{_nice(kernel)}: {rate:.3g}")
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, data.peak * 1.7), ylabel=f"{data.unit} (log)")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(_plain))
+        axis.set_minor_locator(NullLocator())
+    axes.set_xlabel(
+        "arithmetic intensity in FLOP/byte (log)\n"
+        "filled: by every element that the threads read or write, wherever it is found, so caches can lift it above the memory roof;\n"
+        "the tick above it is its own bound by the model. Open: by every element of A, B and C once, the least traffic there can be"
+    )
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles[::-1], names[::-1], title=data.unit, loc="center left", bbox_to_anchor=(0.995, 0.55), frameon=False)
+    _annotate(figure, data, f"Roofline at M = N = K = {size} on {data.environment['name']}")
+    figure.tight_layout(rect=(0, 0.03, 1, 0.98))
+    return figure
+
+
+def _size(rows: pd.DataFrame) -> Any:
+    """Bytes of an element, for every row."""
+    return rows["element_type"].map({name: element.size for name, element in ELEMENT_TYPES.items()})
+
+
+COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
+    "global_read_sectors": ("sectors of 32 B read by threads", lambda t: t["global_sectors"]),
+    "l2_read_sectors": ("sectors of 32 B read from L2\n(model: none found in L1)", lambda t: t["global_sectors"]),
+    "shared_wavefronts": ("shared-memory wavefronts", lambda t: t["shared_wavefronts_model"]),
+    "bank_conflicts": ("wavefronts added by bank conflicts", lambda t: t["bank_conflicts_model"]),
+    "dram_read_bytes": ("bytes read from device memory\n(model: A and B once)", lambda t: _size(t) * t["k"] * (t["m"] + t["n"])),
+    "instructions": ("instructions of warps\n(model: multiply-adds alone)", lambda t: t["flops"] / 64),
+    "warps_percent": ("resident warps, % of the most\n(model: occupancy)", lambda t: 100 * t["occupancy"]),
+    "issue_percent": ("cycles in which an instruction was issued, %\n(no model)", lambda t: t["occupancy"] * np.nan),
+}
+"""Columns of `counters.csv` that are drawn, with what the model says of them."""
+
+
+def counters(data: Dataset, counts: pd.DataFrame) -> Figure:
+    """Model against hardware counter, a panel a counter, a line a rung."""
+    rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
+    names = [_nice(kernel) for kernel in rows["kernel"]]
+    figure, grid = plt.subplots(2, 4, figsize=(15, 2.6 + 0.5 * max(len(rows), 2)), sharey=True)
+    for axes, (column, (label, modelled)) in zip(grid.flat, COUNTED.items(), strict=True):
+        unit = 1 if column.endswith("_percent") else rows["flops"] / 2000
+        logarithmic = column in ("global_read_sectors", "l2_read_sectors", "shared_wavefronts")
+        for values, marker, colour, name in (
+            (modelled(rows), "s", "#d55e00", "model"),
+            (rows[column], "o", "#0072b2", "counted"),
+        ):
+            values = values.astype(float).replace(0, np.nan if logarithmic else 0) / unit
+            axes.plot(values, names, marker, color=colour, mfc="none" if marker == "s" else colour, ms=9 if marker == "s" else 5,
+                      mew=1.6, clip_on=False, label=name)  # fmt: skip
+        axes.set_title(label, fontsize=9)
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+            axes.xaxis.set_minor_locator(NullLocator())
+        else:
+            axes.set_xlim(0, 105 if column.endswith("_percent") else None)
+        axes.set_xlabel("%" if column.endswith("_percent") else "per 1000 multiply-adds", fontsize=8.5)
+    grid[0, 0].invert_yaxis()
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="upper right", ncols=2, frameon=False)
+    size = f" at M = N = K = {rows['m'].iloc[0]}" if len(rows) else ""
+    _annotate(figure, data, f"Model and hardware counters{size} on {data.environment['name']}")
+    missing = rows["reason"].dropna()
+    if len(missing):
+        text = f"{len(missing)} of {len(rows)} not counted: {missing.iloc[0][:150]}"
+        figure.text(0.01, 0.93, text, fontsize=9, color="#b22222", va="top")
+    figure.tight_layout(rect=(0, 0.04, 1, 0.94 if len(missing) else 0.98))
+    return figure
+
+
 def parameters(data: Dataset, kernel: str) -> Figure:
     """A heat map: configurations down, problems across, the rate as text and as a share of the problem's best as colour."""
     rows = data.summary[data.summary["kernel"] == kernel]
@@ -244,7 +353,12 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Dataset], Figure]] = {"performance": performance, "ratio": ratio, "ladder": ladder}
+FIGURES: dict[str, Callable[[Dataset], Figure]] = {
+    "performance": performance,
+    "ratio": ratio,
+    "ladder": ladder,
+    "roofline": roofline,
+}
 
 
 def draw(name: str, data: Dataset) -> Figure:
@@ -264,16 +378,26 @@ def save(figure: Figure, stem: Path) -> None:
     plt.close(figure)
 
 
-def read(path: Path) -> pd.DataFrame:
-    """A table as `draw_all` takes it."""
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
-
-
-def draw_all(summary: pd.DataFrame, best: pd.DataFrame, environment: Mapping[str, Any], folder: Path) -> None:
+def draw_all(
+    summary: pd.DataFrame, best: pd.DataFrame, models: pd.DataFrame, environment: Mapping[str, Any], folder: Path
+) -> None:
     """Draw and write every figure of a dataset, `<figure>-<state>.<format>`."""
     _style()
     folder.mkdir(parents=True, exist_ok=True)
     for state in dict.fromkeys(summary["state"]):
-        data = Dataset(summary, best, environment, state)
+        data = Dataset(summary, best, models, environment, state)
         for name in [*FIGURES, *(f"parameters-{kernel}" for kernel in data.kernels)]:
             save(draw(name, data), folder / f"{name}-{state}")
+
+
+def draw_counters(
+    counts: pd.DataFrame,
+    summary: pd.DataFrame,
+    best: pd.DataFrame,
+    models: pd.DataFrame,
+    environment: Mapping[str, Any],
+    stem: Path,
+) -> None:
+    """Draw model against count and write it as `stem` in every format."""
+    _style()
+    save(counters(Dataset(summary, best, models, environment, str(summary["state"].iloc[0])), counts), stem)

@@ -19,9 +19,10 @@ MAX_THREADS = 1024
 """Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc")
+THREAD_NAMES = ("thread", "x", "y")
 _OF_CONFIGURATION = ("block", "dynamic_shared", "requires")
 """Keys whose expressions know the parameters only."""
-_OF_PROBLEM = ("grid", "workspace", "needs", "global_reads", "global_writes")
+_OF_PROBLEM = ("grid", "workspace", "needs", "global_reads", "global_writes", "accesses")
 """Keys whose expressions know the problem too."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -84,6 +85,7 @@ class Kernel:
     compute_capability: float = 0.0
     global_reads: str = ""
     global_writes: str = ""
+    accesses: Sequence[Mapping[str, str | int]] = ()
 
     @property
     def id(self) -> str:
@@ -216,21 +218,23 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         raise InputError(
             f"{source}: {launching[0]}: got {yamlfile.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
         )
-    known = {*kernel.parameters, "element_size"}
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
     sample = dict.fromkeys(PROBLEM_NAMES, 1000)
+    of_thread = dict.fromkeys(THREAD_NAMES, 0)
     given = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
     for index, launch in enumerate(kernel.then):
         given += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
     for key, value in given:
         with_problem = key.rsplit(".", 1)[-1] in _OF_PROBLEM
+        names = {**default, **(sample if with_problem else {}), **(of_thread if key == "accesses" else {})}
+        if key == "accesses":
+            value = [expression for access in value for expression in access.values()]
         for expression in value if isinstance(value, list) else [value]:
             try:
-                unknown = names_in(expression) - known - (set(PROBLEM_NAMES) if with_problem else set())
+                unknown = names_in(expression) - set(names)
                 if unknown:
-                    names = sorted(known | set(PROBLEM_NAMES)) if with_problem else sorted(known)
-                    raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(names)}")
-                evaluate(expression, default | sample if with_problem else default)
+                    raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
+                evaluate(expression, names)
             except InputError as error:
                 raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}") from None
 

@@ -1,7 +1,8 @@
 """Make a dataset of this machine a published one: `python -m ladder.publish results/default/nvidia-h200`.
 
-Copies the raw samples and the environment to `results/published/<device>/` and draws its tables and figures there. The rule `published`
-draws the same from them again, anywhere.
+Copies the raw samples, the environment and what the compiler and the counters said to `results/published/<device>/` and draws its tables and
+figures there. The rule `published` draws the same from them again, anywhere. Without an argument all published datasets are drawn
+again in place, as is due when a figure or a kernel's model has changed.
 """
 
 import json
@@ -9,20 +10,25 @@ import shutil
 import sys
 from pathlib import Path
 
-from ladder import figures, tables
+from ladder import figures, models, tables
 from ladder.environment import ROOT
 from ladder.jobs import clear_errors
+from ladder.kernels import discover
 from ladder.units import InputError
 
 
 def draw(folder: Path) -> None:
     """Tables and figures of the dataset in a folder, beside its samples."""
     environment = json.loads((folder / "environment.json").read_text())
-    records, sessions = tables.load(sorted((folder / "samples").glob("*.parquet")), environment)
-    summary = tables.summarise(records, environment["peaks"]["fp32_tflops"])
-    for name, table in (("summary", summary), ("best", tables.best(summary)), ("costs", tables.costs(sessions))):
+    chosen = [kernel for kernel in discover(ROOT).values() if kernel.kind == environment["kind"]]
+    samples = sorted((folder / "samples").glob("*.parquet"))
+    for name, table in models.dataset_tables(samples, [folder / "resources.csv"], chosen, environment).items():
         tables.write_csv(table, folder / f"{name}.csv")
-    figures.draw_all(figures.read(folder / "summary.csv"), figures.read(folder / "best.csv"), environment, folder / "figures")
+    summary, best, modelled = (tables.read_csv(folder / f"{name}.csv") for name in ("summary", "best", "models"))
+    figures.draw_all(summary, best, modelled, environment, folder / "figures")
+    if (folder / "counters.csv").exists():
+        counts = tables.read_csv(folder / "counters.csv")
+        figures.draw_counters(counts, summary, best, modelled, environment, folder / "counters")
 
 
 def publish(source: Path, published: Path) -> Path:
@@ -31,9 +37,11 @@ def publish(source: Path, published: Path) -> Path:
     Raises `InputError` for a folder without a dataset, and for one measured from a checkout that had changes or no commit: a published
     figure says which commit made it.
     """
-    if not (source / "environment.json").exists() or not list((source / "samples").glob("*.parquet")):
+    if not all((source / name).exists() for name in ("environment.json", "resources.csv")) or not list(
+        (source / "samples").glob("*.parquet")
+    ):
         raise InputError(
-            f"{source}: no environment.json and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
+            f"{source}: no environment.json, resources.csv and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
         )
     environment = json.loads((source / "environment.json").read_text())
     _, sessions = tables.load(sorted((source / "samples").glob("*.parquet")), environment)
@@ -45,7 +53,9 @@ def publish(source: Path, published: Path) -> Path:
     target: Path = published / environment["device"]
     shutil.rmtree(target, ignore_errors=True)
     (target / "samples").mkdir(parents=True)
-    shutil.copy(source / "environment.json", target)
+    for name in ("environment.json", "resources.csv", "counters.csv"):
+        if (source / name).exists():
+            shutil.copy(source / name, target)
     for path in (source / "samples").glob("*.parquet"):
         shutil.copy(path, target / "samples")
     draw(target)
@@ -54,6 +64,11 @@ def publish(source: Path, published: Path) -> Path:
 
 if __name__ == "__main__":
     with clear_errors():
-        if len(sys.argv) != 2:
-            raise InputError("usage: python -m ladder.publish results/CAMPAIGN/DEVICE")
-        print(f"published {publish(Path(sys.argv[1]), ROOT / 'results' / 'published')}; now commit it")
+        if len(sys.argv) > 2:
+            raise InputError("usage: python -m ladder.publish [results/CAMPAIGN/DEVICE]")
+        everything = ROOT / "results" / "published"
+        for source in sys.argv[1:]:
+            print(f"published {publish(Path(source), everything)}; now commit it")
+        for path in everything.glob("*/environment.json") if len(sys.argv) == 1 else ():
+            draw(path.parent)
+            print(f"drew {path.parent} again")

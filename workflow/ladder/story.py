@@ -13,11 +13,11 @@ from typing import Any
 
 from ladder.environment import ROOT
 from ladder.expressions import evaluate, evaluate_int
-from ladder.figures import BASELINE_NAME, Dataset, read
+from ladder.figures import BASELINE_NAME, Dataset
 from ladder.jobs import clear_errors
 from ladder.kernels import Configuration, Kernel, discover
 from ladder.statistics import geometric_mean
-from ladder.tables import is_baseline
+from ladder.tables import is_baseline, read_csv
 from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
@@ -35,9 +35,9 @@ class Story:
         self.data: dict[str, Dataset] = {}
         for path in sorted((root / "results" / "published").glob("*/environment.json")):
             environment = json.loads(path.read_text())
-            summary, best = (read(path.with_name(f"{name}.csv")) for name in ("summary", "best"))
+            summary, best = (read_csv(path.with_name(f"{name}.csv")) for name in ("summary", "best"))
             summary, best = (table[table["element_type"] == "float32"].astype({"problem": str}) for table in (summary, best))
-            self.data.setdefault(environment["kind"], Dataset(summary, best, environment, "warm"))
+            self.data.setdefault(environment["kind"], Dataset(summary, best, summary, environment, "warm"))
 
     def ladder(self, kind: str) -> list[str]:
         """The names of a kind's kernels in their order."""

@@ -107,3 +107,8 @@ def is_baseline(kernel: str) -> bool:
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a table with six significant digits, the same bytes for the same data."""
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """A table that `write_csv` wrote."""
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])

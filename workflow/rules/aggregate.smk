@@ -1,8 +1,10 @@
-# Medians, intervals and ratios of a dataset.
+# Medians, intervals and ratios of a dataset, and what the models say of it.
 rule aggregate:
     input:
         samples=samples,
         environment=dataset_environment,
+        resources=dataset_resources,
+        kernels=dataset_kernels,
     output:
         summary=report(
             "results/{dataset}/{device}/summary.csv",
@@ -17,9 +19,16 @@ rule aggregate:
             labels={"table": "best configurations"},
         ),
         costs="results/{dataset}/{device}/costs.csv",
+        resources="results/{dataset}/{device}/resources.csv",
+        models=report(
+            "results/{dataset}/{device}/models.csv",
+            category="{device}",
+            caption="../report/models.rst",
+            labels={"table": "models"},
+        ),
     log:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
-        code=sources.digest("tables"),
+        code=sources.digest("models"),
     script:
         "../scripts/aggregate.py"

@@ -1,6 +1,7 @@
 # The campaign, checked whole before any job starts, and what the other rules share.
 import csv
 import os
+import shutil
 import sys
 
 ROOT = Path(workflow.basedir)
@@ -32,7 +33,8 @@ def read_campaign():
 
 try:
     data, source = read_campaign()
-    CAMPAIGN = campaigns.load(data, source, discover(ROOT))
+    KERNELS = discover(ROOT)
+    CAMPAIGN = campaigns.load(data, source, KERNELS)
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
@@ -56,6 +58,15 @@ wildcard_constraints:
 def published_devices():
     """Devices that have a committed dataset."""
     return sorted(path.parent.name for path in PUBLISHED.glob("*/environment.json"))
+
+
+def counted_devices():
+    """Those of them that have hardware counters."""
+    return [
+        device
+        for device in published_devices()
+        if (PUBLISHED / device / "counters.csv").exists()
+    ]
 
 
 def compiled():
@@ -101,11 +112,50 @@ def samples(wildcards):
     ]
 
 
+def measured_kernels(wildcards):
+    """The names of the kernels of a dataset."""
+    names = {Path(path).name.rsplit(".", 2)[0] for path in samples(wildcards)}
+    return sorted(names - {campaigns.BASELINE_JOB})
+
+
+def dataset_kernels(wildcards):
+    """The files of a dataset's kernels, those that are still there: the models are in their headers."""
+    kind = "cpu" if wildcards.device.startswith("cpu-") else "cuda"
+    ids = [f"{kind}/{name}" for name in measured_kernels(wildcards)]
+    return [KERNELS[id].path for id in ids if id in KERNELS]
+
+
+def dataset_resources(wildcards):
+    """What the compiler said of every configuration."""
+    if wildcards.dataset == REDRAWN:
+        return [PUBLISHED / wildcards.device / "resources.csv"]
+    arch = BY_SLUG[wildcards.device].arch
+    return [
+        f"results/{wildcards.dataset}/build/{arch}/{name}/resources.csv"
+        for name in measured_kernels(wildcards)
+    ]
+
+
 def dataset_environment(wildcards):
     """Where and by what a dataset was measured."""
     if wildcards.dataset == REDRAWN:
         return PUBLISHED / wildcards.device / "environment.json"
     return f"results/{wildcards.dataset}/{wildcards.device}/environment.json"
+
+
+def dataset_counters(wildcards):
+    """The hardware counters of a dataset."""
+    folder = (
+        PUBLISHED
+        if wildcards.dataset == REDRAWN
+        else Path("results") / wildcards.dataset
+    )
+    return folder / wildcards.device / "counters.csv"
+
+
+def counted(dataset, devices):
+    """The figures of models and counters of a dataset."""
+    return [f"results/{dataset}/{device}/counters.svg" for device in devices]
 
 
 def print_costs():

@@ -3,6 +3,7 @@ rule figures:
     input:
         summary="results/{dataset}/{device}/summary.csv",
         best="results/{dataset}/{device}/best.csv",
+        models="results/{dataset}/{device}/models.csv",
         environment=dataset_environment,
     output:
         report(

@@ -3,13 +3,12 @@
 import json
 from pathlib import Path
 
-from ladder import tables
+from ladder import models, tables
 from ladder.jobs import job
+from ladder.kernels import parse
 
 with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
-    records, sessions = tables.load([Path(path) for path in snakemake.input.samples], environment)
-    summary = tables.summarise(records, environment["peaks"]["fp32_tflops"])
-    tables.write_csv(summary, Path(snakemake.output.summary))
-    tables.write_csv(tables.best(summary), Path(snakemake.output.best))
-    tables.write_csv(tables.costs(sessions), Path(snakemake.output.costs))
+    samples, resources, kernels = ([Path(path) for path in snakemake.input[name]] for name in ("samples", "resources", "kernels"))
+    for name, table in models.dataset_tables(samples, resources, map(parse, kernels), environment).items():
+        tables.write_csv(table, Path(snakemake.output[name]))

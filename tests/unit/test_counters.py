@@ -1,0 +1,108 @@
+"""What is read of Nsight Compute, by a handwritten sample of its output, and what happens without it."""
+
+import sys
+
+import pandas as pd
+import pytest
+from ladder import counters
+from ladder.counters import METRICS, NotCounted, count, parse, profile
+
+NAMES = list(METRICS.values())
+SAMPLE = (
+    "==PROF== Connected to process 4242 (/usr/bin/python3.12)\n"
+    'a line of the program: "gemm", 1,234\n'
+    '==PROF== Profiling "gemm" - 0: 0%....50%....100% - 5 passes\n'
+    "==PROF== Disconnected from process 4242\n"
+    '"ID","Process ID","Kernel Name","Block Size","l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum","dram__bytes_read.sum",'
+    '"dram__bytes_write.sum","smsp__issue_active.avg.pct_of_peak_sustained_active","sm__inst_executed.sum"\n'
+    '"","","","","sector","Mbyte","byte","%","inst"\n'
+    '"0","4242","gemm","(256, 1, 1)","100,663,296","134.25","1,024","71.50","n/a"\n'
+)
+TASK = {"kernel": "kernels/cuda/01_naive.cu"}
+
+
+def test_a_table_is_read():
+    assert parse(SAMPLE) == {
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 100663296.0,
+        "dram__bytes_read.sum": 134.25e6,
+        "dram__bytes_write.sum": 1024.0,
+        "smsp__issue_active.avg.pct_of_peak_sustained_active": 71.5,
+    }
+
+
+def test_launches_of_one_kernel_are_summed_and_shares_averaged():
+    again = '"1","4242","gemm","(256, 1, 1)","4","1","1,000","61.50","7"\n'
+    found = parse(SAMPLE + again)
+    assert found["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 100663300
+    assert found["dram__bytes_read.sum"] == pytest.approx(135.25e6)
+    assert found["smsp__issue_active.avg.pct_of_peak_sustained_active"] == 66.5
+    assert found["sm__inst_executed.sum"] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n==PROF== x\n",
+            "ERR_NVGPUCTRPERM - The user",
+        ),
+        ("==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
+        (SAMPLE.split('"0"')[0], "ncu gave no counts"),
+        ("", "it printed nothing"),
+    ],
+)
+def test_no_table_is_a_reason(text, reason):
+    with pytest.raises(NotCounted, match=reason):
+        parse(text)
+
+
+def fake_ncu(folder, body):
+    path = folder / "ncu"
+    path.write_text(f"#!{sys.executable}\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotCounted, match="not on the PATH"):
+        profile(TASK)
+    fake_ncu(tmp_path, f"import sys\nassert sys.argv[-3:-1] == ['-m', 'ladder.counters'], sys.argv\nprint({SAMPLE!r})")
+    assert profile(TASK)["dram__bytes_write.sum"] == 1024
+    fake_ncu(tmp_path, "import time\ntime.sleep(60)")
+    monkeypatch.setattr(counters, "SECONDS", 0.5)
+    with pytest.raises(NotCounted, match=r"no counts within 0\.5 s"):
+        profile(TASK)
+
+
+def test_where_the_first_has_no_counts_the_others_are_not_tried():
+    asked = []
+
+    def refuse(task):
+        asked.append(task)
+        raise NotCounted("ERR_NVGPUCTRPERM")
+
+    key = dict.fromkeys(counters.KEY, 1)
+    table = count([(key, {"a": 1}), (key, {"a": 2})], refuse)
+    assert (len(asked), table["reason"].tolist()) == (1, ["ERR_NVGPUCTRPERM"] * 2)
+    table = count([(key, {})], lambda task: parse(SAMPLE))
+    assert table["reason"].isna().all()
+    assert table["dram_read_bytes"].tolist() == [134.25e6]
+
+
+def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
+    from ladder import kernels
+    from planted import ROOT
+
+    kernel = kernels.discover(ROOT)["cuda/02_naive_coalesced"]
+    row = {"kernel": kernel.name, "configuration": "BX=32 BY=8", "element_type": "float32", "alpha": 1, "beta": 0, "padding": 0,
+           "distribution": "uniform", "state": "warm"}  # fmt: skip
+    sizes = [(1024, 1024), (4096, 4096), (8192, 8192), (4096, 64)]
+    best = pd.DataFrame(
+        [row | {"m": m, "n": n, "k": n} for m, n in sizes] + [row | {"kernel": "cublas", "m": 2048, "n": 2048, "k": 2048}]
+    )
+    resources = pd.DataFrame([row | {"binary": "x.cubin"}])
+    ((key, task),) = counters.tasks(best, resources, {kernel.name: kernel}, tmp_path, tmp_path / "support.bin", "GPU-1")
+    assert (key["m"], task["problem"]["m"]) == (4096, 4096)
+    assert task["binary"] == str(tmp_path / kernel.name / "x.cubin")
+    assert task["problem"]["padding"] == 0
+    assert counters.tasks(best[:0], resources, {kernel.name: kernel}, tmp_path, tmp_path, "") == []

@@ -1,0 +1,207 @@
+"""The models on patterns whose answers are known."""
+
+import subprocess
+from math import prod
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from ladder import environment, kernels, models
+from ladder.campaign import Problem
+from ladder.kernels import Configuration
+from ladder.models import occupancy, sectors, wavefronts
+from planted import ROOT
+
+LANES = range(32)
+H200 = {"compute_capability": "9.0", "sm_count": 132, "shared_memory_per_sm_bytes": 233472, "registers_per_sm": 65536,
+        "threads_per_sm": 2048, "max_sm_clock_mhz": 1980}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("index", "width", "expected"),
+    [
+        (lambda i: i, 1, (1, 0)),
+        (lambda i: 2 * i, 1, (2, 1)),
+        (lambda i: 32 * i, 1, (32, 31)),
+        (lambda i: 33 * i, 1, (1, 0)),
+        (lambda i: 0, 1, (1, 0)),
+        (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
+        (lambda i: i // 16 * 16, 1, (1, 0)),
+        (lambda i: 2 * i, 2, (2, 0)),
+        (lambda i: 4 * i, 4, (4, 0)),
+        (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
+        (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
+        (lambda i: 0, 2, (1, 0)),
+        (lambda i: 128 * i, 4, (32, 28)),
+    ],
+)
+def test_wavefronts_of_a_read(index, width, expected):
+    assert wavefronts([4 * index(i) for i in LANES], 4 * width) == expected
+
+
+def test_wavefronts_of_other_types():
+    assert wavefronts([2 * i for i in LANES], 2) == (1, 0)  # two halves a word
+    assert wavefronts([8 * i for i in LANES], 8) == (2, 0)
+    assert wavefronts([0] * 32, 16, read=False) == (4, 0)  # only reads are packed
+
+
+@pytest.mark.parametrize(("bk", "pad", "ways"), [(8, 0, 2), (16, 0, 4), (8, 4, 1), (16, 4, 2), (32, 0, 8), (32, 4, 4)])
+def test_the_padding_of_rung_08_removes_the_conflicts_of_the_transposing_store(bk, pad, ways):
+    columns = bk // 4
+    addresses = [4 * (i % columns * 4 * (128 + pad) + i // columns) for i in LANES]
+    assert wavefronts(addresses, 4, read=False) == (ways, ways - 1)
+
+
+def test_sectors():
+    assert sectors([4 * i for i in LANES], 4) == 4
+    assert sectors([4096 * i for i in LANES], 4) == 32
+    assert sectors([0] * 32, 4) == 1
+    assert sectors([16 * i for i in LANES], 16) == 16
+    assert sectors([4 * i + 4 for i in LANES], 4) == 5
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "expected"),
+    [
+        (256, 32, 0, (8, 1.0, "threads")),
+        (32, 32, 0, (32, 0.5, "blocks")),
+        (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
+        (256, 128, 0, (2, 0.25, "registers")),
+        (256, 129, 0, (1, 0.125, "registers")),
+        (128, 168, 0, (3, 0.1875, "registers")),
+        (128, 32, 48 << 10, (4, 0.25, "shared memory")),
+        (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
+        (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
+    ],
+)
+def test_occupancy_of_an_h200(threads, registers, shared, expected):
+    assert occupancy(threads, registers, shared, H200) == expected
+
+
+CALCULATOR = """
+#include <cstdio>
+#include <cstdlib>
+#include "cuda_occupancy.h"
+int main() {
+  int threads, registers, shared;
+  while (std::scanf("%d %d %d", &threads, &registers, &shared) == 3) {
+    cudaOccDeviceProp p;
+    p.computeMajor = MAJOR, p.computeMinor = MINOR, p.maxThreadsPerBlock = 1024, p.maxThreadsPerMultiprocessor = THREADS;
+    p.regsPerBlock = p.regsPerMultiprocessor = 65536, p.warpSize = 32, p.numSms = 100;
+    p.sharedMemPerBlock = 49152, p.sharedMemPerMultiprocessor = SHARED, p.sharedMemPerBlockOptin = SHARED - 1024;
+    p.reservedSharedMemPerBlock = 1024;
+    cudaOccFuncAttributes a;
+    a.maxThreadsPerBlock = 1024, a.numRegs = registers, a.sharedSizeBytes = shared, a.maxDynamicSharedSizeBytes = 0;
+    a.partitionedGCConfig = PARTITIONED_GC_OFF, a.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN, a.numBlockBarriers = 1;
+    cudaOccDeviceState state;
+    cudaOccResult result;
+    if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &p, &a, &state, threads, 0) != CUDA_OCC_SUCCESS) return 1;
+    std::printf("%d\\n", result.activeBlocksPerMultiprocessor);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("capability", "threads", "shared"),
+    [("8.0", 2048, 167936), ("8.6", 1536, 102400), ("8.9", 1536, 102400), ("9.0", 2048, 233472)],
+)
+def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability, threads, shared):
+    header = Path(environment.nvcc()).resolve().parents[1] / "include" / "cuda_occupancy.h"
+    if not header.exists():
+        pytest.skip("the toolkit has no cuda_occupancy.h")
+    major, minor = capability.split(".")
+    (tmp_path / "o.cpp").write_text(CALCULATOR)
+    flags = [f"-DMAJOR={major}", f"-DMINOR={minor}", f"-DTHREADS={threads}", f"-DSHARED={shared}", f"-I{header.parent}"]
+    subprocess.run(["g++", *flags, "o.cpp", "-o", "o"], cwd=tmp_path, check=True)
+    cases = [(t, r, s) for t in (32, 64, 96, 128, 256, 512, 1024) for r in (16, 32, 33, 40, 64, 127, 128, 129, 168, 255)
+             for s in (0, 4096, 8448, 16896, 49152) if t * r <= 65536]  # fmt: skip
+    done = subprocess.run(
+        [tmp_path / "o"], input="\n".join(" ".join(map(str, case)) for case in cases), text=True, capture_output=True, check=True
+    )
+    device = {
+        "compute_capability": capability,
+        "threads_per_sm": threads,
+        "registers_per_sm": 65536,
+        "shared_memory_per_sm_bytes": shared,
+    }
+    assert [occupancy(*case, device)[0] for case in cases] == [int(line) for line in done.stdout.split()]
+
+
+CUDA = [kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cuda"]
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel in CUDA if kernel.accesses], ids=lambda kernel: kernel.name)
+def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
+    """Where the tiles divide the problem, both count the same elements; what is put into shared memory is what was read."""
+    problem = Problem(512, 512, 512)
+    for configuration, objection in kernel.expand({}, ["float32"]):
+        if objection:
+            continue
+        names = {**configuration.names(), **problem.names()}
+        first = kernel.launches(configuration, problem.names())[0]
+        threads = prod(first.block) * prod(first.grid)
+        read = (
+            sum(models.evaluate(access["per_k"], names) for access in kernel.accesses if "global_read" in access) * threads * 512
+        )
+        slices = names.get("SLICES", 0) * 512 * 512 if kernel.workspace else 0  # read by the second launch
+        assert read + slices == pytest.approx(models.evaluate(kernel.global_reads, names)), configuration.label
+        found = models.traffic(kernel, configuration, problem)
+        assert found["shared_writes"] in (0, pytest.approx(read))
+        assert found["global_sectors"] >= 4 * read / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
+
+
+def test_every_warp_of_a_block_accesses_shared_memory_alike():
+    """So the first may stand for all."""
+    for kernel in CUDA:
+        for configuration, objection in kernel.expand({}, ["float32"]):
+            block = kernel.launches(configuration, Problem(1, 1, 1).names())[0].block
+            names = configuration.names() if not objection else {}
+            for access in kernel.accesses if not objection else ():
+                address = access.get("shared_read", access.get("shared_write"))
+                if address is None:
+                    continue
+                values = [
+                    int(models.evaluate(address, {**names, "thread": i, "x": i % block[0], "y": i // block[0]}))
+                    for i in range(prod(block))
+                ]
+                width = 4 * int(models.evaluate(access.get("width", 1), names))
+                warps = [[4 * value for value in values[i : i + 32]] for i in range(0, len(values), 32)]
+                assert len({wavefronts(warp, width) for warp in warps}) == 1, (kernel.name, configuration.label, access)
+
+
+def test_a_row_by_hand():
+    """A 32 x 32 tile of rung 03: two rows of A and one of B for each k, in three quarters of a wavefront each four k."""
+    kernel = next(kernel for kernel in CUDA if kernel.name == "03_shared_tile")
+    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
+    configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
+    resource = {"registers": "32", "static_shared": "8192", "dynamic_shared": "0"}
+    row = models.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ)
+    assert row["flops"] == 2 * 1024**3
+    assert row["global_reads"] == 2 * 1024**3 / 32
+    assert row["shared_reads"] == 2 * 1024**3
+    warps_and_k = 1024**3 / 32
+    assert row["shared_wavefronts"] == warps_and_k * (2 / 4 + 1 + 2 / 32)  # A's fours, B, and the stores of both
+    assert row["bank_conflicts"] == 0
+    assert row["compulsory_intensity"] == pytest.approx(1024 / 6)
+    assert row["memory_tflops"] == pytest.approx(4 * 1024 / 6)
+    cycles = warps_and_k * (2 / 4 + 1 + 2 / 32 + 2 / 32) / 132
+    assert row["l1_tflops"] == row["bound_tflops"] == pytest.approx(row["flops"] / (cycles / 1.98e9) * 1e-12)
+    assert (row["bound"], row["threads"], row["blocks_per_sm"], row["occupancy"]) == ("l1", 1024, 2, 1.0)
+
+
+def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
+    kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
+    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
+    ran = {"kernel": kernel.name, "element_type": "float32", "m": 64, "n": 64, "k": 64, "beta": 0.0, "padding": 0}
+    summary = pd.DataFrame(
+        [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
+        + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]
+    )
+    resources = summary[["kernel", "element_type", "configuration"]].assign(
+        status="compiled", registers="32", static_shared="0", dynamic_shared="0"
+    )
+    resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
+    table = models.table(summary, [kernel], resources, environ)
+    assert table["configuration"].tolist() == ["BX=32 BY=8"]
+    assert list(table.columns) == models.COLUMNS

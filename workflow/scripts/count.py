@@ -1,0 +1,18 @@
+"""Count with Nsight Compute what the best configuration of every kernel does."""
+
+from pathlib import Path
+
+from ladder import counters, tables
+from ladder.environment import here
+from ladder.jobs import job
+from ladder.kernels import parse
+from ladder.measure import exclusive, uuids
+
+with job(snakemake.log[0]):
+    device = here(snakemake.wildcards.device)
+    support = Path(snakemake.input.support)
+    best, resources = (tables.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
+    kernels = {kernel.name: kernel for kernel in map(parse, map(Path, snakemake.input.kernels))}
+    with exclusive(uuids(device)) as uuid:
+        table = counters.count(counters.tasks(best, resources, kernels, support.parent, support, uuid))
+    tables.write_csv(table, Path(snakemake.output.counters))
