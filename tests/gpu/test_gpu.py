@@ -1,7 +1,6 @@
 """What only a GPU can show. Run with `pytest -m gpu` on a machine that has one."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -180,7 +179,7 @@ def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
     }
     done = subprocess.run(
         [sys.executable, "-m", "ladder.counters", json.dumps(task)],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "workflow")},
+        cwd=ROOT / "workflow",
         capture_output=True,
         text=True,
         check=False,
