@@ -19,7 +19,7 @@ class Scripted(Device):
         self.launches = {name: Launch(lambda: None) for name in times}
         self.owner = {id(launch): (name, 1) for name, launch in self.launches.items()}
 
-    def repeated(self, launch, times):
+    def repeated(self, launch, times, cold=False):
         name, _ = self.owner[id(launch)]
         many = Launch(lambda: None)
         self.owner[id(many)] = (name, times)

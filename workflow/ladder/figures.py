@@ -226,10 +226,12 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     problems = list(dict.fromkeys(rows["problem"]))
     table = rows.pivot_table(index="configuration", columns="problem", values="tflops", sort=False).reindex(columns=problems)
     table = data.rate(table.reindex([c for c in dict.fromkeys(rows["configuration"]) if c in table.index]))
+    lost = rows[rows["stop"] == "race"].pivot_table(index="configuration", columns="problem", values="samples")
+    lost = lost.reindex(index=table.index, columns=table.columns).notna()
     failed = rows.loc[rows["tflops"].isna(), ["configuration", "status"]].drop_duplicates()
     figure, axes = plt.subplots(figsize=(3.6 + 0.85 * max(len(problems), 1), 1.9 + 0.3 * max(len(table), 1)))
     if len(table):
-        text = table.map(lambda value: "" if np.isnan(value) else f"{value:.3g}")
+        text = table.map(lambda value: "" if np.isnan(value) else f"{value:.3g}").where(~lost, lambda shown: "~" + shown)
         sns.heatmap(100 * table / table.max(), annot=text, fmt="", cmap="cividis", vmin=0, vmax=100, ax=axes, linewidths=0.5,
                     annot_kws={"fontsize": 8}, cbar_kws={"label": "% of the problem's best"})  # fmt: skip
     axes.set_xlabel("problem, M or M×N×K")
@@ -237,9 +239,14 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     axes.tick_params(axis="y", rotation=0)
     axes.tick_params(axis="x", rotation=30)
     _annotate(figure, data, f"{_nice(kernel)}: {data.unit} by configuration")
+    notes = []
     if len(failed):
         counts = ", ".join(f"{count} {status}" for status, count in failed["status"].value_counts().items())
-        axes.set_title(f"not drawn: {counts} (see summary.csv)", fontsize=8, loc="left")
+        notes.append(f"not drawn: {counts} (see summary.csv)")
+    if lost.to_numpy().any():
+        fewest = rows.loc[rows["stop"] == "race", "samples"].min()
+        notes.append(f"~: lost the race, n = {fewest:.0f} samples or more")
+    axes.set_title("; ".join(notes), fontsize=8, loc="left")
     figure.tight_layout(rect=(0, 0.04, 1, 0.98))
     return figure
 
@@ -273,7 +280,10 @@ def draw_all(summary: pd.DataFrame, best: pd.DataFrame, environment: Mapping[str
     """Draw and write every figure of a dataset, `<figure>-<state>.<format>`."""
     _style()
     folder.mkdir(parents=True, exist_ok=True)
-    for state in dict.fromkeys(summary["state"]):
+    states = list(dict.fromkeys(summary["state"]))
+    for state in states:
         data = Dataset(summary, best, environment, state)
-        for name in [*FIGURES, *(f"parameters-{kernel}" for kernel in data.kernels)]:
+        # the sweep is that of the first state; another may have followed its best configurations only
+        sweeps = [f"parameters-{kernel}" for kernel in data.kernels] if state == states[0] else []
+        for name in [*FIGURES, *sweeps]:
             save(draw(name, data), folder / f"{name}-{state}")

@@ -19,7 +19,7 @@ def draw(folder: Path) -> None:
     """Tables and figures of the dataset in a folder, beside its samples."""
     environment = json.loads((folder / "environment.json").read_text())
     records, sessions = tables.load(sorted((folder / "samples").glob("*.parquet")), environment)
-    summary = tables.summarise(records, environment["peaks"]["fp32_tflops"])
+    summary = tables.summarise(records, environment["peaks"]["fp32_tflops"], tables.flop_per_clock(environment))
     for name, table in (("summary", summary), ("best", tables.best(summary)), ("costs", tables.costs(sessions))):
         tables.write_csv(table, folder / f"{name}.csv")
     figures.draw_all(figures.read(folder / "summary.csv"), figures.read(folder / "best.csv"), environment, folder / "figures")
