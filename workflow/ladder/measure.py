@@ -188,6 +188,8 @@ class Job:
     fingerprint: Mapping[str, Any]
     code: str
     """Digest of the package's modules that measure."""
+    refill_us: float = 0.0
+    """What filling the caches once takes, in microseconds; 0 where it is not known."""
 
 
 @dataclass
@@ -213,6 +215,10 @@ class Run:
         # the vendor's calls are no configurations of one kernel: they do not race, and each is measured in every state
         self.limits = dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False, "cold_best": 0})
         self.entries = self._entries()
+        self.entries_of: dict[Problem, list[_Entry]] = {}
+        for entry in self.entries:
+            self.entries_of.setdefault(entry.problem, []).append(entry)
+        self.ratios: dict[str, tuple[float, float, float]] = {}
         rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that only the time left is told from
         costs = {e.key: 5e4 + 12 * e.problem.flops / rate for e in self.entries if e.key not in journal.records}
         name = Path(job.plan["kernel"] or "baselines").name
@@ -220,14 +226,15 @@ class Run:
 
     def _entries(self) -> list[_Entry]:
         plan, entries = self.job.plan, []
+        # who is raced out, and followed in state cold, depends on who takes part
+        everyone = digest(plan["contestants"])
         for problem in (Problem(**given) for given in plan["problems"]):
             for state in sorted(plan["limits"]["states"], reverse=True):  # warm, then cold, which follows it
                 for index, contestant in enumerate(plan["contestants"]):
                     binary = self.job.binaries.get(contestant["slug"], {})
                     key = digest(
-                        # with all contestants: whether one is raced out, or followed in state cold, depends on the others
-                        [binary.get("sha256"), binary.get("status"), plan["geometry"], contestant, plan["contestants"], vars(problem),
-                         state, self.limits, plan["reference"], self.job.fingerprint, self.job.code]
+                        [binary.get("sha256"), binary.get("status"), plan["geometry"], contestant, everyone, vars(problem), state,
+                         self.limits, plan["reference"], self.job.fingerprint, self.job.code]
                     )  # fmt: skip
                     entries.append(_Entry(index, contestant, problem, state, key, binary))
         return entries
@@ -235,8 +242,7 @@ class Run:
     def measure_all(self) -> None:
         """Measure problem after problem; returns when the journal has every entry."""
         try:
-            for problem in dict.fromkeys(entry.problem for entry in self.entries):
-                mine = [entry for entry in self.entries if entry.problem == problem]
+            for problem, mine in self.entries_of.items():
                 self._measure_problem(problem, [entry for entry in mine if entry.key not in self.journal.records])
                 self._measure_energy(problem, [entry for entry in mine if entry.state == "warm"])
         finally:
@@ -265,22 +271,36 @@ class Run:
 
     def _timed(self, problem: Problem, state: str) -> dict[int, dict[str, Any]]:
         """The records of what has been timed on a problem in a state, by the contestant's index, the best first."""
-        found = {
-            entry.index: self.journal.records[entry.key]
-            for entry in self.entries
-            if entry.problem == problem and entry.state == state and entry.key in self.journal.records
-        }
+        entries = [entry for entry in self.entries_of[problem] if entry.state == state and entry.key in self.journal.records]
+        found = {entry.index: self.journal.records[entry.key] for entry in entries}
         timed = {index: record for index, record in found.items() if record["status"] == "correct"}
-        return dict(sorted(timed.items(), key=lambda item: -_ratio(item[1])[0]))
+        return dict(sorted(timed.items(), key=lambda item: -self._ratio(item[1])[0]))
+
+    def _ratio(self, record: Mapping[str, Any]) -> tuple[float, float, float]:
+        """The record's ratio to the reference, with its interval; computed once."""
+        if record["key"] not in self.ratios:
+            self.ratios[record["key"]] = paired_ratio(record["reference_us"], record["samples_us"])
+        return self.ratios[record["key"]]
 
     def _follow(self, problem: Problem, entries: list[_Entry]) -> list[_Entry]:
-        """The entries whose configurations were the best in state warm; the others are recorded as skipped."""
-        best = list(self._timed(problem, "warm"))[: self.limits["cold_best"] or None]
+        """The entries to time in state cold, by what was found warm; the others are recorded as skipped.
+
+        Those are left out that are not among the best, and those whose launches take so long that filling the caches, all that cold can
+        add, is less than `target` of it.
+        """
+        warm, followed = self._timed(problem, "warm"), []
+        best = list(warm)[: self.limits["cold_best"] or None]
         for entry in entries:
-            if best and entry.index not in best:
-                reason = f"not among the {len(best)} best of state warm, which state cold follows (measure.cold_best)"
-                self._record(entry, {"status": "skipped", "reason": reason})
-        return [entry for entry in entries if not best or entry.index in best]
+            us = median_interval(warm[entry.index]["samples_us"])[0] if entry.index in warm else 0.0
+            if 0 < self.job.refill_us < self.limits["target"] * us:
+                why = f"as warm: filling the caches takes {self.job.refill_us:.1f} us, below measure.target of a launch's {us:.0f} us"
+            elif best and entry.index not in best:
+                why = f"not among the {len(best)} best of state warm, which state cold follows (measure.cold_best)"
+            else:
+                followed.append(entry)
+                continue
+            self._record(entry, {"status": "skipped", "reason": why})
+        return followed
 
     def _measure_energy(self, problem: Problem, entries: list[_Entry]) -> None:
         """Add the energy of one GEMM to the record of the best configuration, and of each of the vendor's calls."""
@@ -356,7 +376,7 @@ class Run:
             child, state = self._ready(problem), group[0].state
             self._load(child, group)
             limits, seed = self.limits, int(digest([entry.key for entry in group]), 16) % 2**32
-            best = max([0.0, *(_ratio(record)[1] for record in self._timed(problem, state).values())])
+            best = max([0.0, *(self._ratio(record)[1] for record in self._timed(problem, state).values())])
             start = datetime.now(UTC).isoformat(timespec="seconds")
             for answer in child.ask(("time", list(left), state, limits, seed, best), limits["timeout_seconds"]):
                 if answer[0] == "series":
@@ -403,10 +423,6 @@ class Run:
             }
         )
         self.progress.done(entry.key, f"{entry.problem.label} {entry.contestant['label']} {entry.state}")
-
-
-def _ratio(record: Mapping[str, Any]) -> tuple[float, float, float]:
-    return paired_ratio(record["reference_us"], record["samples_us"])
 
 
 def _read(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

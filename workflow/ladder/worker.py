@@ -15,7 +15,7 @@ from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
 from ladder.kernels import Configuration
 
-ENERGY_SECONDS = 0.5
+ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
 
 

@@ -31,7 +31,7 @@ SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
 """`struct` codes of alpha and beta as kernel arguments."""
 READING_SECONDS = 0.02
 """A reading of NVML serves the rounds of this long: it takes the host about a millisecond."""
-ENERGY_LEAD_SECONDS = 0.15
+ENERGY_LEAD_SECONDS = 0.1
 """Of a stretch of launches, what passes before their energy is counted: what the counter adds lags behind."""
 SAMPLED = 64
 """Elements of the float64 reference that are computed a second time on the host."""
