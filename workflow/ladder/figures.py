@@ -78,9 +78,14 @@ class Dataset:
         width = ((best["high_us"] - best["low_us"]) / 2 / best["median_us"]).quantile(0.9) if len(best) else 0
         library = env["attributes"]["library"]
         commit = (env["project"]["commit"] or "unknown")[:10] + (", changed" if env["project"]["dirty"] else "")
+        empty = (
+            f" Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}."
+            if "repeated_launch_us" in env
+            else ""
+        )
         return (
             f"{env['name']}, {library}, {self.state}, {env['time'][:10]}, commit {commit}. Medians, {n}; "
-            f"nine in ten 95 % intervals within ±{100 * width:.1f} %."
+            f"nine in ten 95 % intervals within ±{100 * width:.1f} %.{empty}"
         )
 
 

@@ -16,8 +16,8 @@ from ladder.campaign import Problem
 from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars
 from ladder.kernels import Configuration, Kernel
 
-FLUSH_BYTES = 2 * os.sysconf("SC_LEVEL3_CACHE_SIZE") if os.sysconf("SC_LEVEL3_CACHE_SIZE") > 0 else 256 << 20
-"""Written between samples in state `cold`: twice the last-level cache, or several times what current CPUs have where it is not told."""
+FLUSH_BYTES = 256 << 20
+"""Written between samples in state `cold`; several times what one core of current CPUs has of the last-level cache."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
