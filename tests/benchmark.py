@@ -21,6 +21,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow"))
+LEAST_BUSY = 0.65
+"""Of the measure jobs' wall time on a GPU, the share in which it must be executing."""
 
 from ladder import campaign, environment, kernels  # noqa: E402
 from ladder.compile import compile_kernel  # noqa: E402
@@ -113,6 +115,8 @@ def main() -> None:
     for device, cost in results["measure_jobs"].items():
         print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
               f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most 4)")  # fmt: skip
+        if device.startswith("nvidia") and cost["busy_share"] < LEAST_BUSY:
+            sys.exit(f"{device}: the harness takes more than {1 - LEAST_BUSY:.0%} of the measure jobs' time")
     results |= {"cpu": environment.detect_cpu().name, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
     results |= {"python": platform.python_version(), **environment.project_state()}
     (ROOT / "results" / "benchmark.json").write_text(json.dumps(results, indent=1) + "\n")

@@ -71,7 +71,7 @@ def test_every_configuration_and_baseline_is_planned():
         ({"element_types": ["float33"]}, 'element_types[0]: got "float33"; expected float32'),
         ({"element_types": ["float16"]}, 'element_types: got ["float16"]; cpu/03_blocked supports float32, float64 only'),
         ({"measure": {"min_samples": 20, "max_samples": 10}}, "measure.max_samples: got 10; expected at least min_samples, 20"),
-        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; expected one of max_samples,"),
+        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; expected one of cold_best, max_samples,"),
         ({"baselines": {"cuda": ["cublas_tf32"]}}, "that has cublas, the reference, in it"),
         ({"architectures": ["90"]}, 'architectures: got ["90"]; expected auto, or a list'),
     ],

@@ -78,3 +78,17 @@ def test_a_file_that_is_not_ours_is_named(tmp_path):
     (tmp_path / "s.parquet").write_bytes(b"PAR1 not")
     with pytest.raises(InputError, match=r"s\.parquet: not a Parquet file"):
         records.read(tmp_path / "s.parquet")
+
+
+def test_samples_outlive_the_columns_added_since(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    old = pa.schema([field for field in records.SCHEMA if field.name not in ("race", "energy_j")])
+    pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=old), tmp_path / "old.parquet")
+    (row,), _ = records.read(tmp_path / "old.parquet")
+    assert (row["samples_us"], row["race"], row["energy_j"]) == ([1.0], None, None)
+    other = pa.schema([*old, pa.field("race", pa.string())])
+    pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=other), tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="expected the columns"):
+        records.read(tmp_path / "other.parquet")

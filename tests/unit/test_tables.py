@@ -42,3 +42,31 @@ def test_two_environments_are_never_one_dataset(tmp_path):
         records.write(tmp_path / f"{name}.parquet", [row()], {"fingerprint": {"driver": driver, "device": "H"}})
     with pytest.raises(InputError, match=r'b\.parquet: measured in another environment: driver was "590"; expected "580"'):
         tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
+
+
+def test_what_lost_the_race_is_neither_best_nor_tied():
+    rows = [
+        row(configuration="finished", samples_us=[2.0] * 10),
+        row(configuration="raced", samples_us=[1.0] * 5, reference_us=[0.4] * 5, stop="race"),
+    ]
+    summary = tables.summarise(rows, 1.0)
+    assert summary["samples"].tolist() == [10, 5]
+    (line,) = tables.best(summary).to_dict("records")
+    assert (line["configuration"], line["configurations"], line["tied_with"]) == ("finished", 2, "")
+
+
+def test_energy_clock_and_throttling():
+    reasons = [0, 0x1, 0x4, 0x40 | 0x1]  # none, idle, power cap, heat
+    given = row(
+        samples_us=[2.0] * 4, reference_us=[1.0] * 4, energy_j=1e-4, sm_clock_mhz=1000.0, samples_throttle_reasons=reasons
+    )
+    environment = {"kind": "cuda", "attributes": {"compute_capability": "9.0", "sm_count": 2}}
+    assert tables.flop_per_clock(environment) == 2 * 128 * 2
+    assert tables.flop_per_clock({"kind": "cpu"}) is None
+    (line,) = tables.summarise([given], 2.0, per_clock=2000.0).to_dict("records")
+    assert line["tflop_per_j"] == pytest.approx(0.02)  # 2e6 operations for 1e-4 J
+    assert line["clock_fraction"] == pytest.approx(0.5)  # 1 TFLOP/s of 2000 a clock at 1 GHz
+    assert line["throttled_share"] == pytest.approx(0.5)
+    assert (line["samples"], line["stop"]) == (4, None)
+    (line,) = tables.summarise([row()], 2.0).to_dict("records")
+    assert all(line[name] is None or line[name] != line[name] for name in ("tflop_per_j", "clock_fraction", "throttled_share"))

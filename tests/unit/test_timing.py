@@ -19,7 +19,7 @@ class Scripted(Device):
         self.launches = {name: Launch(lambda: None) for name in times}
         self.owner = {id(launch): (name, 1) for name, launch in self.launches.items()}
 
-    def repeated(self, launch, times):
+    def repeated(self, launch, times, cold=False):
         name, _ = self.owner[id(launch)]
         many = Launch(lambda: None)
         self.owner[id(many)] = (name, times)
@@ -31,6 +31,7 @@ class Scripted(Device):
         named = [self.owner[id(launch)] for launch in launches]
         self.rounds.append([name for name, _ in named])
         self.cold.append(cold)
+        self.reading = {"sm_clock_mhz": 1000 + self.round}
         return [self.times[name](self.round) * repeats for name, repeats in named]
 
     problem = kernel = baseline = check = monitor = describe = peaks = launch_us = close = None
@@ -42,8 +43,9 @@ Scripted.__abstractmethods__ = frozenset()
 def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, timing.Series]:
     names = [name for name in device.launches if name != "reference"]
     launches = {index: device.launches[name] for index, name in enumerate(names)}
-    given = Limits(**{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, **limits})
-    done = timing.measure(device, launches, device.launches["reference"], state, given, seed=7)
+    best = limits.pop("best", 0.0)
+    given = Limits(**{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits})
+    done = timing.measure(device, launches, device.launches["reference"], state, given, seed=7, best=best)
     return {item[0]: item[1] for item in done if item is not None}
 
 
@@ -82,7 +84,7 @@ def test_samples_and_reference_are_of_the_same_round():
 
 def test_rounds_interleave_in_a_random_order_that_the_seed_fixes():
     def orders() -> list[list[str]]:
-        device = Scripted(a=lambda r: 600.0 + r % 3, b=lambda r: 600.0 + r % 5, reference=lambda r: 600.0)
+        device = Scripted(a=lambda r: 600 + 0.618 * r % 1, b=lambda r: 600 + 0.414 * r % 1, reference=lambda r: 600.0)
         run(device, target=1e-9, max_samples=40)
         return device.rounds[-40:]
 
@@ -105,3 +107,54 @@ def test_cold_samples_are_single_launches_after_a_flush():
     series = run(device, state="cold")[0]
     assert series.repeats == 1
     assert all(device.cold)
+
+
+def test_cold_launches_are_repeated_where_their_operands_rotate():
+    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+    device.rotates = True
+    series = run(device, state="cold")[0]
+    assert (series.repeats, series.samples[0], series.reference[0]) == (5, 100.0, 50.0)
+    assert all(device.cold)
+
+
+def test_a_slow_kernel_warms_up_by_the_rounds_that_tell_how_slow_it_is():
+    device = Scripted(kernel=lambda r: 2e5, reference=lambda r: 1e5)
+    run(device)
+    assert len(device.rounds) == 2 + 10
+
+
+def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
+    noise = np.random.default_rng(0)
+    device = Scripted(
+        best=lambda r: 100.0 + noise.random(), close=lambda r: 103.0 + noise.random(), slow=lambda r: 110.0 + noise.random(),
+        reference=lambda r: 50.0,
+    )  # fmt: skip
+    series = run(device, race=True, target=1e-3)
+    assert (series[2].stop, len(series[2].samples)) == ("race", timing.RACE_SAMPLES)
+    assert "race" not in (series[0].stop, series[1].stop)
+    assert all(mine.stop != "race" for mine in run(device, race=False, target=1e-3).values())
+
+
+def test_the_best_of_an_earlier_group_counts():
+    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+    assert run(device, race=True, best=0.52)[0].stop == "target"
+    assert run(device, race=True, best=0.53)[0].stop == "race"
+
+
+def test_a_noisy_one_does_not_lose_by_its_median_alone():
+    values = [100.0, 130.0, 150.0, 150.0, 150.0]
+    device = Scripted(kernel=lambda r: values[r % 5], reference=lambda r: 50.0)
+    assert len(run(device, race=True, best=0.5)[0].samples) > timing.RACE_SAMPLES
+
+
+def test_what_drifts_is_not_sampled_to_the_limit():
+    noise = np.random.default_rng(0)
+    device = Scripted(kernel=lambda r: 100 + r + noise.random(), reference=lambda r: 50.0)
+    series = run(device)[0]
+    assert (series.stop, len(series.samples)) == ("drift", 20)
+
+
+def test_every_sample_has_the_reading_of_its_round():
+    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+    series = run(device)[0]
+    assert [reading["sm_clock_mhz"] for reading in series.readings] == [1000 + device.round - 9 + i for i in range(10)]

@@ -31,8 +31,9 @@ def test_the_smoke_campaign_measures_everything_it_asks_for(smoke):
     summary = smoke.table("smoke/*/summary.csv")
     assert len(summary) == 3 * (2 + 1 + 1 + 2)
     assert set(summary["status"]) == {"correct"}
-    assert set(summary["samples"]) <= {10, 11, 12}
-    assert set(summary["stop"]) <= {"target", "max_samples", "max_seconds"}
+    assert set(summary.loc[summary["stop"] != "race", "samples"]) <= {10, 11, 12}
+    assert summary["samples"].min() >= 5
+    assert set(summary["stop"]) <= {"target", "drift", "race", "max_samples", "max_seconds"}
     assert ((summary["tflops_low"] <= summary["tflops"]) & (summary["tflops"] <= summary["tflops_high"])).all()
     best = smoke.table("smoke/*/best.csv")
     assert len(best) == 3 * (2 + 3)
@@ -118,6 +119,26 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     assert mine["configuration"].tolist() == ["U=1", "U=2"] * 2
     assert set(mine["status"]) == {"correct"}
     assert list((project.folder / "results" / "tiny").glob("cpu-*/figures/parameters-91_mine-warm.svg"))
+
+
+def test_cold_follows_the_best_of_warm_and_is_drawn_apart(project):
+    text = TINY.format(kernels="[cpu/03_blocked]", timeout=60).replace(
+        "measure: {", "measure: {states: [warm, cold], cold_best: 1, "
+    )
+    project.ok("--configfile", project.campaign(text + "parameters: {cpu/03_blocked: {BM: [8], BN: [32, 64], BK: [16]}}\n"))
+    summary = project.table("tiny/*/summary.csv")
+    assert set(summary[summary["state"] == "warm"]["status"]) == {"correct"}
+    cold = summary[(summary["state"] == "cold") & (summary["kernel"] == "03_blocked")]
+    assert sorted(cold["status"]) == ["correct", "correct", "skipped", "skipped"]  # on two problems
+    assert cold.loc[cold["status"] == "skipped", "reason"].str.contains("best of state warm").all()
+    assert (cold.loc[cold["status"] == "correct", "repeats"] == 1).all()
+    best, raced = project.table("tiny/*/best.csv"), summary[summary["stop"] == "race"]
+    assert len(best) == 2 * 2 * 3  # problems, states, two baselines and the kernel
+    keys = ["problem", "state", "kernel", "configuration"]
+    assert best.merge(raced[keys]).empty
+    (figures,) = (project.folder / "results" / "tiny").glob("cpu-*/figures")
+    assert (figures / "performance-cold.svg").exists()
+    assert sorted(path.name for path in figures.glob("parameters-*.svg")) == ["parameters-03_blocked-warm.svg"]
 
 
 FAULTS = {

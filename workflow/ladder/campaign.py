@@ -73,12 +73,16 @@ class Limits:
     """How long to measure. Times in the unit their name ends in."""
 
     states: Sequence[str] = ("warm",)
+    cold_best: int = 3
+    """Configurations of each problem, the fastest found `warm`, that are measured `cold` too; 0 for all."""
+    race: bool = True
+    """Whether a configuration clearly slower than the best leaves before it has `min_samples`."""
     target: float = 0.005
     """Stop when the 95 % interval of the median, relative to it, is narrower than this to either side."""
     min_samples: int = 10
     max_samples: int = 60
     sample_us: float = 500.0
-    """Launches shorter than this are repeated within one sample (state `warm`)."""
+    """Launches shorter than this are repeated within one sample."""
     max_seconds: float = 4.0
     timeout_seconds: float = 120.0
 

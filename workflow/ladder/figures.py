@@ -82,9 +82,14 @@ class Dataset:
         width = ((best["high_us"] - best["low_us"]) / 2 / best["median_us"]).quantile(0.9) if len(best) else 0
         library = env["attributes"]["library"]
         commit = (env["project"]["commit"] or "unknown")[:10] + (", changed" if env["project"]["dirty"] else "")
+        empty = (
+            f" Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}."
+            if "repeated_launch_us" in env
+            else ""
+        )
         return (
             f"{env['name']}, {library}, {self.state}, {env['time'][:10]}, commit {commit}. Medians, {n}; "
-            f"nine in ten 95 % intervals within ±{100 * width:.1f} %."
+            f"nine in ten 95 % intervals within ±{100 * width:.1f} %.{empty}"
         )
 
 
@@ -335,10 +340,12 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     problems = list(dict.fromkeys(rows["problem"]))
     table = rows.pivot_table(index="configuration", columns="problem", values="tflops", sort=False).reindex(columns=problems)
     table = data.rate(table.reindex([c for c in dict.fromkeys(rows["configuration"]) if c in table.index]))
+    lost = rows[rows["stop"] == "race"].pivot_table(index="configuration", columns="problem", values="samples")
+    lost = lost.reindex(index=table.index, columns=table.columns).notna()
     failed = rows.loc[rows["tflops"].isna(), ["configuration", "status"]].drop_duplicates()
     figure, axes = plt.subplots(figsize=(3.6 + 0.85 * max(len(problems), 1), 1.9 + 0.3 * max(len(table), 1)))
     if len(table):
-        text = table.map(lambda value: "" if np.isnan(value) else f"{value:.3g}")
+        text = table.map(lambda value: "" if np.isnan(value) else f"{value:.3g}").where(~lost, lambda shown: "~" + shown)
         sns.heatmap(100 * table / table.max(), annot=text, fmt="", cmap="cividis", vmin=0, vmax=100, ax=axes, linewidths=0.5,
                     annot_kws={"fontsize": 8}, cbar_kws={"label": "% of the problem's best"})  # fmt: skip
     axes.set_xlabel("problem, M or M×N×K")
@@ -346,9 +353,14 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     axes.tick_params(axis="y", rotation=0)
     axes.tick_params(axis="x", rotation=30)
     _annotate(figure, data, f"{_nice(kernel)}: {data.unit} by configuration")
+    notes = []
     if len(failed):
         counts = ", ".join(f"{count} {status}" for status, count in failed["status"].value_counts().items())
-        axes.set_title(f"not drawn: {counts} (see summary.csv)", fontsize=8, loc="left")
+        notes.append(f"not drawn: {counts} (see summary.csv)")
+    if lost.to_numpy().any():
+        fewest = rows.loc[rows["stop"] == "race", "samples"].min()
+        notes.append(f"~: lost the race, n = {fewest:.0f} samples or more")
+    axes.set_title("; ".join(notes), fontsize=8, loc="left")
     figure.tight_layout(rect=(0, 0.04, 1, 0.98))
     return figure
 
@@ -384,9 +396,12 @@ def draw_all(
     """Draw and write every figure of a dataset, `<figure>-<state>.<format>`."""
     _style()
     folder.mkdir(parents=True, exist_ok=True)
-    for state in dict.fromkeys(summary["state"]):
+    states = list(dict.fromkeys(summary["state"]))
+    for state in states:
         data = Dataset(summary, best, models, environment, state)
-        for name in [*FIGURES, *(f"parameters-{kernel}" for kernel in data.kernels)]:
+        # the sweep is that of the first state; another may have followed its best configurations only
+        sweeps = [f"parameters-{kernel}" for kernel in data.kernels] if state == states[0] else []
+        for name in [*FIGURES, *sweeps]:
             save(draw(name, data), folder / f"{name}-{state}")
 
 

@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from multiprocessing import Pipe
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tqdm import tqdm
 from ladder.campaign import Problem, digest
 from ladder.environment import ROOT, Device, project_state
 from ladder.records import Journal, write
+from ladder.statistics import median_interval, paired_ratio
 from ladder.units import InputError, Status
 
 GROUP = 8
@@ -28,6 +31,8 @@ START_SECONDS = 120.0
 """Time a child has to open its device and make the operands of a problem."""
 LINE_SECONDS = 10.0
 """Between lines of progress where there is no terminal."""
+READINGS = ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c")
+"""What a device reads of itself while rounds run; of a measurement's readings, the median is recorded."""
 
 
 class Failure(Exception):
@@ -55,6 +60,8 @@ class Child:
         )
         theirs.close()
         self.busy_us = 0.0
+        self.loaded: set[int] = set()
+        """Contestants of which it has the launch, on the operands that it has."""
         for _ in self.ask(("open", kind, uuid, str(support)), START_SECONDS):
             pass
 
@@ -181,6 +188,8 @@ class Job:
     fingerprint: Mapping[str, Any]
     code: str
     """Digest of the package's modules that measure."""
+    refill_us: float = 0.0
+    """What filling the caches once takes, in microseconds; 0 where it is not known."""
 
 
 @dataclass
@@ -203,7 +212,13 @@ class Run:
         self.child: Child | None = None
         self.current: Problem | None = None
         self.busy_us, self.children = 0.0, 0
+        # the vendor's calls are no configurations of one kernel: they do not race, and each is measured in every state
+        self.limits = dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False, "cold_best": 0})
         self.entries = self._entries()
+        self.entries_of: dict[Problem, list[_Entry]] = {}
+        for entry in self.entries:
+            self.entries_of.setdefault(entry.problem, []).append(entry)
+        self.ratios: dict[str, tuple[float, float, float]] = {}
         rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that only the time left is told from
         costs = {e.key: 5e4 + 12 * e.problem.flops / rate for e in self.entries if e.key not in journal.records}
         name = Path(job.plan["kernel"] or "baselines").name
@@ -211,23 +226,25 @@ class Run:
 
     def _entries(self) -> list[_Entry]:
         plan, entries = self.job.plan, []
+        # who is raced out, and followed in state cold, depends on who takes part
+        everyone = digest(plan["contestants"])
         for problem in (Problem(**given) for given in plan["problems"]):
-            for state in plan["limits"]["states"]:
+            for state in sorted(plan["limits"]["states"], reverse=True):  # warm, then cold, which follows it
                 for index, contestant in enumerate(plan["contestants"]):
                     binary = self.job.binaries.get(contestant["slug"], {})
                     key = digest(
-                        [binary.get("sha256"), binary.get("status"), plan["geometry"], contestant, vars(problem), state,
-                         plan["limits"], plan["reference"], self.job.fingerprint, self.job.code]
+                        [binary.get("sha256"), binary.get("status"), plan["geometry"], contestant, everyone, vars(problem), state,
+                         self.limits, plan["reference"], self.job.fingerprint, self.job.code]
                     )  # fmt: skip
                     entries.append(_Entry(index, contestant, problem, state, key, binary))
         return entries
 
     def measure_all(self) -> None:
         """Measure problem after problem; returns when the journal has every entry."""
-        todo = [entry for entry in self.entries if entry.key not in self.journal.records]
         try:
-            for problem in dict.fromkeys(entry.problem for entry in todo):
-                self._measure_problem(problem, [entry for entry in todo if entry.problem == problem])
+            for problem, mine in self.entries_of.items():
+                self._measure_problem(problem, [entry for entry in mine if entry.key not in self.journal.records])
+                self._measure_energy(problem, [entry for entry in mine if entry.state == "warm"])
         finally:
             if self.child:
                 self.busy_us += self.child.busy_us
@@ -247,8 +264,61 @@ class Run:
                         self._record(other, outcome)
         for state in dict.fromkeys(entry.state for entry in entries):
             good = [e for e in entries if e.state == state and verified[e.index]["status"] == "correct"]
+            if state == "cold":
+                good = self._follow(problem, good)
             for start in range(0, len(good), GROUP):
                 self._time(problem, good[start : start + GROUP], verified)
+
+    def _timed(self, problem: Problem, state: str) -> dict[int, dict[str, Any]]:
+        """The records of what has been timed on a problem in a state, by the contestant's index, the best first."""
+        entries = [entry for entry in self.entries_of[problem] if entry.state == state and entry.key in self.journal.records]
+        found = {entry.index: self.journal.records[entry.key] for entry in entries}
+        timed = {index: record for index, record in found.items() if record["status"] == "correct"}
+        return dict(sorted(timed.items(), key=lambda item: -self._ratio(item[1])[0]))
+
+    def _ratio(self, record: Mapping[str, Any]) -> tuple[float, float, float]:
+        """The record's ratio to the reference, with its interval; computed once."""
+        if record["key"] not in self.ratios:
+            self.ratios[record["key"]] = paired_ratio(record["reference_us"], record["samples_us"])
+        return self.ratios[record["key"]]
+
+    def _follow(self, problem: Problem, entries: list[_Entry]) -> list[_Entry]:
+        """The entries to time in state cold, by what was found warm; the others are recorded as skipped.
+
+        Those are left out that are not among the best, and those whose launches take so long that filling the caches, all that cold can
+        add, is less than `target` of it.
+        """
+        warm, followed = self._timed(problem, "warm"), []
+        best = list(warm)[: self.limits["cold_best"] or None]
+        for entry in entries:
+            us = median_interval(warm[entry.index]["samples_us"])[0] if entry.index in warm else 0.0
+            if 0 < self.job.refill_us < self.limits["target"] * us:
+                why = f"as warm: filling the caches takes {self.job.refill_us:.1f} us, below measure.target of a launch's {us:.0f} us"
+            elif best and entry.index not in best:
+                why = f"not among the {len(best)} best of state warm, which state cold follows (measure.cold_best)"
+            else:
+                followed.append(entry)
+                continue
+            self._record(entry, {"status": "skipped", "reason": why})
+        return followed
+
+    def _measure_energy(self, problem: Problem, entries: list[_Entry]) -> None:
+        """Add the energy of one GEMM to the record of the best configuration, and of each of the vendor's calls."""
+        finished = {index: record for index, record in self._timed(problem, "warm").items() if record["stop"] != "race"}
+        for index in list(finished)[: 1 if self.job.plan["kernel"] else None]:
+            record, entry = finished[index], next(entry for entry in entries if entry.index == index)
+            if "energy_j" in record:
+                continue
+            sample_us = record["repeats"] * median_interval(record["samples_us"])[0]
+            try:
+                child = self._ready(problem)
+                self._load(child, [entry])
+                request = ("energy", index, record["repeats"], sample_us)
+                found = {"energy_j": next(a[1] for a in list(child.ask(request, self.limits["timeout_seconds"])))}
+            except Failure as failure:
+                self._lost(failure)
+                found = {"energy_j": None, "reason": f"no energy: {failure.reason}"}
+            self.journal.append(record | found)
 
     def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
         """The outcome of a contestant that the plan or the compiler has already ruled out."""
@@ -268,6 +338,7 @@ class Run:
             for _ in self.child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
                 pass
             self.current = problem
+            self.child.loaded.clear()
         return self.child
 
     def _lost(self, failure: Failure) -> None:
@@ -286,7 +357,9 @@ class Run:
                 return {"status": failure.status, "reason": failure.reason}
             raise RuntimeError(f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}") from None
         try:
-            return next(dict(a[1]) for a in list(child.ask(self._request(entry), self.job.plan["limits"]["timeout_seconds"])))
+            verdict = next(dict(a[1]) for a in list(child.ask(self._request(entry), self.limits["timeout_seconds"])))
+            child.loaded.add(entry.index)
+            return verdict
         except Failure as failure:
             self._lost(failure)
             return {"status": failure.status, "reason": failure.reason}
@@ -300,23 +373,23 @@ class Run:
     def _time(self, problem: Problem, group: list[_Entry], verified: Mapping[int, Mapping[str, Any]]) -> None:
         left = {entry.index: entry for entry in group}
         try:
-            child = self._ready(problem)
-            for entry in group:
-                if self.children > 1:  # the child that verified it may be gone
-                    list(child.ask(self._request(entry), self.job.plan["limits"]["timeout_seconds"]))
-            limits, seed = self.job.plan["limits"], int(digest([entry.key for entry in group]), 16) % 2**32
+            child, state = self._ready(problem), group[0].state
+            self._load(child, group)
+            limits, seed = self.limits, int(digest([entry.key for entry in group]), 16) % 2**32
+            best = max([0.0, *(self._ratio(record)[1] for record in self._timed(problem, state).values())])
             start = datetime.now(UTC).isoformat(timespec="seconds")
-            for answer in child.ask(("time", list(left), group[0].state, limits, seed), limits["timeout_seconds"]):
+            for answer in child.ask(("time", list(left), state, limits, seed, best), limits["timeout_seconds"]):
                 if answer[0] == "series":
-                    _, index, series, monitor = answer
+                    _, index, series = answer
                     timed = {
                         "samples_us": [round(value, 4) for value in series["samples"]],
                         "reference_us": [round(value, 4) for value in series["reference"]],
                         "repeats": series["repeats"],
                         "stop": series["stop"],
+                        "race": limits["race"],
                         "time": start,
                     }
-                    self._record(left.pop(index), {**verified[index], **timed, **monitor})
+                    self._record(left.pop(index), {**verified[index], **timed, **_read(series["readings"])})
         except Failure as failure:
             self._lost(failure)
             if len(group) == 1:
@@ -324,6 +397,13 @@ class Run:
             else:  # one of them did it: each alone tells which
                 for entry in left.values():
                     self._time(problem, [entry], verified)
+
+    def _load(self, child: Child, entries: list[_Entry]) -> None:
+        """Make sure that the child has the launches of what another one verified."""
+        for entry in entries:
+            if entry.index not in child.loaded:
+                list(child.ask(self._request(entry), self.limits["timeout_seconds"]))
+                child.loaded.add(entry.index)
 
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
         if entry.key in self.journal.records:
@@ -343,6 +423,17 @@ class Run:
             }
         )
         self.progress.done(entry.key, f"{entry.problem.label} {entry.contestant['label']} {entry.state}")
+
+
+def _read(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a device read of itself, as columns: the median of each, and clock and throttling of every sample."""
+    known = {name: [reading[name] for reading in readings if reading.get(name) is not None] for name in READINGS}
+    throttle = [reading.get("throttle_reasons") for reading in readings]
+    return {name: median_interval(values)[0] if values else None for name, values in known.items()} | {
+        "throttle_reasons": reduce(or_, (bits or 0 for bits in throttle)) if any(bits is not None for bits in throttle) else None,
+        "samples_sm_clock_mhz": [reading.get("sm_clock_mhz") for reading in readings],
+        "samples_throttle_reasons": throttle,
+    }
 
 
 def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -> dict[str, Any]:

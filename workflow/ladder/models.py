@@ -16,7 +16,7 @@ import pandas as pd
 from ladder.campaign import Problem
 from ladder.expressions import Number, ceil_div, evaluate, names_in
 from ladder.kernels import Configuration, Kernel
-from ladder.tables import best, costs, load, summarise
+from ladder.tables import best, costs, flop_per_clock, load, summarise
 from ladder.units import ELEMENT_TYPES
 
 WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
@@ -217,7 +217,7 @@ def dataset_tables(
     Raises `InputError` as `tables.load` does.
     """
     records, sessions = load(samples, environment)
-    summary = summarise(records, environment["peaks"]["fp32_tflops"])
+    summary = summarise(records, environment["peaks"]["fp32_tflops"], flop_per_clock(environment))
     compiled = pd.concat([_NOTHING, *(pd.read_csv(path, dtype=str, keep_default_na=False) for path in resources)])
     return {
         "summary": summary,

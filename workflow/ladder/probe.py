@@ -6,6 +6,9 @@ from typing import Any
 from ladder.environment import Device, describe
 from ladder.worker import open_device
 
+REPEATS = 100
+"""Empty launches in a sample, to tell what is left of the overhead of one where launches are repeated."""
+
 
 def library(device: Any) -> str:
     """Name and version of the vendor's library that a device is compared with."""
@@ -20,7 +23,8 @@ def probe(device: Device, uuid: str, support: Path) -> dict[str, Any]:
     """Describe a device and measure its peaks on it; `support` is the compiled `devices/support.*`."""
     opened = open_device(device.kind, uuid, support)
     try:
-        measured = {"peaks": opened.peaks(), "launch_us": opened.launch_us(), "idle": opened.monitor()}
+        empty = {"launch_us": opened.launch_us(1), "repeated_launch_us": opened.launch_us(REPEATS)}
+        measured = {"peaks": opened.peaks(), **empty, "idle": opened.monitor()}
         return describe(device) | {"attributes": opened.describe() | {"library": library(opened)}} | measured
     finally:
         opened.close()

@@ -31,6 +31,7 @@ SCHEMA = pa.schema(
         ("status", pa.string()),
         ("reason", pa.string()),
         ("stop", pa.string()),
+        ("race", pa.bool_()),
         ("reference", pa.string()),
         ("repeats", pa.int32()),
         ("samples_us", pa.list_(pa.float64())),
@@ -45,10 +46,13 @@ SCHEMA = pa.schema(
         ("power_w", pa.float64()),
         ("temperature_c", pa.float64()),
         ("throttle_reasons", pa.int64()),
+        ("samples_sm_clock_mhz", pa.list_(pa.float64())),
+        ("samples_throttle_reasons", pa.list_(pa.int64())),
+        ("energy_j", pa.float64()),
         ("key", pa.string()),
     ]
 )
-"""One row a measurement. `samples_us[i]` and `reference_us[i]` are from the same round."""
+"""One row a measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds."""
 
 
 class Journal:
@@ -115,11 +119,15 @@ def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The measurements of a Parquet file and its session; raises `InputError` where it is not one of ours."""
+    """The measurements of a Parquet file and its session; raises `InputError` where it is not one of ours.
+
+    Columns that were added since it was written are None: samples outlive the program that took them.
+    """
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a Parquet file of measurements: {error}") from None
-    if not table.schema.equals(SCHEMA):
+    if not {"key", "samples_us"} <= set(table.schema.names) or any(field not in SCHEMA for field in table.schema):
         raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
-    return table.to_pylist(), json.loads((table.schema.metadata or {}).get(b"session", b"{}"))
+    blank = dict.fromkeys(SCHEMA.names)
+    return [blank | row for row in table.to_pylist()], json.loads((table.schema.metadata or {}).get(b"session", b"{}"))

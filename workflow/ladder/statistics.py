@@ -11,21 +11,22 @@ CONFIDENCE = 0.95
 
 
 @lru_cache(maxsize=1024)
-def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, int]:
-    """Ranks (from 0) of the order statistics that enclose the median of n samples with at least `confidence`.
+def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
+    """Where the interval of the median of n samples ends: a rank (from 0), and the share of the way from its value to the next inward.
 
-    The number of samples below the true median is binomial(n, 1/2), whatever the samples' distribution; the ranks cut off at most
-    half of `1 - confidence` at either side (David and Nagaraja, Order Statistics, section 7.1). Where n is too small for that
-    (n < 6 at 95 %), the whole range is returned.
+    The number of samples below the true median is binomial(n, 1/2), whatever the samples' distribution, so whole ranks cover it with
+    known probabilities; between the two that enclose `confidence` the ends are interpolated (Hettmansperger and Sheather, Confidence
+    intervals based on interpolated order statistics, Statistics & Probability Letters 4, 1986). Where n is too small for `confidence`
+    (n < 6 at 95 %) the whole range is returned.
     """
-    tail, below = (1 - confidence) / 2, 0.0
-    for rank in range(n // 2):
-        below += math.comb(n, rank) / 2**n
-        if below > tail:
-            low = max(rank - 1, 0)
-            return low, n - 1 - low
-    low = max(n // 2 - 1, 0)
-    return low, n - 1 - low
+    tails = [sum(math.comb(n, below) for below in range(rank + 1)) / 2**n for rank in range(n // 2)]
+    covered = [1 - 2 * tail for tail in tails]
+    rank = sum(share >= confidence for share in covered) - 1
+    if rank < 0 or rank + 1 == len(covered):
+        return max(rank, 0), 0.0
+    depth = rank + 1
+    part = (covered[rank] - confidence) / (covered[rank] - covered[rank + 1])
+    return rank, (n - depth) * part / (depth + (n - 2 * depth) * part)
 
 
 def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
@@ -33,8 +34,11 @@ def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple
     ordered: NDArray[np.float64] = np.sort(np.asarray(samples, dtype=float))
     if ordered.size == 0:
         raise ValueError("no samples")
-    low, high = median_ranks(ordered.size, confidence)
-    return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
+    rank, share = median_ranks(ordered.size, confidence)
+    inner = min(rank + 1, ordered.size - 1)
+    low = ordered[rank] + share * (ordered[inner] - ordered[rank])
+    high = ordered[-1 - rank] + share * (ordered[-1 - inner] - ordered[-1 - rank])
+    return float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2, float(low), float(high)
 
 
 def relative_half_width(samples: ArrayLike) -> float:
@@ -56,3 +60,25 @@ def geometric_mean(values: Sequence[float]) -> float:
     if not len(values) or min(values) <= 0:
         raise ValueError(f"expected positive values, got {list(values)}")
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
+def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
+    """Which of several intervals overlap that of the best, element `best`; the best itself is not tied with itself."""
+    lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+    found: NDArray[np.bool_] = (highs >= lows[best]) & (lows <= highs[best])
+    found[best] = False
+    return found
+
+
+def trend(samples: ArrayLike) -> float:
+    """How far samples in their order rise (above 0) or fall, as a standard normal deviate: the Mann-Kendall test, ties counted.
+
+    Pairs that rise minus pairs that fall, over the standard deviation this has where there is no trend (Mann, Nonparametric tests
+    against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1975, for the ties).
+    """
+    values: NDArray[np.float64] = np.asarray(samples, dtype=float)
+    n = values.size
+    score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
+    _, ties = np.unique(values, return_counts=True)
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance else 0.0

@@ -9,15 +9,19 @@ import pandas as pd
 
 from ladder.campaign import BASELINES, Problem
 from ladder.records import read
-from ladder.statistics import median_interval, paired_ratio
-from ladder.units import InputError, tflops
+from ladder.statistics import median_interval, paired_ratio, tied
+from ladder.units import InputError, flops, tflops
 
 COPIED = [
     "device", "kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
-    "status", "reason", "stop", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
-    "sm_clock_mhz", "power_w", "temperature_c", "throttle_reasons",
+    "status", "reason", "stop", "race", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
+    "sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "throttle_reasons", "energy_j",
 ]  # fmt: skip
 GROUP = ["kernel", "element_type", "m", "n", "k", "state"]
+THROTTLED = 0xFC
+"""Bits of NVML's clock event reasons that hold the clock down: power cap, slowdowns, sync boost; not idling and not clocks chosen."""
+FEW_LANES = ("6.0", "7.0", "7.2", "7.5", "8.0")
+"""Compute capabilities with 64 float32 lanes an SM; other GPUs since Maxwell have 128 (CUDA Programming Guide, "Arithmetic Instructions")."""
 
 
 def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -41,8 +45,20 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
     return records, sessions
 
 
-def summarise(records: Sequence[Mapping[str, Any]], peak_tflops: float) -> pd.DataFrame:
-    """A row a measurement; rates and ratios only where the status is `correct`. Times in microseconds, rates in TFLOP/s."""
+def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
+    """What a GPU can do at most in a clock, 2 * lanes * SMs float32 operations; None for a CPU."""
+    if environment["kind"] != "cuda":
+        return None
+    attributes = environment["attributes"]
+    lanes = 64 if attributes["compute_capability"] in FEW_LANES else 128
+    return 2.0 * lanes * float(attributes["sm_count"])
+
+
+def summarise(records: Sequence[Mapping[str, Any]], peak_tflops: float, per_clock: float | None = None) -> pd.DataFrame:
+    """A row a measurement; rates and ratios only where the status is `correct`. Times in microseconds, rates in TFLOP/s.
+
+    `peak_tflops` is that of float32, measured, and `per_clock` the float32 operations of a clock.
+    """
     rows = []
     for record in records:
         row = {name: record[name] for name in COPIED} | {"problem": _label(record), "samples": len(record["samples_us"] or [])}
@@ -63,12 +79,24 @@ def summarise(records: Sequence[Mapping[str, Any]], peak_tflops: float) -> pd.Da
                 "ratio": ratio,
                 "ratio_low": ratio_low,
                 "ratio_high": ratio_high,
-                "peak_fraction": tflops(*size, median) / peak_tflops if record["element_type"] == "float32" else None,
+                "tflop_per_j": flops(*size) / 1e12 / record["energy_j"] if record["energy_j"] else None,
+                "throttled_share": _throttled_share(record["samples_throttle_reasons"]),
             }
+            if record["element_type"] == "float32":
+                clock = record["sm_clock_mhz"]
+                row["peak_fraction"] = row["tflops"] / peak_tflops
+                row["clock_fraction"] = row["tflops"] * 1e6 / (per_clock * clock) if per_clock and clock else None
         rows.append(row)
     columns = [*COPIED[:7], "problem", *COPIED[7:], "samples", "median_us", "low_us", "high_us", "tflops", "tflops_low", "tflops_high",
-               "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction"]  # fmt: skip
+               "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
+               "throttled_share"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
+
+
+def _throttled_share(reasons: Sequence[int | None] | None) -> float | None:
+    """The share of samples taken while something held the clock down; None where the device does not tell."""
+    told = [bits for bits in reasons or [] if bits is not None]
+    return sum(bool(bits & THROTTLED) for bits in told) / len(told) if told else None
 
 
 def _label(record: Mapping[str, Any]) -> str:
@@ -78,16 +106,17 @@ def _label(record: Mapping[str, Any]) -> str:
 def best(summary: pd.DataFrame) -> pd.DataFrame:
     """The fastest correct configuration of every kernel and problem, with the number of configurations and those tied with it.
 
-    Tied are configurations whose interval of the rate overlaps that of the fastest.
+    Tied are configurations whose interval of the rate overlaps that of the fastest. What lost the race is neither best nor tied: it has
+    fewer samples, and its ratio to the reference is clearly lower.
     """
     rows = []
     for _, group in summary.groupby(GROUP, sort=False):
-        correct = group[group["tflops"].notna()]
+        correct = group[group["tflops"].notna() & (group["stop"] != "race")]
         if correct.empty:
             continue
-        winner = correct.loc[correct["tflops"].idxmax()]
-        tied = correct[(correct["tflops_high"] >= winner["tflops_low"]) & (correct.index != winner.name)]
-        rows.append(winner.to_dict() | {"configurations": len(group), "tied_with": "; ".join(tied["configuration"])})
+        first = int(correct["tflops"].argmax())
+        ties = correct["configuration"][tied(correct["tflops_low"], correct["tflops_high"], first)]
+        rows.append(correct.iloc[first].to_dict() | {"configurations": len(group), "tied_with": "; ".join(ties)})
     return pd.DataFrame(rows, columns=[*summary.columns, "configurations", "tied_with"])
 
 

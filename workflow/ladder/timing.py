@@ -4,80 +4,95 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ladder.campaign import Limits
 from ladder.devices import Device, Launch
-from ladder.statistics import median_interval, relative_half_width
+from ladder.statistics import paired_ratio, relative_half_width, trend
 
 WARM_SECONDS = 0.05
 """The least time to warm up for: clocks of an idle GPU take tens of milliseconds to rise."""
 MAX_WARM_SECONDS = 1.0
 SETTLED = 0.02
 """Two successive rounds that agree within this share of the time end the warm-up."""
+RACE_SAMPLES = 5
+"""The fewest samples of a configuration that loses the race."""
+RACE_MARGIN = 0.05
+"""A configuration loses when even the upper end of its ratio is below the lower end of the best one's by this share."""
+DRIFT = 3.29
+"""Samples drift when the Mann-Kendall deviate of the times or the ratios is beyond this (p < 0.001), twice `min_samples` at the least."""
 
 
 @dataclass
 class Series:
-    """The samples of one contestant. Times of one launch in microseconds; element i of both lists is from round i."""
+    """The samples of one contestant. Times of one launch in microseconds; element i of every list is from round i."""
 
     repeats: int
     """Launches a sample; the time is the sample's divided by this."""
     samples: list[float] = field(default_factory=list)
     reference: list[float] = field(default_factory=list)
+    readings: list[Mapping[str, Any]] = field(default_factory=list)
+    """What `Device.monitor` read while the round ran."""
     stop: str = ""
-    """Why sampling ended: `target`, `max_samples` or `max_seconds`."""
+    """Why sampling ended: `target`, `race`, `drift`, `max_samples` or `max_seconds`."""
 
 
 def measure(
-    device: Device, launches: Mapping[int, Launch], reference: Launch, state: str, limits: Limits, seed: int
+    device: Device, launches: Mapping[int, Launch], reference: Launch, state: str, limits: Limits, seed: int, best: float = 0.0
 ) -> Iterator[tuple[int, Series] | None]:
     """Measure several launches side by side; yields each key with its samples as soon as they suffice, and None after every round.
 
-    A round times every launch that is not done and the reference once, in random order. In state `warm` launches shorter than
-    `limits.sample_us` are repeated within a sample; in `cold` each is one launch after a flush of the caches.
+    A round times every launch that is not done and the reference once, in random order. Launches shorter than `limits.sample_us` are
+    repeated within a sample, in state `cold` only on a device that rotates copies of the operands for it; there each sample begins
+    after a flush of the caches. With `limits.race` a launch leaves early that is clearly slower than the best of these, or than one
+    whose ratio to the reference is at least `best`.
     """
-    cold = state == "cold"
-    repeats, reference_repeats = {}, 1
-    first = dict(zip([*launches, None], device.time_round([*launches.values(), reference], cold), strict=True))
+    cold, start = state == "cold", time.perf_counter()
+    ready: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
     # the first launches include the loading of code; the second ones tell how long one takes
-    second = first if max(first.values()) > 1e5 else _round(device, launches, reference, cold)
-    for key in launches:
-        repeats[key] = 1 if cold else _repeats(second[key], limits.sample_us)
-    reference_repeats = 1 if cold else _repeats(second[None], limits.sample_us)
-    ready: dict[int | None, Launch] = {key: device.repeated(launch, repeats[key]) for key, launch in launches.items()}
-    ready[None] = device.repeated(reference, reference_repeats)
-    counts: dict[int | None, int] = {None: reference_repeats, **dict(repeats.items())}
-    yield from _warm_up(device, ready, cold)
+    times = _round(device, ready, cold)
+    if max(times.values()) < 1e5:
+        times = _round(device, ready, cold)
+    counts = {key: _repeats(us, limits.sample_us) if device.rotates or not cold else 1 for key, us in times.items()}
+    ready = {key: device.repeated(launch, counts[key], cold) for key, launch in ready.items()}
+    yield from _warm_up(device, ready, cold, start, sum(times.values()) if max(counts.values()) == 1 else math.inf)
 
     random = np.random.default_rng(seed)
-    series = {key: Series(repeats[key]) for key in launches}
-    active = dict(series)
+    series = {key: Series(counts[key]) for key in launches}
+    active, lows = dict(series), {}
     while active:
         order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
-        times = dict(zip(order, device.time_round([ready[key] for key in order], cold), strict=True))
-        for key, mine in list(active.items()):
+        times = _round(device, {key: ready[key] for key in order}, cold)
+        yield None
+        ratios = {}
+        for key, mine in active.items():
             mine.samples.append(times[key] / counts[key])
             mine.reference.append(times[None] / counts[None])
-            mine.stop = _stop(mine, limits)
-            if mine.stop:
+            mine.readings.append(device.reading)
+            if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
+                ratios[key] = paired_ratio(mine.reference, mine.samples)
+                lows[key] = ratios[key][1]
+        for key in ratios:
+            active[key].stop = _stop(active[key], ratios[key], limits, max(best, *lows.values()))
+            if active[key].stop:
                 yield key, active.pop(key)
-        yield None
 
 
-def _round(device: Device, launches: Mapping[int, Launch], reference: Launch, cold: bool) -> dict[int | None, float]:
-    return dict(zip([*launches, None], device.time_round([*launches.values(), reference], cold), strict=True))
+def _round(device: Device, launches: Mapping[int | None, Launch], cold: bool) -> dict[int | None, float]:
+    return dict(zip(launches, device.time_round(list(launches.values()), cold), strict=True))
 
 
 def _repeats(time_us: float, sample_us: float) -> int:
     return max(1, math.ceil(sample_us / max(time_us, 0.5)))
 
 
-def _warm_up(device: Device, ready: Mapping[int | None, Launch], cold: bool) -> Iterator[None]:
-    start, before = time.perf_counter(), math.inf
+def _warm_up(device: Device, ready: Mapping[int | None, Launch], cold: bool, start: float, before: float) -> Iterator[None]:
+    """Rounds until two agree; `before` is the time of one that was already made and `start` when all began."""
     while True:
-        total = sum(device.time_round(list(ready.values()), cold))
+        total = sum(_round(device, ready, cold).values())
         elapsed = time.perf_counter() - start
         yield None
         if elapsed > MAX_WARM_SECONDS or (elapsed > WARM_SECONDS and abs(total - before) < SETTLED * total):
@@ -85,12 +100,16 @@ def _warm_up(device: Device, ready: Mapping[int | None, Launch], cold: bool) -> 
         before = total
 
 
-def _stop(series: Series, limits: Limits) -> str:
-    n = len(series.samples)
+def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, best: float) -> str:
+    n, (median, low, high) = len(series.samples), ratio
+    if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
+        return "race"
     if n < limits.min_samples:
         return ""
-    if max(relative_half_width(series.samples), ratio_half_width(series)) <= limits.target:
+    if max(relative_half_width(series.samples), (high - median) / median, (median - low) / median) <= limits.target:
         return "target"
+    if n >= 2 * limits.min_samples and (_drifts(series.samples) or _drifts(np.array(series.reference) / series.samples)):
+        return "drift"
     if n >= limits.max_samples:
         return "max_samples"
     if sum(series.samples) * series.repeats > limits.max_seconds * 1e6:
@@ -98,8 +117,5 @@ def _stop(series: Series, limits: Limits) -> str:
     return ""
 
 
-def ratio_half_width(series: Series) -> float:
-    """Relative half width of the interval of the median ratio to the reference."""
-    ratios = np.array(series.reference) / np.array(series.samples)
-    median, low, high = median_interval(ratios)
-    return max(high - median, median - low) / median
+def _drifts(values: ArrayLike) -> bool:
+    return abs(trend(values)) > DRIFT

@@ -3,6 +3,7 @@
 Started as `python -m ladder.worker FD`; answers the requests that `measure` sends over the connection on that file descriptor.
 """
 
+import math
 import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -13,6 +14,9 @@ from ladder import kernels, timing, verify
 from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
 from ladder.kernels import Configuration
+
+ENERGY_SECONDS = 0.4
+"""How long launches follow each other to measure their energy."""
 
 
 def open_device(kind: str, uuid: str, support: Path) -> Device:
@@ -64,15 +68,21 @@ class Worker:
         self.launches[index] = launch
         self.connection.send(("verdict", vars(verdict)))
 
-    def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int) -> None:
+    def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int, best: float) -> None:
         """Time verified contestants side by side; sends each one's samples as soon as they suffice."""
         chosen = {index: self.launches[index] for index in indices}
-        for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed):
+        for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed, best):
             if done is None:
                 self.connection.send(("alive",))
             else:
                 index, series = done
-                self.connection.send(("series", index, vars(series), self.device.monitor()))
+                self.connection.send(("series", index, vars(series)))
+
+    def energy(self, index: int, repeats: int, sample_us: float) -> None:
+        """Measure the energy of a verified contestant, of which `repeats` launches take `sample_us`; sends the joules of one or None."""
+        calls = math.ceil(ENERGY_SECONDS * 1e6 / sample_us)
+        joules = self.device.energy(self.device.repeated(self.launches[index], repeats), calls)
+        self.connection.send(("energy", joules and joules / repeats))
 
     def serve(self) -> None:
         """Answer requests, each ended by `done` (with the microseconds the device has been busy) or `refused`, until told to stop."""

@@ -1,6 +1,7 @@
 """Measure every configuration of one kernel, or the baselines, on every problem."""
 
 import csv
+import json
 from pathlib import Path
 
 from ladder import campaign, sources
@@ -18,6 +19,7 @@ with job(snakemake.log[0]):
         with Path(resources).open(newline="") as file:
             rows = list(csv.DictReader(file))
     output = Path(snakemake.output.samples)
+    environment = json.loads(Path(snakemake.input.environment).read_text())
     task = Job(
         device=device.slug,
         kind=device.kind,
@@ -27,5 +29,6 @@ with job(snakemake.log[0]):
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
         code=sources.digest("measure", "worker"),
+        refill_us=environment["attributes"].get("l2_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
     )
     run(task, output.with_suffix(".journal"), output, uuids(device))

@@ -1,8 +1,9 @@
 """One small interface to what is measured: operands, launches, timed rounds. `cuda` and `cpu` implement it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,12 @@ class Device(ABC):
     """What a worker needs of a device. `problem` must be called before anything that depends on operands."""
 
     kind: str
+    rotates = False
+    """Whether `repeated` can keep the caches cold between launches."""
     busy_us: float = 0.0
     """Time the device spent executing what was timed or verified, in microseconds."""
+    reading: Mapping[str, float | int | None] = MappingProxyType({})
+    """What `monitor` gave during the last `time_round`, or shortly before."""
 
     @abstractmethod
     def problem(self, problem: Problem) -> None:
@@ -75,12 +80,19 @@ class Device(ABC):
         """Poison C, launch once and compare C with the reference; raises `Refused` where the launch fails."""
 
     @abstractmethod
-    def repeated(self, launch: Launch, times: int) -> Launch:
-        """A launch that does `times` of `launch` back to back, without the host in between where the device can."""
+    def repeated(self, launch: Launch, times: int, cold: bool = False) -> Launch:
+        """A launch that does `times` of `launch` back to back, without the host in between where the device can.
+
+        With `cold`, each is made on another copy of the operands, so many that none is in the caches when its turn comes again.
+        """
 
     @abstractmethod
     def time_round(self, launches: Sequence[Launch], cold: bool) -> list[float]:
-        """Time each launch once, in order, in microseconds; with `cold`, caches are flushed before each."""
+        """Time each launch once, in order, in microseconds; with `cold`, caches are flushed before each. Sets `reading`."""
+
+    def energy(self, launch: Launch, calls: int) -> float | None:
+        """Joules that each of `calls` launches back to back takes, idle power included; None where nothing counts them."""
+        return None
 
     @abstractmethod
     def monitor(self) -> dict[str, float | int | None]:
@@ -95,8 +107,8 @@ class Device(ABC):
         """Limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted."""
 
     @abstractmethod
-    def launch_us(self) -> float:
-        """What the clock shows for an empty launch, in microseconds: a single shorter launch cannot be told from it."""
+    def launch_us(self, times: int) -> float:
+        """What the clock shows for an empty launch, one of `times` in a sample, in microseconds: what is shorter cannot be told from it."""
 
     @abstractmethod
     def close(self) -> None:

@@ -17,7 +17,7 @@ from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffe
 from ladder.kernels import Configuration, Kernel
 
 FLUSH_BYTES = 256 << 20
-"""Written between samples in state `cold`; several times the last-level cache of current CPUs."""
+"""Written between samples in state `cold`; several times what one core of current CPUs has of the last-level cache."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -81,7 +81,7 @@ class Cpu(Device):
         self.time_round([launch], cold=False)
         return compare(self.c_buffer, self.given, self._reference, self._scale)
 
-    def repeated(self, launch: Launch, times: int) -> Launch:
+    def repeated(self, launch: Launch, times: int, cold: bool = False) -> Launch:
         def call() -> None:
             for _ in range(times):
                 launch.call()
@@ -89,16 +89,17 @@ class Cpu(Device):
         return Launch(call, launch.before)
 
     def time_round(self, launches: Sequence[Launch], cold: bool) -> list[float]:
-        times = []
+        times: list[float] = []
         for launch in launches:
             if cold:
                 if self._flush is None:
                     self._flush = np.zeros(FLUSH_BYTES, np.uint8)
-                self._flush += 1
+                self._flush.fill(len(times) % 256)
             launch.before()
             start = time.perf_counter_ns()
             launch.call()
             times.append((time.perf_counter_ns() - start) / 1e3)
+        self.reading = self.monitor()
         self.busy_us += sum(times)
         return times
 
@@ -131,11 +132,11 @@ class Cpu(Device):
             "copy_tb_s": _rate(copy, available_cores()) * 1e-6,
         }
 
-    def launch_us(self) -> float:
+    def launch_us(self, times: int) -> float:
         support = ctypes.CDLL(str(self._support.resolve()))
         out, zero = ctypes.c_float(), ctypes.c_float()
-        empty = Launch(lambda: support.peak_fma(0, zero, zero, ctypes.byref(out)))
-        return float(np.median([self.time_round([empty], cold=False) for _ in range(200)]))
+        empty = self.repeated(Launch(lambda: support.peak_fma(0, zero, zero, ctypes.byref(out))), times)
+        return float(np.median([self.time_round([empty], cold=False) for _ in range(200)])) / times
 
     def close(self) -> None:
         self._scratch.cleanup()

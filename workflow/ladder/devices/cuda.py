@@ -1,10 +1,12 @@
 """An NVIDIA GPU through PyCUDA: kernels as cubins, timed by events on one stream.
 
 Rounds are queued behind a gate that the host opens once everything is queued: no event then waits for the host, however slow Python is.
-Repeated launches are captured in a CUDA graph for the same reason (CUDA C++ Programming Guide, "CUDA Graphs").
+Repeated launches are captured in a CUDA graph for the same reason (CUDA C++ Programming Guide, "CUDA Graphs"). Clocks, power and
+temperature are read through NVML once the gate is open: while the device executes the round.
 """
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +29,10 @@ FREE_SHARED = 48 << 10
 CHECK_BLOCKS, CHECK_THREADS = 1024, 256
 SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
 """`struct` codes of alpha and beta as kernel arguments."""
+READING_SECONDS = 0.02
+"""A reading of NVML serves the rounds of this long: it takes the host about a millisecond."""
+ENERGY_LEAD_SECONDS = 0.1
+"""Of a stretch of launches, what passes before their energy is counted: what the counter adds lags behind."""
 SAMPLED = 64
 """Elements of the float64 reference that are computed a second time on the host."""
 
@@ -35,6 +41,7 @@ class Cuda(Device):
     """One GPU, chosen by its UUID, with the primary context (which cuBLAS shares) current in this thread."""
 
     kind = "cuda"
+    rotates = True
 
     def __init__(self, uuid: str, support: bytes, baselines: Callable[["Cuda"], Any]) -> None:
         cuda.init()
@@ -57,6 +64,11 @@ class Cuda(Device):
         self._counts = cuda.mem_alloc(CHECK_BLOCKS * 2 * 8)
         self._modules: dict[bytes, Any] = {}
         self._graphs: list[Any] = []
+        self._sets: list[tuple[Any, Any, int]] = []
+        self._read_at = -math.inf
+        self.a: Any = None
+        self.b: Any = None
+        self.c = 0
         self._buffers: list[Any] = []
         self._workspace: Any = None
         self._workspace_bytes = 0
@@ -75,13 +87,14 @@ class Cuda(Device):
             driver.cuGraphExecDestroy(graph)
         for buffer in self._buffers:
             buffer.free()
-        self._graphs, self._buffers = [], []
+        self._graphs, self._buffers, self._sets = [], [], []
 
     def problem(self, problem: Problem) -> None:
         self._free_problem()
         self.given, size = problem, ELEMENT_TYPES[problem.element_type].size
         a, b, c0 = host_operands(problem)
         self.a, self.b = self.allocate(a.size, size), self.allocate(b.size, size)
+        self._bytes = a.nbytes, b.nbytes, buffer_elements(problem) * size
         cuda.memcpy_htod(self.a, a)
         cuda.memcpy_htod(self.b, b)
         self._total = buffer_elements(problem)
@@ -156,10 +169,10 @@ class Cuda(Device):
                 calls.append((function.prepared_async_call, shape))
         except cuda.Error as error:
             raise Refused("launch_error", f"the cubin cannot be used: {error}") from None
-        arguments = (p.m, p.n, p.k, alpha, int(self.a), p.lda, int(self.b), p.ldb, beta, self.c, p.ldc)
 
         def call() -> None:
-            # the workspace is looked up at every call: one for all, it grows when another configuration needs more
+            # looked up at every call: the operands rotate, and the workspace grows when another configuration needs more
+            arguments = (p.m, p.n, p.k, alpha, int(self.a), p.lda, int(self.b), p.ldb, beta, self.c, p.ldc)
             extra = () if workspace is None else (int(self._workspace),)
             for launch, shape in calls:
                 launch(shape.grid, shape.block, self.stream, *arguments, *extra, shared_size=shape.dynamic_shared)
@@ -241,15 +254,31 @@ class Cuda(Device):
         end.synchronize()
         self.busy_us += start.time_till(end) * 1e3
 
-    def repeated(self, launch: Launch, times: int) -> Launch:
+    def _rotation(self, times: int) -> list[tuple[Any, Any, int]]:
+        """The operands and as many copies as `times` launches need: a set's turn comes when the others have filled the L2 twice."""
+        originals = self.a, self.b, self.c_buffer
+        if not self._sets:
+            self._sets.append((self.a, self.b, self.c))
+        wanted = min(times, 1 + math.ceil(self._flush_bytes / sum(self._bytes)))
+        while len(self._sets) < wanted:
+            copies = [self.allocate(size, 1) for size in self._bytes]
+            for copy, original, size in zip(copies, originals, self._bytes, strict=True):
+                cuda.memcpy_dtod(int(copy), int(original), size)
+            self._sets.append((copies[0], copies[1], int(copies[2]) + self.c - int(self.c_buffer)))
+        return self._sets[:wanted]
+
+    def repeated(self, launch: Launch, times: int, cold: bool = False) -> Launch:
         if times == 1:
             return launch
-        raw = driver.CUstream(self.stream.handle)
+        raw, own = driver.CUstream(self.stream.handle), (self.a, self.b, self.c)
+        sets = self._rotation(times) if cold else [own]
         _succeed(driver.cuStreamBeginCapture(raw, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
         try:
-            for _ in range(times):
+            for index in range(times):
+                self.a, self.b, self.c = sets[index % len(sets)]
                 launch.call()
         finally:
+            self.a, self.b, self.c = own
             graph = _succeed(driver.cuStreamEndCapture(raw))
         executable = _succeed(driver.cuGraphInstantiate(graph, 0))
         _succeed(driver.cuGraphDestroy(graph))
@@ -280,6 +309,8 @@ class Cuda(Device):
                     end.record(self.stream)
             finally:
                 self._gate[0] = self._turn  # opens the gate, also when queueing failed
+            if time.monotonic() - self._read_at > READING_SECONDS:
+                self.reading, self._read_at = self.monitor(), time.monotonic()
             self.stream.synchronize()
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None
@@ -291,11 +322,51 @@ class Cuda(Device):
         readings: dict[str, Callable[[], float | int]] = {
             "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self.nvml, pynvml.NVML_CLOCK_SM),
             "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self.nvml, pynvml.NVML_CLOCK_MEM),
-            "power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(self.nvml) / 1e3,
+            "power_w": self._power,
             "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(self.nvml, pynvml.NVML_TEMPERATURE_GPU),
             "throttle_reasons": lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(self.nvml),
         }
         return {name: _or_none(read) for name, read in readings.items()}
+
+    def _power(self) -> float:
+        """Watts now; where the driver has only an average (over a second, since Ampere), that."""
+        (field,) = pynvml.nvmlDeviceGetFieldValues(self.nvml, [pynvml.NVML_FI_DEV_POWER_INSTANT])
+        if field.nvmlReturn == pynvml.NVML_SUCCESS:
+            return int(field.value.uiVal) / 1e3
+        return float(pynvml.nvmlDeviceGetPowerUsage(self.nvml)) / 1e3
+
+    def energy(self, launch: Launch, calls: int) -> float | None:
+        """From the board's counter, between two of its steps: it is updated some ten times a second, and both ends must be on a step."""
+
+        def read() -> int | None:
+            counted: int | None = _or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self.nvml))
+            return counted
+
+        last = read()
+        if last is None:
+            return None
+        steps: list[tuple[float, int]] = []
+        try:
+            start, end = cuda.Event(), cuda.Event()
+            begin = time.monotonic()
+            start.record(self.stream)
+            for _ in range(calls):
+                launch.call()
+            end.record(self.stream)
+            while not end.query():
+                millijoules = read()
+                if millijoules is not None and millijoules != last:
+                    last = millijoules
+                    steps.append((time.monotonic() - begin, last))
+            us = float(start.time_till(end)) * 1e3
+        except cuda.Error as error:
+            raise Refused("launch_error", str(error), fatal=True) from None
+        self.busy_us += us
+        steps = [step for step in steps if step[0] > ENERGY_LEAD_SECONDS]
+        if len(steps) < 2:
+            return None
+        (first_at, first), (last_at, last) = steps[0], steps[-1]
+        return (last - first) / 1e3 / (last_at - first_at) * us / 1e6 / calls
 
     def describe(self) -> dict[str, Any]:
         attribute = cuda.device_attribute
@@ -340,11 +411,12 @@ class Cuda(Device):
         fma_us, copy_us = np.median(times[10:], axis=0).tolist()
         return {"fp32_tflops": blocks * 256 * rounds * 64 * 2 / fma_us * 1e-6, "copy_tb_s": 2 * half / copy_us * 1e-6}
 
-    def launch_us(self) -> float:
+    def launch_us(self, times: int) -> float:
         fma = self._support.get_function("peak_fma")
         fma.prepare("iffP")
-        empty = Launch(lambda: fma.prepared_async_call((1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, int(self._sums)))
-        return float(np.median([self.time_round([empty], cold=False) for _ in range(50)]))
+        one = Launch(lambda: fma.prepared_async_call((1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, int(self._sums)))
+        empty = self.repeated(one, times)
+        return float(np.median([self.time_round([empty], cold=False) for _ in range(50)])) / times
 
     def close(self) -> None:
         self.context.synchronize()
