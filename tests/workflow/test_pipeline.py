@@ -228,7 +228,7 @@ MADE = ("summary.csv", "best.csv", "costs.csv", "models.csv")
 
 
 def test_there_is_a_published_dataset():
-    assert [path.name for path in PUBLISHED] == ["nvidia-h200"]
+    assert "nvidia-h200" in [path.name for path in PUBLISHED]
 
 
 def test_published_figures_are_drawn_again_from_the_committed_samples(project):
