@@ -185,3 +185,40 @@ def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
+    import pycuda.driver as cuda
+
+    problem = Problem(256, 256, 256)
+    gpu.problem(problem)
+    launch = gpu.baseline("cublas")
+    (cold,) = gpu.time_round([gpu.repeated(launch, 400, cold=True)], cold=True)
+    (warm,) = gpu.time_round([gpu.repeated(launch, 400)], cold=False)
+    assert len(gpu._sets) * sum(gpu._bytes) > 2 * gpu.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
+    assert cold > warm
+    results = []
+    for _, _, c in gpu._sets:
+        results.append(np.empty((problem.m, problem.n), np.float32))
+        cuda.memcpy_dtoh(results[-1], c)
+    assert np.isfinite(results[0]).all()
+    assert all((result == results[0]).all() for result in results)
+
+
+def test_energy_is_about_the_power_times_the_time(gpu):
+    gpu.problem(Problem(4096, 4096, 4096))
+    launch = gpu.baseline("cublas")
+    times = [gpu.time_round([launch], cold=False)[0] for _ in range(20)]
+    joules = gpu.energy(launch, int(1e6 / np.median(times)))
+    if joules is None:
+        pytest.skip("the board counts no energy")
+    limit = gpu.describe()["power_limit_w"]
+    assert 0.2 * limit < joules / (np.median(times) * 1e-6) < 1.1 * limit
+
+
+def test_rounds_read_clocks_and_power(gpu):
+    gpu.problem(Problem(1024, 1024, 1024))
+    gpu.time_round([gpu.repeated(gpu.baseline("cublas"), 1000)], cold=False)
+    assert 300 < gpu.reading["sm_clock_mhz"] < 3000
+    assert 50 < gpu.reading["power_w"] < 1500
+    assert gpu.reading["throttle_reasons"] >= 0

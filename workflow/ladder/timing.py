@@ -71,7 +71,7 @@ def measure(
         for key, mine in active.items():
             mine.samples.append(times[key] / counts[key])
             mine.reference.append(times[None] / counts[None])
-            mine.readings.append(device.reading)
+            mine.readings.append(dict(device.reading))
             if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
                 ratios[key] = paired_ratio(mine.reference, mine.samples)
                 lows[key] = ratios[key][1]

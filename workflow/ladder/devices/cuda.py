@@ -336,7 +336,7 @@ class Cuda(Device):
         return float(pynvml.nvmlDeviceGetPowerUsage(self.nvml)) / 1e3
 
     def energy(self, launch: Launch, calls: int) -> float | None:
-        """From the board's counter, between two of its steps: it is updated some ten times a second, and both ends must be on a step."""
+        """From the board's counter, between two of its steps: it moves some ten times a second, and both ends must be on a step."""
 
         def read() -> int | None:
             counted: int | None = _or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self.nvml))
@@ -348,16 +348,17 @@ class Cuda(Device):
         steps: list[tuple[float, int]] = []
         try:
             start, end = cuda.Event(), cuda.Event()
-            begin = time.monotonic()
+            begin = asked = time.monotonic()
             start.record(self.stream)
             for _ in range(calls):
                 launch.call()
             end.record(self.stream)
             while not end.query():
+                before, asked = asked, time.monotonic()
                 millijoules = read()
                 if millijoules is not None and millijoules != last:
                     last = millijoules
-                    steps.append((time.monotonic() - begin, last))
+                    steps.append(((before + asked) / 2 - begin, last))
             us = float(start.time_till(end)) * 1e3
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None
