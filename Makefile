@@ -35,6 +35,6 @@ lint: setup
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
 
-# the times and sizes that README.md states
+# the times and sizes that the pipeline keeps to
 bench: setup
 	$(BIN)/python tests/benchmark.py

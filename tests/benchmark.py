@@ -1,4 +1,4 @@
-"""The times and sizes that README.md states, each beside what it may be at most.
+"""The times and sizes that the pipeline keeps to, each beside what it may be at most.
 
     python tests/benchmark.py            in this checkout, which is set up; times the default campaign where it has not run yet
     python tests/benchmark.py --clone    first a fresh clone, set up and run by `make`
