@@ -273,7 +273,6 @@ def right_campaign(text: str, known: dict[str, kernels.Kernel], watch: contextli
         for element_type in loaded.element_types:
             assert {(p.m, p.n, p.k) for p in loaded.problems(kind, element_type)} == asked
     for kind in data["problems"]:
-        assert loaded.count(kind) >= 0
         for job in loaded.jobs(kind):
             json.dumps(loaded.plan(kind, job), allow_nan=False)
 

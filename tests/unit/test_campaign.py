@@ -42,7 +42,6 @@ def test_every_configuration_and_baseline_is_planned():
         "BM=16 BN=16 BK=16": "", "BM=16 BN=32 BK=16": "", "BM=64 BN=16 BK=16": "",
         "BM=64 BN=32 BK=16": "2048 threads a block; at most 1024",
     }  # fmt: skip
-    assert plan.count("cuda") == 3 * (3 + 2)
 
 
 @pytest.mark.parametrize(

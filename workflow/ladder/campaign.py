@@ -154,19 +154,6 @@ class Campaign:
             "limits": asdict(self.limits),
         }
 
-    def count(self, kind: str) -> int:
-        """Measurements the campaign asks of one device of a kind."""
-        total = 0
-        for job in self.jobs(kind):
-            name, element_type = job.rsplit(".", 1)
-            legal = (
-                len(self.baselines[kind])
-                if name == BASELINE_JOB
-                else sum(not why and c.element_type == element_type for c, why in self.configurations[f"{kind}/{name}"])
-            )
-            total += legal * len(self.problem_sizes[kind]) * len(self.limits.states)
-        return total
-
 
 def _contestant(name: str, configuration: Configuration, objection: str) -> dict[str, Any]:
     """What is measured, as plain data: a kernel in one configuration, or a baseline; with an objection it is skipped."""

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped"]
-STATUSES: tuple[Status, ...] = (
-    "correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped",
-)  # fmt: skip
 
 KINDS = ("cuda", "cpu")
 """Device kinds; also the folders under `kernels/`."""
