@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.campaign import BASELINES, Problem
+from ladder.jobs import write_whole
 from ladder.records import read
 from ladder.statistics import median_interval, paired_ratio
 from ladder.units import InputError, tflops
@@ -106,4 +107,4 @@ def is_baseline(kernel: str) -> bool:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a table with six significant digits, the same bytes for the same data."""
-    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    write_whole(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n").encode())

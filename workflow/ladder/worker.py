@@ -3,6 +3,8 @@
 Started as `python -m ladder.worker FD`; answers the requests that `measure` sends over the connection on that file descriptor.
 """
 
+import ctypes
+import signal
 import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -89,4 +91,7 @@ class Worker:
 
 
 if __name__ == "__main__":
+    # it dies with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on for ever. Ctrl-C is for the job, which ends the child
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Worker(Connection(int(sys.argv[1]))).serve()
