@@ -5,6 +5,7 @@ import fnmatch
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -17,6 +18,8 @@ from ladder.units import ELEMENT_TYPES, KINDS, InputError, flops
 
 BASELINES = {"cuda": ("cublas", "cublas_tf32"), "cpu": ("blas_1", "blas_all")}
 """Vendor calls a device kind knows; the first is the reference that every kernel is paired with."""
+MAX_PROBLEMS = 10_000
+"""Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
 BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
 
@@ -181,7 +184,7 @@ def find(folder: Path, name: str) -> Path:
     """The file under `config/` whose `campaign:` is `name`; raises `InputError` that lists those there are."""
     known = {}
     for path in sorted(folder.glob("*.yaml")):
-        data = yamlfile.load(path.read_text(), str(path))
+        data = yamlfile.load(yamlfile.read(path), str(path))
         if isinstance(data, dict) and "campaign" in data:
             known[str(data["campaign"])] = path
     if name not in known:
@@ -210,7 +213,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         kernels=chosen,
         devices=["auto"] if devices == "auto" else devices,
         architectures=[] if architectures == "auto" else architectures,
-        problem_sizes={kind: _sizes(entries) for kind, entries in data["problems"].items()},
+        problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
         element_types=data.get("element_types", ["float32"]),
         parameters=parameters,
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
@@ -281,12 +284,14 @@ def _check_parameters(
     return {id: lists for id, lists in parameters.items() if id in chosen}
 
 
-def _sizes(entries: Sequence[Any]) -> list[tuple[int, int, int]]:
+def _sizes(entries: Sequence[Any], where: str) -> list[tuple[int, int, int]]:
     def many(value: Any) -> Sequence[int]:
         return value if isinstance(value, list) else [value]
 
     sizes: dict[tuple[int, int, int], None] = {}
-    for entry in entries:
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict) and math.prod(len(many(value)) for value in entry.values()) > MAX_PROBLEMS:
+            raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
         if isinstance(entry, list):
             sizes[entry[0], entry[1], entry[2]] = None
         elif "square" in entry:

@@ -71,7 +71,7 @@ def _check(node: ast.expr, text: str, depth: int) -> None:
                 raise InputError(f"`{text}`: {name} takes {'two' if name == 'ceil_div' else 'two or more'} arguments")
             parts = args
         case _:
-            raise InputError(f"`{text}`: `{ast.unparse(node)}` is not allowed in an expression")
+            raise InputError(f"`{text}`: `{ast.get_source_segment(text.strip(), node)}` is not allowed in an expression")
     for part in parts:
         _check(part, text, depth + 1)
 

@@ -18,6 +18,9 @@ SUFFIX = {"cuda": ".cu", "cpu": ".c"}
 MAX_THREADS = 1024
 """Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
+MAX_CONFIGURATIONS = 10_000
+"""Of a kernel and element type; beyond it a list of parameters is a mistake rather than a plan."""
+
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc")
 _OF_CONFIGURATION = ("block", "dynamic_shared", "requires")
 """Keys whose expressions know the parameters only."""
@@ -101,7 +104,7 @@ class Kernel:
                 path = folder / name
                 if path.is_file() and path not in found:
                     found[path] = None
-                    todo.append(path.read_text())
+                    todo.append(path.read_text(errors="replace"))
         return list(found)
 
     @cached_property
@@ -110,8 +113,13 @@ class Kernel:
         return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
 
     def expand(self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str]) -> Iterator[tuple[Configuration, str]]:
-        """Cross the swept lists; yield each configuration with the reason it is not legal ("" where it is)."""
+        """Cross the swept lists; yield each configuration with the reason it is not legal ("" where it is). Raises `InputError`."""
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
+        if math.prod(map(len, values)) > MAX_CONFIGURATIONS:
+            raise InputError(
+                f"{self.id}: the lists of its parameters make {math.prod(map(len, values))} configurations; "
+                f"expected at most {MAX_CONFIGURATIONS}"
+            )
         for element_type in element_types:
             if element_type not in self.element_types:
                 continue
@@ -120,13 +128,20 @@ class Kernel:
                 yield configuration, self.objection(configuration)
 
     def objection(self, configuration: Configuration) -> str:
-        """Why the configuration is not legal, or ""."""
-        names = configuration.names()
+        """Why the configuration is not legal, or ""; an expression that has no value for it is a reason too."""
+        try:
+            return self._objection(configuration.names())
+        except InputError as error:
+            return str(error)
+
+    def _objection(self, names: Mapping[str, Number]) -> str:
         for requirement in self.requires:
             if not evaluate(requirement, names):
                 return f"requires {requirement}"
         if self.kind == "cuda":
             for launch in self._launches:
+                if evaluate_int(launch.get("dynamic_shared", 0), names) < 0:
+                    return "dynamic_shared is below 0"
                 block = _three(launch["block"], names)
                 if min(block) < 1:
                     return f"block extent {min(block)} is below 1"
@@ -189,7 +204,9 @@ def _three(extents: Sequence[str | int], names: Mapping[str, Number]) -> tuple[i
 
 def parse(path: Path) -> Kernel:
     """The kernel in a file; raises `InputError` naming the file and the key for a header that cannot be used."""
-    kind, text = path.parent.name, path.read_text()
+    kind, text = path.parent.name, yamlfile.read(path)
+    if not re.fullmatch("[A-Za-z0-9_]+", path.stem) or path.stem == "baselines":
+        raise InputError(f"{path}: the name of a kernel's file; expected letters, digits and _ only, and not baselines")
     found = _HEADER.match(text)
     if not found:
         raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML")

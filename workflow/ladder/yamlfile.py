@@ -15,7 +15,12 @@ SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and `1e-3` read as a string."""
+    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and aliases, few of which can stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", self.peek_event().start_mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -27,11 +32,19 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def read(path: Path) -> str:
+    """The text of a file of the user's. Raises `InputError`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; expected text in UTF-8") from None
+
+
 def load(text: str, source: str) -> Any:
     """The data in YAML `text`; `source` is what messages call it. Raises `InputError`."""
     try:
         return yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
+    except Exception as error:  # a value that its tag denies, such as `!!int x`, makes PyYAML raise whatever comes
         raise InputError(f"{source}: not valid YAML: {error}") from None
 
 
@@ -42,9 +55,27 @@ def _validator(schema: str) -> Any:
 
 def check(data: Any, schema: str, source: str) -> None:
     """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, a line each."""
+    _check_plain(data, source, "")
     errors = sorted(_validator(schema).iter_errors(data), key=lambda error: [str(part) for part in error.absolute_path])
     if errors:
         raise InputError("\n".join(dict.fromkeys(_complaint(error, source) for error in errors)))
+
+
+def _check_plain(value: Any, source: str, path: str) -> None:
+    """Raise `InputError` for what YAML can say but a schema cannot judge: keys that are no text, NaN, numbers without end."""
+    match value:
+        case dict():
+            for key, part in value.items():
+                if not isinstance(key, str):
+                    raise InputError(
+                        f"{source}: {path or 'the file'}: got the key {shorten(str(key)[:80])}; expected keys to be text"
+                    )
+                _check_plain(part, source, f"{path}.{key}".lstrip("."))
+        case list():
+            for index, part in enumerate(value):
+                _check_plain(part, source, f"{path}[{index}]")
+        case int() | float() if not abs(value) < 2**63:  # nor is NaN
+            raise InputError(f"{source}: {path or 'the file'}: got a number that is NaN or too large; expected one below 2**63")
 
 
 def _complaint(error: Any, source: str) -> str:

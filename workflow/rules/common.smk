@@ -24,6 +24,8 @@ def read_campaign():
     """The campaign that --configfile or --config campaign=NAME chose, else config/config.yaml."""
     files = workflow.overwrite_configfiles
     if files:
+        for file in files:  # Snakemake has read them; our loader refuses more
+            campaigns.yamlfile.load(campaigns.yamlfile.read(Path(file)), str(file))
         return dict(config), ", ".join(os.path.relpath(file) for file in files)
     path = campaigns.find(ROOT / "config", config.get("campaign", "default"))
     data = campaigns.yamlfile.load(path.read_text(), str(path))
