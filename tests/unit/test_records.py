@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from ladder import records
 from ladder.records import Journal
@@ -135,6 +136,19 @@ def test_parquet_keeps_the_samples_and_the_session(tmp_path):
     assert rows[0]["samples_us"] == [1.25, 2.5]
     assert rows[1]["samples_us"] is None
     assert rows[0]["power_w"] is None
+
+
+def test_a_file_of_an_earlier_version_lacks_only_what_was_added_since(tmp_path):
+    path = tmp_path / "s.parquet"
+    records.write(path, [{"key": "k", "samples_us": [1.5], "other_processes": 3}], {"commit": "abc"})
+    table = pq.read_table(path)
+    older = table.drop_columns(["other_processes"])
+    pq.write_table(older.replace_schema_metadata({"session": "{}"}), path)
+    (row,), _ = records.read(path)
+    assert (row["key"], row["other_processes"]) == ("k", None)
+    pq.write_table(older.drop_columns(["status"]), path)
+    with pytest.raises(InputError, match=r"s\.parquet: expected the columns device, "):
+        records.read(path)
 
 
 def test_a_file_that_is_not_ours_is_named(tmp_path):

@@ -216,7 +216,7 @@ class Run:
         self.job, self.journal, self.uuid, self.lock = job, journal, uuid, lock
         self.child: Child | None = None
         self.current: Problem | None = None
-        self.busy_us, self.children = 0.0, 0
+        self.busy_us, self.children, self.warned = 0.0, 0, False
         self.entries = self._entries()
         rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that only the time left is told from
         costs = {e.key: 5e4 + 12 * e.problem.flops / rate for e in self.entries if e.key not in journal.records}
@@ -376,6 +376,11 @@ class Run:
                 **outcome,
             }
         )
+        if outcome.get("other_processes") and not self.warned:
+            self.warned = True
+            print(
+                f"{self.job.device}: another process computes on {self.uuid}; what is timed meanwhile is marked", file=sys.stderr
+            )
         self.progress.done(entry.key, f"{entry.problem.label} {entry.contestant['label']} {entry.state}")
 
 

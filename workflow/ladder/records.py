@@ -49,9 +49,13 @@ SCHEMA = pa.schema(
         ("temperature_c", pa.float64()),
         ("throttle_reasons", pa.int64()),
         ("key", pa.string()),
+        ("other_processes", pa.int32()),
     ]
 )
 """One row a measurement. `samples_us[i]` and `reference_us[i]` are from the same round."""
+
+ADDED = {"other_processes"}
+"""Columns that files of earlier versions lack."""
 
 
 class Journal:
@@ -135,7 +139,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The measurements of a Parquet file and its session; raises `InputError` where it is not one of ours, or not as it was written."""
     try:
         table = pq.read_table(path)
-        if not table.schema.equals(SCHEMA):
+        if [field for field in SCHEMA if field.name in table.schema.names or field.name not in ADDED] != list(table.schema):
             raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
         rows, metadata = table.to_pylist(), table.schema.metadata or {}
         session: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
@@ -145,4 +149,4 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         raise InputError(
             f"{path}: not a Parquet file of measurements: {error}. Remove it and run again: what a journal beside it has is kept"
         ) from None
-    return rows, session
+    return [dict.fromkeys(SCHEMA.names) | row for row in rows], session

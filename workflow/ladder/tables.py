@@ -32,11 +32,8 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
         theirs, ours = session.get("fingerprint", {}), environment["fingerprint"]
         differs = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
         if differs:
-            key = differs[0]
-            raise InputError(
-                f"{path}: measured in another environment: {key} was {json.dumps(theirs.get(key))}; "
-                f"expected {json.dumps(ours.get(key))}, as in environment.json"
-            )
+            what = ", ".join(f"{key} was {json.dumps(theirs.get(key))}; expected {json.dumps(ours.get(key))}" for key in differs)
+            raise InputError(f"{path}: measured in another environment: {what}, as in environment.json")
         records += rows
         sessions.append({"job": path.stem} | session)
     return records, sessions
@@ -47,6 +44,8 @@ def summarise(records: Sequence[Mapping[str, Any]], peak_tflops: float) -> pd.Da
     rows = []
     for record in records:
         row = {name: record[name] for name in COPIED} | {"problem": _label(record), "samples": len(record["samples_us"] or [])}
+        if record.get("other_processes"):  # marked, and measured all the same
+            row["reason"] = f"timed while {record['other_processes']} other process(es) computed on the device"
         if record["status"] == "correct" and record["samples_us"]:
             median, low, high = median_interval(record["samples_us"])
             size = record["m"], record["n"], record["k"]

@@ -69,12 +69,15 @@ class Worker:
     def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int) -> None:
         """Time verified contestants side by side; sends each one's samples as soon as they suffice."""
         chosen = {index: self.launches[index] for index in indices}
+        before = self.device.other_processes()
         for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed):
             if done is None:
                 self.connection.send(("alive",))
             else:
                 index, series = done
-                self.connection.send(("series", index, vars(series), self.device.monitor()))
+                others = [count for count in (before, self.device.other_processes()) if count is not None]
+                beside = {"other_processes": max(others, default=None)}
+                self.connection.send(("series", index, vars(series), self.device.monitor() | beside))
 
     def serve(self) -> None:
         """Answer requests, each ended by `done` (with the microseconds the device has been busy) or `refused`, until told to stop."""

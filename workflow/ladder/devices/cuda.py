@@ -297,6 +297,11 @@ class Cuda(Device):
         }
         return {name: _or_none(read) for name, read in readings.items()}
 
+    def other_processes(self) -> int | None:
+        # in a container NVML may know processes by other numbers, so not by os.getpid(): whatever it lists, one of them is this one
+        listed = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self.nvml))
+        return len({process.pid for process in listed}) - 1 if listed else None
+
     def describe(self) -> dict[str, Any]:
         attribute = cuda.device_attribute
         nvml = {
