@@ -6,3 +6,6 @@ class Cublas:
 
     def __init__(self, device: object) -> None:
         self.device = device
+
+    def version(self) -> str:
+        return "fake"

@@ -26,6 +26,7 @@ class Cuda(Device):
 
     def __init__(self, uuid: str, support: bytes, baselines: Any) -> None:
         self.state = Path(os.environ["FAKE_GPU"])
+        self.blas = baselines(self)
 
     def problem(self, problem: Any) -> None:
         self.given = problem
@@ -83,14 +84,25 @@ class Cuda(Device):
         return {"sm_clock_mhz": 1000}
 
     def other_processes(self) -> int | None:
-        counts = json.loads(self.state.read_text())["others"]
-        self.state.write_text(json.dumps({"others": counts[1:] or counts}))
+        state = json.loads(self.state.read_text())
+        counts = state["others"]
+        self.state.write_text(json.dumps(state | {"others": counts[1:] or counts}))
         return counts[0]
 
     def close(self) -> None:
         pass
 
     def describe(self) -> dict[str, Any]:
-        raise NotImplementedError
+        return {"compute_capability": "9.0", "sm_count": 132}
 
-    peaks = launch_us = describe
+    def peaks(self) -> dict[str, float]:
+        return {"fp32_tflops": 60.0, "copy_tb_s": 4.0}
+
+    def launch_us(self) -> float:
+        return 1.0
+
+
+def visible(slug: str) -> list[str]:
+    """The UUIDs of the GPU in `$FAKE_GPU`."""
+    uuids: list[str] = json.loads(Path(os.environ["FAKE_GPU"]).read_text())["uuids"]
+    return uuids

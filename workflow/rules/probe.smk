@@ -5,6 +5,9 @@ rule support:
     log:
         "results/{dataset}/logs/support-{arch}.log",
     params:
+        compiler=lambda wildcards: environment.compiler_version(
+            "cuda" if wildcards.arch.startswith("sm_") else "cpu"
+        ),
         code=sources.digest("devices", "compile"),
     script:
         "../scripts/support.py"
