@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import faults
 import numpy as np
 import pytest
 from ladder import environment, kernels
@@ -16,7 +17,7 @@ from ladder.devices import cpu as host
 from ladder.units import ELEMENT_TYPES
 from ladder.verify import judge
 from ladder.worker import open_device
-from planted import CU_RIGHT, ROOT, Project, cuda_kernel
+from planted import ROOT, Project, cuda_kernel
 
 pytestmark = pytest.mark.gpu
 
@@ -131,23 +132,9 @@ def test_the_comparison_on_the_device_is_that_on_the_host(gpu, element_type):
         assert getattr(errors, name) == pytest.approx(getattr(expected, name), rel=1e-9)
 
 
-FAULTS = {
-    "90_right": (CU_RIGHT, "correct", ""),
-    "91_wrong": (CU_RIGHT.replace("k < K", "k < K - (K > 100)"), "incorrect", "off by"),
-    "92_nan": (CU_RIGHT.replace("Acc sum = 0", "Acc sum = row == 3 ? Acc(nanf(\"\")) : Acc(0)"), "incorrect", "NaN"),
-    "93_unwritten": (CU_RIGHT.replace("col >= N", "col >= N - 1"), "incorrect", "never written"),
-    "94_stray": (CU_RIGHT + "  if (row == 0 && col == 0) C[-1] = 1;\n", "incorrect", "outside C"),
-    "95_illegal": ("  if (row == 0 && col == 0) *(volatile float*)(1ull << 60) = 1;\n" + CU_RIGHT, "launch_error", "illegal"),
-    "96_misaligned": ("  if (row == 0) *(float4*)(C + 1) = make_float4(1, 2, 3, 4);\n" + CU_RIGHT, "launch_error", "misaligned"),
-    "97_endless": ("  for (volatile int i = 0; i >= 0;) i = 1;\n" + CU_RIGHT, "timeout", "no answer"),
-    "98_trap": ("  if (row == 0) __trap();\n" + CU_RIGHT, "launch_error", ""),
-    "99_syntax": ("  this does not compile;\n" + CU_RIGHT, "compile_error", "error"),
-}  # fmt: skip
-
-
 def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project: Project):
-    for name, (body, _, _) in FAULTS.items():
-        project.write(f"kernels/cuda/{name}.cu", cuda_kernel(name, body))
+    for name, fault in faults.GPU.items():
+        project.write(f"kernels/cuda/{name}.cu", cuda_kernel(name, fault.body))
     project.ok("--configfile", project.campaign("""
 campaign: faults
 devices: [cuda]
@@ -156,13 +143,13 @@ problems: {cuda: [[130, 129, 127], {square: 256}]}
 measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
 """))  # fmt: skip
     summary = project.table("faults/*/summary.csv")
-    assert len(summary) == 2 * (2 * len(FAULTS) + 2)
-    for name, (_, status, reason) in FAULTS.items():
+    assert len(summary) == 2 * (2 * len(faults.GPU) + 2)
+    for name, fault in faults.GPU.items():
         rows = summary[summary["kernel"] == name]
-        assert set(rows["status"]) == {status}, rows[["status", "reason"]].to_string()
-        assert rows["reason"].fillna("").str.contains(reason).all(), rows["reason"].tolist()
-        assert rows["tflops"].notna().all() == (status == "correct")
-        assert rows["tflops"].isna().all() == (status != "correct")
+        assert set(rows["status"]) == {fault.status}, rows[["status", "reason"]].to_string()
+        assert rows["reason"].fillna("").str.contains(fault.reason).all(), rows["reason"].tolist()
+        assert rows["tflops"].notna().all() == (fault.status == "correct")
+        assert rows["tflops"].isna().all() == (fault.status != "correct")
 
 
 def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):

@@ -19,7 +19,7 @@ def make(tmp_path):
         }  # fmt: skip
         plan = campaign.load(data, "t", kernels.discover(ROOT)).plan("cuda", "03_shared_tile.float32")
         job = Job("d", "cuda", plan, {}, tmp_path, tmp_path, {}, "code", refill_us=0.1)
-        return Run(job, Journal(tmp_path / "journal"), "uuid")
+        return Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
 
     return run
 

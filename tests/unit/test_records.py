@@ -1,3 +1,12 @@
+import contextlib
+import errno
+import os
+import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet as pq
 import pytest
 from ladder import records
 from ladder.records import Journal
@@ -22,12 +31,67 @@ def test_a_journal_is_read_back(tmp_path):
     assert read(tmp_path / "j")["k2"] == {"key": "k2", "samples_us": [1.0, 2]}
 
 
-def test_one_run_at_a_time(tmp_path):
+def test_a_second_run_waits_and_finds_what_the_first_measured(tmp_path, capfd):
     first = Journal(tmp_path / "j")
-    with pytest.raises(InputError, match="another run is measuring into it"):
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(read, tmp_path / "j")
+        time.sleep(0.3)
+        assert not second.done()
+        assert "another run is measuring into it; waiting" in capfd.readouterr().err
+        first.append({"key": "k"})
+        first.close()
+        assert set(second.result(timeout=10)) == {"k"}
+
+
+@pytest.mark.parametrize("room", [0, 1, 30])
+def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path, room):
+    """A limit on the size of files stands for the disk: the system refuses what is beyond it, and takes a part if that fits."""
+    path = tmp_path / "j"
+    fill(path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = Journal(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, before[1]))
+    try:
+        with pytest.raises(InputError, match=r"j: cannot be written: .*; what was finished before is kept, run again"):
+            journal.append({"key": "k9", "samples_us": [1.0] * 50})
+        with pytest.raises(InputError, match=r"s\.parquet: cannot be written"):
+            records.write(tmp_path / "s.parquet", [{"key": "k", "reason": str(os.urandom(9000))}], {})
+        journal.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert set(read(path)) == {"k0", "k1", "k2"}
+    assert {p.name for p in tmp_path.iterdir()} == {"j"}  # no half of a file, and no litter
+
+
+def test_a_device_that_is_full():
+    journal = Journal(Path("/dev/full"))
+    with pytest.raises(InputError, match="/dev/full: cannot be written: No space left on device"):
+        journal.append({"key": "k"})
+    journal.close()
+
+
+def test_a_read_only_folder_is_told(monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"j: cannot be written: Read-only file system"):
         Journal(tmp_path / "j")
-    first.close()
-    Journal(tmp_path / "j").close()
+
+
+def test_a_parquet_file_that_rotted_is_told(tmp_path):
+    """Any byte that changes is noticed, or changes nothing that is read."""
+    path = tmp_path / "s.parquet"
+    records.write(path, [{"key": str(i), "samples_us": [1.5 * i, 2.5], "time": "t"} for i in range(20)], {"commit": "abc"})
+    data, rows = path.read_bytes(), records.read(path)
+    for at in range(0, len(data), 7):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :])
+        with contextlib.suppress(InputError):
+            assert records.read(path) == rows, at
+    for cut in range(0, len(data), 97):
+        path.write_bytes(data[:cut])
+        with pytest.raises(InputError, match=r"s\.parquet: not a Parquet file of measurements: .*Remove it and run again"):
+            records.read(path)
 
 
 def test_every_cut_through_the_last_line_loses_that_line_only(tmp_path):

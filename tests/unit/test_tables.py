@@ -42,6 +42,18 @@ def test_two_environments_are_never_one_dataset(tmp_path):
         records.write(tmp_path / f"{name}.parquet", [row()], {"fingerprint": {"driver": driver, "device": "H"}})
     with pytest.raises(InputError, match=r'b\.parquet: measured in another environment: driver was "590"; expected "580"'):
         tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
+    with pytest.raises(
+        InputError,
+        match=r'a\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
+    ):
+        tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "590", "device": "L"}})
+
+
+def test_what_was_timed_beside_another_process_is_marked():
+    (quiet, disturbed) = tables.summarise([row(other_processes=n, reason="") for n in (0, 2)], 1.0).to_dict("records")
+    assert quiet["reason"] == ""
+    assert disturbed["reason"] == "timed while 2 other process(es) computed on the device"
+    assert disturbed["tflops"] == quiet["tflops"]
 
 
 def test_what_lost_the_race_is_neither_best_nor_tied():

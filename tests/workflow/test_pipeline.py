@@ -141,32 +141,6 @@ def test_cold_follows_the_best_of_warm_and_is_drawn_apart(project):
     assert sorted(path.name for path in figures.glob("parameters-*.svg")) == ["parameters-03_blocked-warm.svg"]
 
 
-FAULTS = {
-    "90_right": (C_RIGHT, "correct", ""),
-    "91_wrong": (C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "off by"),
-    "92_nan": (C_RIGHT.replace("Acc sum = 0", "Acc sum = m == 3 ? 0.0 / 0.0 : 0"), "incorrect", "NaN"),
-    "93_unwritten": (C_RIGHT.replace("n < N", "n < N - 1"), "incorrect", "never written"),
-    "94_stray": (C_RIGHT + "C[-1] = 1;", "incorrect", "outside C"),
-    "95_segfault": ("*(volatile int *)8 = 1;" + C_RIGHT, "launch_error", "killed by signal 11"),
-    "96_exit": ("exit(3);", "launch_error", "exit code 3"),
-    "97_endless": ("for (volatile int i = 0; i >= 0;) i = 1;", "timeout", "no answer within 5 s"),
-    "98_syntax": ("this does not compile;", "compile_error", "error:"),
-}
-
-
-def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project):
-    for name, (body, _, _) in FAULTS.items():
-        project.write(f"kernels/cpu/{name}.c", c_kernel(name, body))
-    project.ok("--configfile", project.campaign(TINY.format(kernels='["cpu/9*"]', timeout=5)))
-    summary = project.table("tiny/*/summary.csv")
-    assert len(summary) == 2 * (len(FAULTS) + 2)
-    for name, (_, status, reason) in FAULTS.items():
-        rows = summary[summary["kernel"] == name]
-        assert set(rows["status"]) == {status}, rows[["kernel", "status", "reason"]].to_string()
-        assert rows["reason"].fillna("").str.contains(reason).all(), rows["reason"].tolist()
-        assert rows["tflops"].notna().tolist() == [status == "correct"] * 2
-
-
 def test_a_rerun_takes_what_the_journal_has(project):
     config = project.campaign(TINY.format(kernels="[cpu/02_reordered_ikj]", timeout=60))
     project.ok("--configfile", config)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -21,7 +20,9 @@ from typing import Any
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
 from ladder.expressions import evaluate_int
+from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
+from ladder.units import InputError
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
 
@@ -122,14 +123,6 @@ def compile_support(kind: str, arch: str) -> bytes:
     return _cc((folder / "support.c").read_text(), folder)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that nobody ever sees half of it."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
 def capability(arch: str) -> float:
     """Compute capability of an architecture: `sm_90` -> 9.0."""
     return int(re.sub(r"\D", "", arch)) / 10
@@ -150,7 +143,7 @@ def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, Any]]
             if not hasattr(error, "stderr"):
                 raise
             said = f"{getattr(error, 'stdout', '') or ''}{error.stderr or ''}"
-            raise CompileError(_tidy(said or str(error))) from None
+            raise _refusal(said or str(error)) from None
         finally:
             tempfile.tempdir = before
     return cubin, parse_ptxas("\n".join(str(warning.message) for warning in caught))
@@ -184,8 +177,15 @@ def _cc(source: str, include: Path) -> bytes:
             check=False,
         )
         if done.returncode:
-            raise CompileError(_tidy(done.stderr))
+            raise _refusal(done.stderr)
         return (Path(scratch) / "kernel.so").read_bytes()
+
+
+def _refusal(message: str) -> CompileError:
+    """What the compiler said of the source. Raises `InputError` where it did not come to that: nothing of the kernel's then."""
+    if re.search(r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b", message):
+        raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
+    return CompileError(_tidy(message))
 
 
 def _tidy(message: str) -> str:

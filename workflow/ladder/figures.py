@@ -3,6 +3,7 @@
 Every figure is written as SVG, PNG and PDF, the same bytes for the same data.
 """
 
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from ladder.jobs import write_whole
 from ladder.models import KEY, l1_tb_s
 from ladder.statistics import geometric_mean
 from ladder.tables import is_baseline
@@ -386,7 +388,9 @@ def save(figure: Figure, stem: Path) -> None:
     """Write `stem` with the suffix of every format; no file holds the time at which it was drawn."""
     for suffix in FORMATS:
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix]
-        figure.savefig(stem.with_suffix(f".{suffix}"), metadata=metadata, bbox_inches="tight")
+        file = io.BytesIO()
+        figure.savefig(file, format=suffix, metadata=metadata, bbox_inches="tight")
+        write_whole(stem.with_suffix(f".{suffix}"), file.getvalue())
     plt.close(figure)
 
 

@@ -1,13 +1,20 @@
-"""What every job's script does round its work: a log, and errors that a user can read."""
+"""What every job's script does round its work: a log, errors that a user can read, files that are whole."""
 
 import contextlib
+import errno
+import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
 from ladder.units import InputError
+
+OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+"""What the system says of a full disk, a quota, a read-only or foreign folder: the user's to mend, no error of the program's."""
 
 
 class _Both:
@@ -18,12 +25,12 @@ class _Both:
 
     def write(self, text: str) -> int:
         """Write to both."""
-        self.log.write(text)
+        with contextlib.suppress(OSError):  # where the disk is full, the terminal still tells
+            self.log.write(text)
         return self.terminal.write(text)
 
     def flush(self) -> None:
         """Flush both."""
-        self.log.flush()
         self.terminal.flush()
 
 
@@ -33,21 +40,54 @@ def job(log: str) -> Iterator[None]:
 
     An `InputError` ends the process with its message alone; of any other error the log has the traceback.
     """
-    with Path(log).open("w") as file, contextlib.redirect_stderr(_Both(sys.stderr, file)), clear_errors():
-        try:
-            yield
-        except InputError:
-            raise
-        except Exception:
-            traceback.print_exc(file=file)
-            raise
+    with clear_errors(), Path(log).open("wb", buffering=0) as raw:
+        file = TextIOWrapper(raw, write_through=True)
+        with contextlib.redirect_stderr(_Both(sys.stderr, file)), clear_errors():
+            try:
+                yield
+            except InputError:
+                raise
+            except Exception:
+                with contextlib.suppress(OSError):
+                    traceback.print_exc(file=file)
+                raise
 
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """End the process with the message of an `InputError`, without a traceback."""
+    """End the process with the message of an `InputError`, or of a file that cannot be written, without a traceback."""
     try:
         yield
     except InputError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(1)
+        message = str(error)
+    except OSError as error:
+        if error.errno not in OF_DISKS:
+            raise
+        message = (
+            f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is kept, run again once it can be used"
+        )
+    else:
+        return
+    print(f"Error: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def unwritable(path: Path | str, error: OSError) -> InputError:
+    """What to tell the user of a file that the system does not let us write."""
+    return InputError(f"{path}: cannot be written: {error.strerror}; what was finished before is kept, run again once it can be")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it. Raises `InputError` where it cannot be written."""
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            part = file.name
+            file.write(data)
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    except OSError as error:
+        if part:
+            with contextlib.suppress(OSError):
+                Path(part).unlink()
+        raise unwritable(path, error) from None

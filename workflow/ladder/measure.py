@@ -1,21 +1,23 @@
 """A measure job: every configuration of a kernel on every problem, each run in a supervised child and journaled as it is done."""
 
 import contextlib
-import fcntl
+import errno
 import os
 import resource
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from multiprocessing import Pipe
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -35,18 +37,27 @@ READINGS = ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c")
 """What a device reads of itself while rounds run; of a measurement's readings, the median is recorded."""
 
 
-class Failure(Exception):
-    """The child ended, was killed at its time limit, or refused a request; `alive` where it can go on."""
+FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""Signals by which a user, a batch system or a machine out of memory ends a process; a kernel's own faults have others."""
 
-    def __init__(self, status: Status, reason: str, alive: bool) -> None:
+T = TypeVar("T")
+
+
+class Failure(Exception):
+    """The child ended, was killed at its time limit, or refused a request; `alive` where it can go on, `killed` if from outside."""
+
+    def __init__(self, status: Status, reason: str, alive: bool, killed: bool = False) -> None:
         super().__init__(reason)
-        self.status, self.reason, self.alive = status, reason, alive
+        self.status, self.reason, self.alive, self.killed = status, reason, alive, killed
 
 
 class Child:
-    """The worker process. A request is a tuple; its answers are yielded until it is done."""
+    """The worker process. A request is a tuple; its answers are yielded until it is done.
 
-    def __init__(self, kind: str, uuid: str, support: Path) -> None:
+    It holds the job's lock too: the device is not free before the last process that uses it is gone.
+    """
+
+    def __init__(self, kind: str, uuid: str, support: Path, lock: int) -> None:
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()
         # Snakemake sets the threads of every library to those of the job; here the measurement decides
@@ -54,7 +65,7 @@ class Child:
         path = os.pathsep.join([str(ROOT / "workflow"), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ladder.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), lock],
             stderr=self.errors,
             env=inherited | {"PYTHONPATH": path},
         )
@@ -82,7 +93,8 @@ class Child:
                 yield answer
         except (EOFError, OSError):
             self.process.wait()
-            raise Failure("launch_error", self._epitaph(), alive=False) from None
+            killed = -self.process.returncode in FROM_OUTSIDE
+            raise Failure("launch_error", self._epitaph(), alive=False, killed=killed) from None
 
     def _epitaph(self) -> str:
         code = self.process.returncode
@@ -152,25 +164,27 @@ def uuids(device: Device) -> list[str]:
 
 
 @contextlib.contextmanager
-def exclusive(candidates: Sequence[str]) -> Iterator[str]:
-    """Hold one of several devices for timing, by a lock that every run on this machine sees; waits while all are held."""
-    folder = Path(tempfile.gettempdir()) / "gemm-ladder-locks"
-    folder.mkdir(mode=0o777, exist_ok=True)
-    with contextlib.suppress(PermissionError):
-        folder.chmod(0o777)
+def exclusive(candidates: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Hold one of several devices for timing, with a lock that every process of every user on this machine sees.
+
+    Waits while all are held. Yields the device's UUID and the lock's file descriptor. The lock is a name in the abstract namespace of
+    Unix sockets (unix(7)): no file whose folder, owner or permissions could be wrong, and gone with the last process that holds it.
+    """
+    waiting = False
     while True:
         for uuid in candidates:
-            descriptor = os.open(folder / uuid, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue
-            try:
-                yield uuid
-            finally:
-                os.close(descriptor)
-            return
+            with socket.socket(socket.AF_UNIX) as lock:
+                try:
+                    lock.bind(f"\0gemm-ladder {uuid}")
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                    continue
+                yield uuid, lock.fileno()
+                return
+        if not waiting:
+            print(f"{', '.join(candidates)}: in use by another run; waiting until it is free", file=sys.stderr, flush=True)
+        waiting = True
         time.sleep(0.5)
 
 
@@ -207,11 +221,11 @@ class _Entry:
 class Run:
     """One run of a job: measures what the journal does not have yet."""
 
-    def __init__(self, job: Job, journal: Journal, uuid: str) -> None:
-        self.job, self.journal, self.uuid = job, journal, uuid
+    def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
+        self.job, self.journal, self.uuid, self.lock = job, journal, uuid, lock
         self.child: Child | None = None
         self.current: Problem | None = None
-        self.busy_us, self.children = 0.0, 0
+        self.busy_us, self.children, self.warned = 0.0, 0, False
         # the vendor's calls are no configurations of one kernel: they do not race, and each is measured in every state
         self.limits = dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False, "cold_best": 0})
         self.entries = self._entries()
@@ -310,11 +324,17 @@ class Run:
             if "energy_j" in record:
                 continue
             sample_us = record["repeats"] * median_interval(record["samples_us"])[0]
-            try:
+
+            def joules(
+                entry: _Entry = entry, request: tuple[Any, ...] = ("energy", index, record["repeats"], sample_us)
+            ) -> float | None:
                 child = self._ready(problem)
                 self._load(child, [entry])
-                request = ("energy", index, record["repeats"], sample_us)
-                found = {"energy_j": next(a[1] for a in list(child.ask(request, self.limits["timeout_seconds"])))}
+                found: float | None = next(a[1] for a in list(child.ask(request, self.limits["timeout_seconds"])))
+                return found
+
+            try:
+                found: dict[str, Any] = {"energy_j": self._twice(joules)}
             except Failure as failure:
                 self._lost(failure)
                 found = {"energy_j": None, "reason": f"no energy: {failure.reason}"}
@@ -332,7 +352,7 @@ class Run:
     def _ready(self, problem: Problem) -> Child:
         """A child that has the operands of the problem."""
         if self.child is None:
-            self.child, self.current = Child(self.job.kind, self.uuid, self.job.support), None
+            self.child, self.current = Child(self.job.kind, self.uuid, self.job.support, self.lock), None
             self.children += 1
         if self.current != problem:
             for _ in self.child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
@@ -348,18 +368,32 @@ class Run:
             self.child.close()
             self.child = self.current = None
 
-    def _verify(self, problem: Problem, entry: _Entry) -> dict[str, Any]:
+    def _twice(self, attempt: Callable[[], T]) -> T:
+        """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again."""
         try:
+            return attempt()
+        except Failure as failure:
+            if not failure.killed:
+                raise
+            self._lost(failure)
+        return attempt()
+
+    def _verify(self, problem: Problem, entry: _Entry) -> dict[str, Any]:
+        def verdict() -> dict[str, Any]:
             child = self._ready(problem)
+            found = next(dict(a[1]) for a in list(child.ask(self._request(entry), self.limits["timeout_seconds"])))
+            child.loaded.add(entry.index)
+            return found
+
+        try:
+            self._twice(lambda: self._ready(problem))
         except Failure as failure:
             if failure.status == "not_supported":  # the operands do not fit
                 self._lost(failure)
                 return {"status": failure.status, "reason": failure.reason}
             raise RuntimeError(f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}") from None
         try:
-            verdict = next(dict(a[1]) for a in list(child.ask(self._request(entry), self.limits["timeout_seconds"])))
-            child.loaded.add(entry.index)
-            return verdict
+            return self._twice(verdict)
         except Failure as failure:
             self._lost(failure)
             return {"status": failure.status, "reason": failure.reason}
@@ -372,15 +406,18 @@ class Run:
 
     def _time(self, problem: Problem, group: list[_Entry], verified: Mapping[int, Mapping[str, Any]]) -> None:
         left = {entry.index: entry for entry in group}
-        try:
-            child, state = self._ready(problem), group[0].state
-            self._load(child, group)
-            limits, seed = self.limits, int(digest([entry.key for entry in group]), 16) % 2**32
+        limits, state, seed = self.limits, group[0].state, int(digest([entry.key for entry in group]), 16) % 2**32
+
+        def sample() -> None:
+            if not left:  # all were sent before the child was killed
+                return
+            child = self._ready(problem)
+            self._load(child, list(left.values()))
             best = max([0.0, *(self._ratio(record)[1] for record in self._timed(problem, state).values())])
             start = datetime.now(UTC).isoformat(timespec="seconds")
             for answer in child.ask(("time", list(left), state, limits, seed, best), limits["timeout_seconds"]):
                 if answer[0] == "series":
-                    _, index, series = answer
+                    _, index, series, others, verdict = answer
                     timed = {
                         "samples_us": [round(value, 4) for value in series["samples"]],
                         "reference_us": [round(value, 4) for value in series["reference"]],
@@ -389,7 +426,13 @@ class Run:
                         "race": limits["race"],
                         "time": start,
                     }
-                    self._record(left.pop(index), {**verified[index], **timed, **_read(series["readings"])})
+                    outcome = {**verified[index], **timed, **_read(series["readings"]), "other_processes": others}
+                    if verdict["status"] != "correct":
+                        outcome = verdict | {"reason": f"after it was timed: {verdict['reason']}"}
+                    self._record(left.pop(index), outcome)
+
+        try:
+            self._twice(sample)
         except Failure as failure:
             self._lost(failure)
             if len(group) == 1:
@@ -422,6 +465,11 @@ class Run:
                 **outcome,
             }
         )
+        if outcome.get("other_processes") and not self.warned:
+            self.warned = True
+            print(
+                f"{self.job.device}: another process computes on {self.uuid}; what is timed meanwhile is marked", file=sys.stderr
+            )
         self.progress.done(entry.key, f"{entry.problem.label} {entry.contestant['label']} {entry.state}")
 
 
@@ -441,23 +489,23 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
     start = time.monotonic()
     journal = Journal(journal_path)
     try:
-        with exclusive(candidates) as uuid:
+        with exclusive(candidates) as (uuid, lock):
             held = time.monotonic()
-            current = Run(job, journal, uuid)
+            current = Run(job, journal, uuid, lock)
             before = len(journal.records)
             current.measure_all()
+        session = {
+            "measured": len(journal.records) - before,
+            "wall_seconds": round(time.monotonic() - held, 3),
+            "waited_seconds": round(held - start, 3),
+            "busy_seconds": round(current.busy_us / 1e6, 3),
+            "children": current.children,
+            "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
+            "fingerprint": dict(job.fingerprint),
+            "code": job.code,
+            **project_state(),
+        }
+        write(output, (journal.records[entry.key] for entry in current.entries), session)
     finally:
         journal.close()
-    session = {
-        "measured": len(journal.records) - before,
-        "wall_seconds": round(time.monotonic() - held, 3),
-        "waited_seconds": round(held - start, 3),
-        "busy_seconds": round(current.busy_us / 1e6, 3),
-        "children": current.children,
-        "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
-        "fingerprint": dict(job.fingerprint),
-        "code": job.code,
-        **project_state(),
-    }
-    write(output, (journal.records[entry.key] for entry in current.entries), session)
     return session

@@ -1,8 +1,10 @@
 """What was measured, on disk: an append-only journal while a job runs, one Parquet file when it is done."""
 
+import errno
 import fcntl
 import json
 import os
+import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ladder.jobs import unwritable, write_whole
 from ladder.units import InputError
 
 SCHEMA = pa.schema(
@@ -50,6 +53,7 @@ SCHEMA = pa.schema(
         ("samples_throttle_reasons", pa.list_(pa.int64())),
         ("energy_j", pa.float64()),
         ("key", pa.string()),
+        ("other_processes", pa.int32()),
     ]
 )
 """One row a measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds."""
@@ -58,20 +62,25 @@ SCHEMA = pa.schema(
 class Journal:
     """Records in the order they were made, each a line with a checksum, on disk before `append` returns.
 
-    A last line cut short by a kill is dropped when the journal is opened; a damaged line in the middle is an `InputError`.
+    A last line cut short by a kill is dropped when the journal is opened; a damaged line in the middle is an `InputError`. One run
+    writes at a time; another waits for it, and finds what it measured.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.records: dict[str, dict[str, Any]] = {}
         whole = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # without a buffer: what a full disk refused must not be tried again by `close`
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise unwritable(path, error) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
-            raise InputError(f"{path}: another run is measuring into it; expected one at a time") from None
+            print(f"{path}: another run is measuring into it; waiting until it is done", file=sys.stderr, flush=True)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         if path.stat().st_size:
             data = path.read_bytes()
             lines = data.split(b"\n")
@@ -84,14 +93,18 @@ class Journal:
                     )
                 self.records[record["key"]] = record
                 whole += len(line) + 1
-        self._file.truncate(whole)
+            self._file.truncate(whole)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a record (which has a `key`) and wait until the disk has it."""
         text = json.dumps(record).encode()
-        self._file.write(b"%08x %s\n" % (zlib.crc32(text), text))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = b"%08x %s\n" % (zlib.crc32(text), text)
+        try:
+            if self._file.write(line) != len(line):  # as much as the disk had room for; opened again, the journal drops it
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise unwritable(self.path, error) from None
         self.records[record["key"]] = dict(record)
 
     def close(self) -> None:
@@ -112,22 +125,32 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:
     """Write measurements to a Parquet file, whole or not at all; `session` says how they were made and goes into its metadata."""
     rows = [{name: record.get(name) for name in SCHEMA.names} for record in records]
-    table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"session": json.dumps(session)}))
-    part = path.with_name(f".{path.name}.part")
-    pq.write_table(table, part, compression="zstd")
-    os.replace(part, path)
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    metadata = {"session": json.dumps(session), "checksum": _checksum(table.to_pylist(), dict(session))}
+    file = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
+    write_whole(path, file.getvalue().to_pybytes())
+
+
+def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps([rows, session]).encode()):08x}"
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The measurements of a Parquet file and its session; raises `InputError` where it is not one of ours.
+    """The measurements of a Parquet file and its session; raises `InputError` where it is not one of ours, or not as it was written.
 
     Columns that were added since it was written are None: samples outlive the program that took them.
     """
     try:
         table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: not a Parquet file of measurements: {error}") from None
-    if not {"key", "samples_us"} <= set(table.schema.names) or any(field not in SCHEMA for field in table.schema):
-        raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
-    blank = dict.fromkeys(SCHEMA.names)
-    return [blank | row for row in table.to_pylist()], json.loads((table.schema.metadata or {}).get(b"session", b"{}"))
+        if not {"key", "samples_us"} <= set(table.schema.names) or any(field not in SCHEMA for field in table.schema):
+            raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
+        rows, metadata = table.to_pylist(), table.schema.metadata or {}
+        session: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
+        if _checksum(rows, session) != metadata.get(b"checksum", _checksum(rows, session).encode()).decode():
+            raise ValueError("its checksum is that of other contents")
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise InputError(
+            f"{path}: not a Parquet file of measurements: {error}. Remove it and run again: what a journal beside it has is kept"
+        ) from None
+    return [dict.fromkeys(SCHEMA.names) | row for row in rows], session

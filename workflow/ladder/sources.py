@@ -49,7 +49,7 @@ def closure(*modules: str) -> set[str]:
 
 
 def digest(*modules: str) -> str:
-    """A digest of the modules, all that they import and the device code and schemas that lie beside them."""
+    """A digest of the modules, all that they import and the device code that lies beside them."""
     state = hashlib.sha256()
     for module in sorted(closure(*modules)):
         files = [path(module)]

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.campaign import BASELINES, Problem
+from ladder.jobs import write_whole
 from ladder.records import read
 from ladder.statistics import median_interval, paired_ratio, tied
 from ladder.units import InputError, flops, tflops
@@ -35,11 +36,8 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
         theirs, ours = session.get("fingerprint", {}), environment["fingerprint"]
         differs = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
         if differs:
-            key = differs[0]
-            raise InputError(
-                f"{path}: measured in another environment: {key} was {json.dumps(theirs.get(key))}; "
-                f"expected {json.dumps(ours.get(key))}, as in environment.json"
-            )
+            what = ", ".join(f"{key} was {json.dumps(theirs.get(key))}; expected {json.dumps(ours.get(key))}" for key in differs)
+            raise InputError(f"{path}: measured in another environment: {what}, as in environment.json")
         records += rows
         sessions.append({"job": path.stem} | session)
     return records, sessions
@@ -62,6 +60,8 @@ def summarise(records: Sequence[Mapping[str, Any]], peak_tflops: float, per_cloc
     rows = []
     for record in records:
         row = {name: record[name] for name in COPIED} | {"problem": _label(record), "samples": len(record["samples_us"] or [])}
+        if record.get("other_processes"):  # marked, and measured all the same
+            row["reason"] = f"timed while {record['other_processes']} other process(es) computed on the device"
         if record["status"] == "correct" and record["samples_us"]:
             median, low, high = median_interval(record["samples_us"])
             size = record["m"], record["n"], record["k"]
@@ -135,7 +135,7 @@ def is_baseline(kernel: str) -> bool:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a table with six significant digits, the same bytes for the same data."""
-    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    write_whole(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n").encode())
 
 
 def read_csv(path: Path) -> pd.DataFrame:

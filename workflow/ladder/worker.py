@@ -3,17 +3,20 @@
 Started as `python -m ladder.worker FD`; answers the requests that `measure` sends over the connection on that file descriptor.
 """
 
+import ctypes
 import math
+import signal
 import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ladder import kernels, timing, verify
+from ladder import kernels, timing
 from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
 from ladder.kernels import Configuration
+from ladder.verify import Verdict, judge
 
 ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
@@ -39,6 +42,7 @@ class Worker:
         self.connection = connection
         self.device: Device
         self.launches: dict[int, Launch] = {}
+        self.tf32: dict[int, bool] = {}
 
     def open(self, kind: str, uuid: str, support: str) -> None:
         self.device = open_device(kind, uuid, Path(support))
@@ -49,7 +53,7 @@ class Worker:
         self.given = Problem(**problem)
         self.device.problem(self.given)
         self.reference = self.device.baseline(reference)
-        verdict = verify.judge(self.device.check(self.reference), self.given)
+        verdict = judge(self.device.check(self.reference), self.given)
         if verdict.status != "correct":
             raise RuntimeError(f"the reference {reference} is {verdict.status} on {self.given.label}: {verdict.reason}")
 
@@ -64,19 +68,24 @@ class Worker:
             if need:
                 raise Refused("not_supported", need)
             launch = self.device.kernel(kernel, chosen, Path(binary).read_bytes())
-        verdict = verify.judge(self.device.check(launch), self.given, tf32=name == "cublas_tf32")
-        self.launches[index] = launch
-        self.connection.send(("verdict", vars(verdict)))
+        self.launches[index], self.tf32[index] = launch, name == "cublas_tf32"
+        self.connection.send(("verdict", vars(self._verdict(index))))
+
+    def _verdict(self, index: int) -> Verdict:
+        return judge(self.device.check(self.launches[index]), self.given, self.tf32[index])
 
     def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int, best: float) -> None:
         """Time verified contestants side by side; sends each one's samples as soon as they suffice."""
         chosen = {index: self.launches[index] for index in indices}
+        before = self.device.other_processes()
         for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed, best):
             if done is None:
                 self.connection.send(("alive",))
             else:
                 index, series = done
-                self.connection.send(("series", index, vars(series)))
+                others = [count for count in (before, self.device.other_processes()) if count is not None]
+                verdict = self._verdict(index)  # a kernel may have become wrong since it was verified
+                self.connection.send(("series", index, vars(series), max(others, default=None), vars(verdict)))
 
     def energy(self, index: int, repeats: int, sample_us: float) -> None:
         """Measure the energy of a verified contestant, of which `repeats` launches take `sample_us`; sends the joules of one or None."""
@@ -99,4 +108,7 @@ class Worker:
 
 
 if __name__ == "__main__":
+    # it dies with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on for ever. Ctrl-C is for the job, which ends the child
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Worker(Connection(int(sys.argv[1]))).serve()

@@ -7,9 +7,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from ladder import campaign
-from ladder.compile import Resource, compile_kernel, write_whole
+from ladder.compile import Resource, compile_kernel
 from ladder.environment import ROOT
-from ladder.jobs import job
+from ladder.jobs import job, write_whole
 from ladder.kernels import discover
 
 with job(snakemake.log[0]):

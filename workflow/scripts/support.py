@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ladder.compile import compile_support
-from ladder.jobs import job
+from ladder.jobs import job, write_whole
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
-    Path(snakemake.output[0]).write_bytes(compile_support("cuda" if arch.startswith("sm_") else "cpu", arch))
+    write_whole(Path(snakemake.output[0]), compile_support("cuda" if arch.startswith("sm_") else "cpu", arch))

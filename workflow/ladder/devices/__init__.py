@@ -98,6 +98,10 @@ class Device(ABC):
     def monitor(self) -> dict[str, float | int | None]:
         """Clocks, power and temperature now; empty where they cannot be read."""
 
+    def other_processes(self) -> int | None:
+        """How many processes besides this one compute on the device now; None where that cannot be told."""
+        return None
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What only the device can tell of itself, for `environment.json`."""

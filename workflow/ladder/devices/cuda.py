@@ -369,6 +369,11 @@ class Cuda(Device):
         (first_at, first), (last_at, last) = steps[0], steps[-1]
         return (last - first) / 1e3 / (last_at - first_at) * us / 1e6 / calls
 
+    def other_processes(self) -> int | None:
+        # in a container NVML may know processes by other numbers, so not by os.getpid(): whatever it lists, one of them is this one
+        listed = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self.nvml))
+        return len({process.pid for process in listed}) - 1 if listed else None
+
     def describe(self) -> dict[str, Any]:
         attribute = cuda.device_attribute
         nvml = {

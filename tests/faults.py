@@ -1,0 +1,174 @@
+"""Kernels that misbehave, and what becomes of them: planted by the tests, told in docs/faults.md, which `python tests/faults.py` writes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from planted import C_RIGHT, CU_RIGHT
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is planted, and the status and the piece of a reason that its rows get."""
+
+    what: str
+    body: str
+    status: str
+    reason: str = ""
+
+
+def one_kernel(table: Mapping[str, Fault]) -> str:
+    """A C kernel's body whose configuration F = n has the n-th fault of a table."""
+    return "".join(f"if (F == {n}) {{ {fault.body} return; }}\n" for n, fault in enumerate(table.values()))
+
+
+def while_timing(body: str) -> str:
+    """C that strikes at the 20th call: the first ones verify the kernel, and find it right."""
+    return "static int calls = 0; if (++calls == 20) {" + body + "}" + C_RIGHT
+
+
+ENDLESS = "for (volatile int i = 0; i >= 0;) i = 1;"
+CPU = {
+    "900_right": Fault("nothing: the control", C_RIGHT, "correct"),
+    "901_wrong": Fault("a wrong result", C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "off by"),
+    "902_nan": Fault("NaN in a row of C", C_RIGHT.replace("Acc sum = 0", "Acc sum = m == 3 ? 0.0 / 0.0 : 0"), "incorrect", "NaN"),
+    "903_unwritten": Fault("a column of C not written", C_RIGHT.replace("n < N", "n < N - 1"), "incorrect", "never written"),
+    "904_stray": Fault("a write before C", C_RIGHT + "C[-1] = 1;", "incorrect", "outside C"),
+    "905_segfault": Fault("an illegal address", "*(volatile int *)8 = 1;" + C_RIGHT, "launch_error", "killed by signal 11"),
+    "906_exit": Fault("the host process ends", "exit(3);", "launch_error", "exit code 3"),
+    "907_abort": Fault("the host process aborts", "abort();", "launch_error", "killed by signal 6"),
+    "908_endless": Fault("an infinite loop", ENDLESS, "timeout", "no answer within 3 s"),
+    "910_late_segfault": Fault(
+        "an illegal address at the 20th call",
+        while_timing("*(volatile int *)8 = 1;"),
+        "launch_error",
+        "while timed: the child process was killed by signal 11",
+    ),
+    "911_late_endless": Fault(
+        "an infinite loop at the 20th call", while_timing(ENDLESS), "timeout", "while timed: no answer within 3 s"
+    ),
+    "912_late_exit": Fault(
+        "the host process ends at the 20th call",
+        while_timing("exit(3);"),
+        "launch_error",
+        "while timed: the child process ended with exit code 3",
+    ),
+    "915_late_wrong": Fault(
+        "a wrong result from the 20th call on",
+        "static int calls = 0; if (++calls >= 20) K -= 1;" + C_RIGHT,
+        "incorrect",
+        "after it was timed: an element is off by",
+    ),
+    "913_killed": Fault("the host process kills itself, again and again", "raise(9);", "launch_error", "killed by signal 9"),
+    "914_killed_once": Fault(
+        "the host process is killed once, as from outside",
+        'FILE *f = fopen("killed-once", "wx"); if (f) { fclose(f); raise(9); }' + C_RIGHT,
+        "correct",
+    ),
+}
+"""Of the CPU: configurations of one kernel."""
+SYNTAX = Fault("source that does not compile", "this does not compile;", "compile_error", "error:")
+
+CULPRIT = 4
+"""Of ten configurations, the one that misbehaves."""
+
+
+FAKE = {
+    "illegal": Fault(
+        "an illegal address",
+        "raise Failed('an illegal memory access was encountered')",
+        "launch_error",
+        "an illegal memory access",
+    ),
+    "misaligned": Fault("a misaligned access", "raise Failed('misaligned address')", "launch_error", "misaligned address"),
+    "launch": Fault(
+        "a launch failure", "raise Failed('too many resources requested for launch')", "launch_error", "too many resources"
+    ),
+    "refused": Fault(
+        "too large for the device", "raise Refused('not_supported', 'no memory left')", "not_supported", "no memory left"
+    ),
+    "hang": Fault("an infinite loop", "time.sleep(99)", "timeout", "no answer within 2 s"),
+    "abort": Fault("a crash of the driver in the host process", "os.abort()", "launch_error", "killed by signal 6"),
+    "python": Fault(
+        "an error that nobody foresaw", "1 / 0", "launch_error", "ended with exit code 1: ZeroDivisionError: division by zero"
+    ),
+}
+"""Of a fake GPU, configurations among others, at their verification and while they are timed."""
+
+CU_COUNT = "  static int calls = 0;\n  const int earlier = row == 0 && col == 0 ? atomicAdd(&calls, 1) : 0;\n"
+CU_CALLS = CU_COUNT + "  const bool late = earlier == 30;\n"
+GPU = {
+    "900_right": Fault("nothing: the control", CU_RIGHT, "correct"),
+    "901_wrong": Fault("a wrong result", CU_RIGHT.replace("k < K", "k < K - (K > 100)"), "incorrect", "off by"),
+    "902_nan": Fault(
+        "NaN in a row of C", CU_RIGHT.replace("Acc sum = 0", 'Acc sum = row == 3 ? Acc(nanf("")) : Acc(0)'), "incorrect", "NaN"
+    ),
+    "903_unwritten": Fault(
+        "a column of C not written", CU_RIGHT.replace("col >= N", "col >= N - 1"), "incorrect", "never written"
+    ),
+    "904_stray": Fault("a write before C", CU_RIGHT + "  if (row == 0 && col == 0) C[-1] = 1;\n", "incorrect", "outside C"),
+    "905_illegal": Fault(
+        "an illegal address",
+        "  if (row == 0 && col == 0) *(volatile float*)(1ull << 60) = 1;\n" + CU_RIGHT,
+        "launch_error",
+        "illegal",
+    ),
+    "906_misaligned": Fault(
+        "a misaligned access",
+        "  if (row == 0) *(float4*)(C + 1) = make_float4(1, 2, 3, 4);\n" + CU_RIGHT,
+        "launch_error",
+        "misaligned",
+    ),
+    "907_endless": Fault("an infinite loop", "  for (volatile int i = 0; i >= 0;) i = 1;\n" + CU_RIGHT, "timeout", "no answer"),
+    "908_trap": Fault("a launch failure (`__trap()`)", "  if (row == 0) __trap();\n" + CU_RIGHT, "launch_error"),
+    "909_syntax": Fault("source that does not compile", "  this does not compile;\n" + CU_RIGHT, "compile_error", "error"),
+    "910_late_illegal": Fault(
+        "an illegal address at a later launch",
+        CU_CALLS + "  if (late) *(volatile float*)(1ull << 60) = 1;\n" + CU_RIGHT,
+        "launch_error",
+        "while timed: .*illegal",
+    ),
+    "911_late_endless": Fault(
+        "an infinite loop at a later launch",
+        CU_CALLS + "  if (late) for (volatile int i = 0; i >= 0;) i = 1;\n" + CU_RIGHT,
+        "timeout",
+        "while timed: no answer",
+    ),
+    "912_late_wrong": Fault(
+        "a wrong result from a later launch on",
+        CU_COUNT + "  const int depth = K - (calls > 30 && K > 100);\n" + CU_RIGHT.replace("k < K", "k < depth"),
+        "incorrect",
+        "after it was timed: .*off by",
+    ),
+}
+"""Of a real GPU, by the name of the kernel."""
+
+TABLES: list[tuple[str, str, Mapping[str, Fault]]] = [
+    ("C kernels, run for real", "tests/workflow/test_faults.py, in a campaign with all of them", CPU | {"syntax": SYNTAX}),
+    (
+        "A fake GPU behind `devices.Device`",
+        "tests/workflow/test_faults.py, among ten configurations, at their verification and while they are timed",
+        FAKE,
+    ),
+    ("CUDA kernels on a real GPU", "tests/gpu/test_gpu.py (`pytest -m gpu`), in a campaign with all of them", GPU),
+]
+
+
+def document() -> str:
+    """The page docs/faults.md."""
+    lines = [
+        "# Faults",
+        "",
+        "Every fault here is planted by a test, which fails unless the fault ends as rows with this status and a reason that contains this",
+        "text, and everything else is measured. `python tests/faults.py` writes this page from the tests' own tables.",
+    ]
+    for title, where, table in TABLES:
+        lines += ["", f"## {title}", "", f"Planted in {where}.", "", "| fault | status | the reason says |", "|---|---|---|"]
+        lines += [f"| {fault.what} | `{fault.status}` | {fault.reason.replace('.*', '…')} |" for fault in table.values()]
+    return "\n".join(lines) + "\n"
+
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())

@@ -1,0 +1,157 @@
+"""What happens to a campaign when the machine misbehaves: killed processes, full and read-only disks, two runs at once."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+import kill
+import pytest
+from ladder import records
+from ladder.environment import detect_cpu
+from ladder.measure import exclusive
+from planted import C_RIGHT, c_kernel
+
+SLOW = """
+campaign: tiny
+devices: [cpu]
+architectures: [sm_80]
+kernels: {kernels}
+problems: {{cpu: [{{square: 48}}]}}
+measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, timeout_seconds: 5}}
+"""
+
+
+def test_killed_anywhere_nothing_is_lost(tmp_path):
+    """A few of the kills that `tests/kill.py` does by the dozen."""
+    counted = kill.kill(3, 7, tmp_path / "project", ("child", "job", "all"))
+    assert counted["kills"] == 3
+
+
+def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
+    """No file may grow beyond a limit, which stands for the disk: a journal meets it after some measurements."""
+    many = c_kernel("many", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6]}\n---*/", 1)
+    project.write("kernels/cpu/90_many.c", many)
+    command = ["--configfile", project.campaign(SLOW.format(kernels="[cpu/90_many]", samples=600)), "--forcerun", "measure"]
+    project.ok(*command, "--until", "probe", "compile")
+    script = (
+        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000)); "
+        "sys.argv[0] = 'snakemake'; runpy.run_module('snakemake', run_name='__main__')"
+    )
+    full = subprocess.run(
+        [sys.executable, "-c", script, "--cores", "1", *command, "--until", "measure"],
+        cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert full.returncode != 0
+    assert (
+        "90_many.float32.journal: cannot be written: File too large; what was finished before is kept, run again" in full.stdout
+    )
+    assert full.stdout.count("cannot be written") == 1
+    assert "Traceback" not in full.stdout
+    (journal,) = project.folder.glob("results/tiny/*/samples/90_many.float32.journal")
+    assert not journal.with_suffix(".parquet").exists()
+    whole = [records._parse(line) for line in journal.read_bytes().split(b"\n")]
+    assert 1 <= len(list(filter(None, whole))) < 6
+    project.ok(*command, "--until", "measure")
+    rows, _ = records.read(journal.with_suffix(".parquet"))
+    assert len(rows) == 6
+    final = {row["key"]: row["samples_us"] for row in rows}
+    assert all(final[record["key"]] == record["samples_us"] for record in whole if record)
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_message(project):
+    (project.folder / "results").symlink_to("/sys/kernel")  # where nobody makes folders, root neither
+    done = project.snakemake("--config", "campaign=smoke", "devices=[cpu]")
+    assert done.returncode != 0
+    assert "Failed to create output directory results/smoke/build/" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_damaged_journal_stops_its_job_with_a_clear_message(project):
+    config = project.campaign(SLOW.format(kernels="[cpu/02_reordered_ikj]", samples=5))
+    journal = project.write(f"results/tiny/{detect_cpu().slug}/samples/02_reordered_ikj.float32.journal", "what is this\n")
+    done = project.snakemake("--configfile", config, "--until", "measure")
+    assert done.returncode != 0
+    assert "02_reordered_ikj.float32.journal: line 1: damaged; expected a checksum and a record. Remove that line" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert journal.read_text() == "what is this\n"
+
+
+def hold(uuid: str, ready: Connection, user: int) -> None:
+    os.setuid(user)
+    with exclusive([uuid]) as (held, _):
+        ready.send(held)
+        time.sleep(60)
+
+
+@pytest.fixture
+def holder() -> Iterator[BaseProcess]:
+    """A process, another user's where we may become one, that holds the device GPU-held."""
+    fork = get_context("fork")
+    ours, theirs = fork.Pipe()
+    process = fork.Process(target=hold, args=("GPU-held", theirs, os.getuid() or 65534))
+    process.start()
+    assert ours.recv() == "GPU-held"
+    yield process
+    process.kill()
+    process.join()
+
+
+def test_a_device_has_one_timer_whoever_asks(holder, capfd):
+    with exclusive(["GPU-held", "GPU-free"]) as (uuid, _):
+        assert uuid == "GPU-free"  # a second GPU of the model is taken at once
+    with ThreadPoolExecutor() as pool:
+
+        def ask() -> str:
+            with exclusive(["GPU-held"]) as (uuid, _):
+                return uuid
+
+        waiting = pool.submit(ask)
+        time.sleep(1.2)
+        assert not waiting.done()
+        holder.kill()  # no lock outlives its holder
+        assert waiting.result(timeout=5) == "GPU-held"
+    assert capfd.readouterr().err.count("GPU-held: in use by another run; waiting until it is free") == 1
+
+
+def test_the_lock_is_held_until_the_last_process_that_uses_the_device_is_gone():
+    with exclusive(["GPU-shared"]) as (_, lock):
+        other = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+    with socket.socket(socket.AF_UNIX) as mine, pytest.raises(OSError, match="in use"):
+        mine.bind("\0gemm-ladder GPU-shared")
+    other.kill()
+    other.wait()
+    with exclusive(["GPU-shared"]):
+        pass
+
+
+ALONE = """
+  int busy = open("{0}", O_CREAT | O_EXCL, 0600);
+  if (busy < 0) return; /* another kernel runs: C stays unwritten, which is incorrect */
+  usleep(3000);
+""" + C_RIGHT + """
+  close(busy);
+  unlink("{0}");
+"""  # fmt: skip
+
+
+def test_two_runs_at_once_never_measure_at_once(make_project, tmp_path):
+    body = ALONE.replace("{0}", str(tmp_path / "busy"))
+    kernel = c_kernel("alone", body).replace("#include", "#include <fcntl.h>\n#include <unistd.h>\n#include", 1)
+    projects = [make_project(), make_project()]
+    for project in projects:
+        project.write("kernels/cpu/90_alone.c", kernel)
+        project.campaign(SLOW.format(kernels="[cpu/90_alone]", samples=200))
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda p: p.ok("--configfile", "config/test.yaml", "--until", "measure"), projects))
+    for project in projects:
+        (path,) = project.folder.glob("results/tiny/*/samples/90_alone.float32.parquet")
+        rows, _ = records.read(path)
+        assert [row["status"] for row in rows] == ["correct"]
+        assert min(rows[0]["samples_us"]) >= 3000  # a call that found the other's returned at once

@@ -1,0 +1,185 @@
+"""Whatever a measurement, a table or a figure depends on: when it changes, Snakemake redoes what depends on it and nothing else."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from multiprocessing import get_context
+
+import pytest
+from ladder.environment import detect_cpu
+from planted import CU_RIGHT, ROOT, cuda_kernel
+
+CAMPAIGN = """
+campaign: stale
+devices: [cuda, cpu]
+architectures: [sm_90]
+kernels: [cuda/80_a, cuda/81_b, cpu/02_reordered_ikj]
+problems: {cuda: [[5, 6, 7]], cpu: [[33, 17, 65]]}
+measure: {min_samples: 4, max_samples: 4, target: 0.9}
+"""
+GPU = {"name": "Fake 1", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 1.0", "others": [0]}
+FAKE = """
+
+import json as _json, os as _os
+
+
+def detect_gpus():
+    gpu = _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())
+    return [Device(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
+
+
+_real = compiler_version
+
+
+def compiler_version(kind):
+    return _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())["compiler"] if kind == "cuda" else _real(kind)
+"""
+FAKE_NVCC = """
+
+def _nvcc(source, arch, include):
+    return f"right()  # {digest(source)}".encode(), {}
+"""
+
+
+@pytest.fixture(scope="module")
+def done(make_project):
+    """A project whose campaign, on a fake GPU and on the CPU, is complete."""
+    project = make_project()
+    for name, more in (("environment", FAKE), ("compile", FAKE_NVCC)):
+        path = project.folder / "workflow" / "ladder" / f"{name}.py"
+        path.write_text(path.read_text() + more)
+    project.write("kernels/include/shared.cuh", "// shared\n")
+    project.write("kernels/cuda/80_a.cu", cuda_kernel("a", CU_RIGHT) + '#include "shared.cuh"\n')
+    project.write("kernels/cuda/81_b.cu", cuda_kernel("b", CU_RIGHT))
+    project.campaign(CAMPAIGN)
+    gpu = project.write("gpu.json", json.dumps(GPU))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT / "tests" / "fake"))
+        patch.setenv("FAKE_GPU", str(gpu))
+        project.ok("--configfile", "config/test.yaml", cores=2)
+        yield project
+
+
+def _dry_run(folder, log):
+    """Snakemake's own main, in a fork of this process: it need not be imported again."""
+    os.chdir(folder)
+    sys.stdout = sys.stderr = log.open("w")  # what pytest has there is not the terminal
+    for name in [name for name in sys.modules if name.split(".")[0] == "ladder"]:
+        del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path != str(ROOT / "workflow")]
+    from snakemake.cli import main
+
+    main(["--configfile", "config/test.yaml", "--cores", "1", "--dry-run", "--quiet", "host"])
+
+
+def would_run(project):
+    """The jobs of a dry run, `measure fake-1 80_a`, each with its reason."""
+    import snakemake.cli  # noqa: F401 - before the fork
+
+    log = project.folder / "dry-run"
+    process = get_context("fork").Process(target=_dry_run, args=(project.folder, log))
+    process.start()
+    process.join()
+    text = log.read_text()
+    assert process.exitcode == 0, text[-3000:]
+    jobs = {}
+    for rule, body in re.findall(r"^(?:local)?rule (\w+):\n((?: +.*\n)*)", text, re.MULTILINE):
+        wildcards = dict(re.findall(r"(\w+)=([^,\n]+)", (re.search(r"wildcards: (.*)", body) or [""])[0]))
+        names = [wildcards.get(name, "") for name in ("device", "arch", "kernel", "job")]
+        short = " ".join(filter(None, names)).replace(".float32", "").replace(CPU, "cpu")
+        if rule != "all":
+            jobs[f"{rule} {short}".strip()] = (re.search(r"reason: (.*)", body) or ["", "?"])[1]
+    return jobs
+
+
+CPU = detect_cpu().slug
+A = {"compile sm_90 80_a", "measure fake-1 80_a", "aggregate fake-1", "figures fake-1"}
+ON_GPU = {f"measure fake-1 {job}" for job in ("baselines", "80_a", "81_b")} | {"aggregate fake-1", "figures fake-1"}
+ON_CPU = {f"measure cpu {job}" for job in ("baselines", "02_reordered_ikj")} | {"aggregate cpu", "figures cpu"}
+BUILT_ON_GPU = {"support sm_90", "compile sm_90 80_a", "compile sm_90 81_b", "probe fake-1"}
+BUILT_ON_CPU = {"support cpu", "compile cpu 02_reordered_ikj", "probe cpu"}
+
+
+def edit(old, new):
+    return lambda project: project.campaign(CAMPAIGN.replace(old, new))
+
+
+def append(path, comment):
+    return lambda project: project.write(path, (project.folder / path).read_text() + comment)
+
+
+def module(name):
+    return append(f"workflow/ladder/{name}.py", "# changed\n")
+
+
+def gpu(**changes):
+    return lambda project: project.write("gpu.json", json.dumps(GPU | changes))
+
+
+TABLES = {f"{rule} {device}" for rule in ("aggregate", "figures") for device in ("cpu", "fake-1")}
+OTHER_GPU = {job.replace("fake-1", "fake-2") for job in ON_GPU | {"probe fake-1"}}
+PARAMS = "Params have changed"
+CASES = {
+    "nothing": (lambda project: None, set(), ""),
+    "a kernel's file": (append("kernels/cuda/80_a.cu", "// changed\n"), A, "Updated input files: .*/kernels/cuda/80_a.cu"),
+    "a header that one kernel includes": (
+        append("kernels/include/shared.cuh", "// changed\n"),
+        A,
+        "Updated input files: .*/kernels/include/shared.cuh",
+    ),
+    "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
+    "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
+    "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),
+    "how is timed": (module("timing"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
+    "how a device is described": (module("probe"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
+    "how is compiled": (module("compile"), BUILT_ON_GPU | BUILT_ON_CPU | ON_GPU | ON_CPU, PARAMS),
+    "how tables are made": (module("tables"), TABLES, PARAMS),
+    "how figures are drawn": (module("figures"), {"figures cpu", "figures fake-1"}, PARAMS),
+    "a job's script": (
+        append("workflow/scripts/figures.py", "# changed\n"),
+        {"figures cpu", "figures fake-1"},
+        "Code has changed",
+    ),
+    "the driver": (gpu(driver="2.0"), ON_GPU | {"probe fake-1"}, PARAMS),
+    "the toolkit": (gpu(compiler="nvcc 2.0"), ON_GPU | BUILT_ON_GPU, PARAMS),
+    "the GPU, for one of its model": (gpu(uuids=["GPU-2"]), ON_GPU | {"probe fake-1"}, PARAMS),
+    "the GPU, for one of another model": (gpu(name="Fake 2"), OTHER_GPU, "Missing output files"),
+}
+
+
+@pytest.mark.parametrize("what", list(CASES))
+def test_what_changes_is_noticed_and_reruns_what_depends_on_it(done, what, tmp_path):
+    change, jobs, reason = CASES[what]
+    inputs = ("workflow", "kernels", "config")
+    for name in inputs:
+        shutil.copytree(done.folder / name, tmp_path / name)
+    try:
+        change(done)
+        found = would_run(done)
+    finally:
+        for name in inputs:  # with the times that they had
+            shutil.rmtree(done.folder / name)
+            shutil.copytree(tmp_path / name, done.folder / name)
+        done.write("gpu.json", json.dumps(GPU))
+    assert set(found) == jobs, found
+    first = [why for why in found.values() if "updated by another job" not in why]
+    assert all(re.match(reason, why) for why in first), found
+    assert bool(first) == bool(jobs)
+
+
+def test_two_environments_are_not_mixed_in_one_dataset(done):
+    """One kernel measured again after a change of driver: the tables are refused, and the message says why."""
+    done.write("gpu.json", json.dumps(GPU | {"driver": "2.0"}))
+    (one,) = done.folder.glob("results/stale/fake-1/samples/80_a.float32.parquet")
+    refused = done.snakemake(str(one.relative_to(done.folder)), "--configfile", "config/test.yaml")
+    assert refused.returncode == 0, refused.stdout
+    summary = "results/stale/fake-1/summary.csv"
+    mixed = done.snakemake(summary, "--configfile", "config/test.yaml", "--allowed-rules", "aggregate", "--forcerun", "aggregate")
+    assert mixed.returncode != 0
+    assert re.search(
+        r'parquet: measured in another environment: driver was "1\.0"; expected "2\.0", as in environment.json',
+        mixed.stdout,
+    )
+    assert "Traceback" not in mixed.stdout
