@@ -146,7 +146,6 @@ def test_a_file_that_is_not_ours_is_named(tmp_path):
 
 def test_samples_outlive_the_columns_added_since(tmp_path):
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     old = pa.schema([field for field in records.SCHEMA if field.name not in ("race", "energy_j")])
     pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=old), tmp_path / "old.parquet")

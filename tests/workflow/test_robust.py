@@ -1,6 +1,7 @@
 """What happens to a campaign when the machine misbehaves: killed processes, full and read-only disks, two runs at once."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ devices: [cpu]
 architectures: [sm_80]
 kernels: {kernels}
 problems: {{cpu: [{{square: 48}}]}}
-measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, timeout_seconds: 5}}
+measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, sample_us: 500, timeout_seconds: 5}}
 """
 
 
@@ -36,9 +37,11 @@ def test_killed_anywhere_nothing_is_lost(tmp_path):
 
 def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
     """No file may grow beyond a limit, which stands for the disk: a journal meets it after some measurements."""
-    many = c_kernel("many", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6]}\n---*/", 1)
+    many = c_kernel("many", C_RIGHT).replace(
+        "---*/", "parameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}\n---*/", 1
+    )
     project.write("kernels/cpu/90_many.c", many)
-    command = ["--configfile", project.campaign(SLOW.format(kernels="[cpu/90_many]", samples=600)), "--forcerun", "measure"]
+    command = ["--configfile", project.campaign(SLOW.format(kernels="[cpu/90_many]", samples=150)), "--forcerun", "measure"]
     project.ok(*command, "--until", "probe", "compile")
     script = (
         "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000)); "
@@ -49,18 +52,18 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
         cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     assert full.returncode != 0
-    assert (
-        "90_many.float32.journal: cannot be written: File too large; what was finished before is kept, run again" in full.stdout
-    )
+    # the last write is cut short, as by a disk with little room, or refused, as by a limit
+    told = r"90_many\.float32\.journal: cannot be written: (No space left on device|File too large); what was finished before is kept, run"
+    assert re.search(told, full.stdout), full.stdout
     assert full.stdout.count("cannot be written") == 1
     assert "Traceback" not in full.stdout
     (journal,) = project.folder.glob("results/tiny/*/samples/90_many.float32.journal")
     assert not journal.with_suffix(".parquet").exists()
     whole = [records._parse(line) for line in journal.read_bytes().split(b"\n")]
-    assert 1 <= len(list(filter(None, whole))) < 6
+    assert 1 <= len(list(filter(None, whole))) < 12
     project.ok(*command, "--until", "measure")
     rows, _ = records.read(journal.with_suffix(".parquet"))
-    assert len(rows) == 6
+    assert len(rows) == 12
     final = {row["key"]: row["samples_us"] for row in rows}
     assert all(final[record["key"]] == record["samples_us"] for record in whole if record)
 

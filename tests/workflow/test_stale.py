@@ -39,7 +39,7 @@ def compiler_version(kind):
 FAKE_NVCC = """
 
 def _nvcc(source, arch, include):
-    return f"right()  # {digest(source)}".encode(), {}
+    return f"right()  # {digest(source)}".encode(), {"registers": 32, "static_shared": 0}
 """
 
 

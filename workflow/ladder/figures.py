@@ -5,6 +5,7 @@ Every figure is written as SVG, PNG and PDF, the same bytes for the same data.
 
 import io
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ BASELINE_NAME = {
 
 
 class Dataset:
-    """The tables of one device and state, with what every figure's labels need."""
+    """The tables of one device, element type and state, with what every figure's labels need."""
 
     def __init__(
         self, summary: pd.DataFrame, best: pd.DataFrame, models: pd.DataFrame, environment: Mapping[str, Any], state: str
@@ -56,18 +57,25 @@ class Dataset:
         self.kernels = [kernel for kernel in dict.fromkeys(self.best["kernel"]) if not is_baseline(kernel)]
         self.baselines = [kernel for kernel in dict.fromkeys(self.best["kernel"]) if is_baseline(kernel)]
         self.reference = str(summary["reference"].iloc[0]) if len(summary) else ""
-        self.peak = environment["peaks"]["fp32_tflops"] / self.unit_size
+        self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
+        self.peak: float | None = environment["peaks"]["fp32_tflops"] / self.unit_size if self.element_type == "float32" else None
+        """The measured peak, which is one of float32."""
 
     def rate(self, tflops: Any) -> Any:
         """TFLOP/s in the device's unit."""
         return tflops / self.unit_size
 
-    def largest(self) -> int:
-        """The largest square size that every kernel has a result for (else the largest of any)."""
-        squares = self.best[self.best["square"]]
-        common = [set(squares.loc[squares["kernel"] == kernel, "m"]) for kernel in self.kernels]
-        sizes = set.intersection(*common) if common else set()
-        return int(max(sizes or set(squares["m"]) or {0}))
+    def largest(self) -> tuple[str, pd.DataFrame]:
+        """The problem that the ladder is shown at, in words, and its rows of `best`.
+
+        It is the largest that every kernel has a result for (else the largest of any), among the squares where there are any.
+        """
+        rows = self.best[self.best["square"]] if self.best["square"].any() else self.best
+        kernels = rows.groupby("problem")["kernel"].agg(lambda of: len(set(of) & set(self.kernels)))
+        rows = rows[rows["problem"].map(kernels) == kernels.max()]
+        rows = rows[rows["problem"] == rows.loc[(rows["m"] * rows["n"] * rows["k"]).idxmax(), "problem"]]
+        m, n, k = rows.iloc[0][["m", "n", "k"]]
+        return f"M = N = K = {m}" if m == n == k else f"M = {m}, N = {n}, K = {k}", rows
 
     def colours(self) -> dict[str, Any]:
         """A colour a kernel: a ladder is ordered, so are they; dark to light, as the colour-blind see it too."""
@@ -90,7 +98,7 @@ class Dataset:
             else ""
         )
         return (
-            f"{env['name']}, {library}, {self.state}, {env['time'][:10]}, commit {commit}. Medians, {n}; "
+            f"{env['name']}, {library}, {self.element_type}, {self.state}, {env['time'][:10]}, commit {commit}. Medians, {n}; "
             f"nine in ten 95 % intervals within ±{100 * width:.1f} %.{empty}"
         )
 
@@ -191,7 +199,9 @@ def _two_panels(
 def performance(data: Dataset) -> Figure:
     """Rate against size: the best configuration of every kernel, the baselines and the measured peak."""
     title = f"GEMM on {data.environment['name']}: best configuration of every kernel"
-    return _two_panels(data, title, "tflops", data.rate, f"{data.unit} (log)", data.peak, f"measured FP32 peak, {data.peak:.3g}")
+    return _two_panels(
+        data, title, "tflops", data.rate, f"{data.unit} (log)", data.peak, f"measured FP32 peak, {data.peak or 0:.3g}"
+    )
 
 
 def ratio(data: Dataset) -> Figure:
@@ -203,8 +213,8 @@ def ratio(data: Dataset) -> Figure:
 
 def ladder(data: Dataset) -> Figure:
     """Every rung at one size and its gain over the rung below, beside the reference; and its geometric mean over all problems."""
-    size, reference = data.largest(), BASELINE_NAME.get(data.reference, data.reference)
-    rows = data.best[(data.best["square"]) & (data.best["m"] == size)].set_index("kernel")
+    (where, rows), reference = data.largest(), BASELINE_NAME.get(data.reference, data.reference)
+    rows = rows.set_index("kernel")
     shown = [kernel for kernel in [*data.kernels, data.reference] if kernel in rows.index]
     rates = {kernel: float(data.rate(rows.loc[kernel, "tflops"])) for kernel in shown}
     figure, axes = plt.subplots(figsize=(11, 1.8 + 0.45 * max(len(shown), 1)))
@@ -226,17 +236,15 @@ def ladder(data: Dataset) -> Figure:
     )
     axes.set_ylabel("")
     axes.set_xlim(0, 1.6 * max(rates.values(), default=1))
-    _annotate(figure, data, f"The ladder at M = N = K = {size} on {data.environment['name']}")
+    _annotate(figure, data, f"The ladder at {where} on {data.environment['name']}")
     figure.tight_layout(rect=(0, 0.05, 1, 0.98))
     return figure
 
 
 def roofline(data: Dataset) -> Figure:
     """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
-    size = data.largest()
-    rows = data.best[data.best["square"] & (data.best["m"] == size)].merge(
-        data.models.drop(columns="problem"), on=KEY, how="left"
-    )
+    where, rows = data.largest()
+    rows = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left")
     rows, colours, markers = rows.set_index("kernel"), data.colours(), data.markers()
     least = float(rows["compulsory_intensity"].max())
     figure, axes = plt.subplots(figsize=(11, 6.2))
@@ -246,15 +254,17 @@ def roofline(data: Dataset) -> Figure:
     l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
     if l1:
         roofs.append((l1, "#4682b4", "L1 and shared memory, 128 B a cycle and SM"))
+    top = data.peak or data.rate(max(bandwidth for bandwidth, _, _ in roofs) * high)
     for bandwidth, colour, name in roofs:
-        edge = data.environment["peaks"]["fp32_tflops"] / bandwidth
-        axes.plot([low, edge], [data.rate(bandwidth * low), data.peak], color=colour, lw=1.8, zorder=2)
-        middle = (max(low, data.environment["peaks"]["fp32_tflops"] * bottom / data.peak / bandwidth) * edge) ** 0.5
+        edge = top / data.rate(bandwidth) if data.peak else high
+        axes.plot([low, edge], [data.rate(bandwidth * low), data.rate(bandwidth * edge)], color=colour, lw=1.8, zorder=2)
+        middle = (max(low, edge * bottom / data.rate(bandwidth * edge)) * edge) ** 0.5
         at = middle, data.rate(bandwidth * middle) * 1.08
         axes.text(*at, f"{name}: {bandwidth:.3g} TB/s", color=colour, fontsize=8.5, ha="center", va="bottom", rotation_mode="anchor",
                   rotation=np.degrees(np.arctan2(at[1], at[0])), transform_rotates_text=True)  # fmt: skip
-    axes.plot([edge, high], [data.peak] * 2, color="#000000", ls=":", lw=1.8)
-    axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=8.5, ha="right")
+    if data.peak:
+        axes.plot([edge, high], [data.peak] * 2, color="#000000", ls=":", lw=1.8)
+        axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=8.5, ha="right")
     axes.axvline(least, color="#999999", lw=0.8, zorder=1)
     for kernel in [kernel for kernel in [*data.kernels, data.reference] if kernel in rows.index]:
         row, rate = rows.loc[kernel], data.rate(rows.loc[kernel, "tflops"])
@@ -265,7 +275,7 @@ def roofline(data: Dataset) -> Figure:
         axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.9, zorder=3)
         axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=9, mew=1.6, zorder=4)
         axes.plot([], [], marker, color=colour, ls="", label=f"{_nice(kernel)}: {rate:.3g}")
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, data.peak * 1.7), ylabel=f"{data.unit} (log)")
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top * 1.7), ylabel=f"{data.unit} (log)")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(_plain))
@@ -277,7 +287,7 @@ def roofline(data: Dataset) -> Figure:
     )
     handles, names = axes.get_legend_handles_labels()
     figure.legend(handles[::-1], names[::-1], title=data.unit, loc="center left", bbox_to_anchor=(0.995, 0.55), frameon=False)
-    _annotate(figure, data, f"Roofline at M = N = K = {size} on {data.environment['name']}")
+    _annotate(figure, data, f"Roofline at {where} on {data.environment['name']}")
     figure.tight_layout(rect=(0, 0.03, 1, 0.98))
     return figure
 
@@ -397,16 +407,18 @@ def save(figure: Figure, stem: Path) -> None:
 def draw_all(
     summary: pd.DataFrame, best: pd.DataFrame, models: pd.DataFrame, environment: Mapping[str, Any], folder: Path
 ) -> None:
-    """Draw and write every figure of a dataset, `<figure>-<state>.<format>`."""
+    """Draw and write every figure of a dataset, `<figure>-<state>.<format>`; `<figure>-<element type>-<state>` of types but float32."""
     _style()
     folder.mkdir(parents=True, exist_ok=True)
     states = list(dict.fromkeys(summary["state"]))
-    for state in states:
-        data = Dataset(summary, best, models, environment, state)
+    for element_type, state in product(dict.fromkeys(summary["element_type"]), states):
+        mine = [table[table["element_type"] == element_type] for table in (summary, best, models)]
+        data = Dataset(mine[0], mine[1], mine[2], environment, state)
         # the sweep is that of the first state; another may have followed its best configurations only
         sweeps = [f"parameters-{kernel}" for kernel in data.kernels] if state == states[0] else []
+        which = state if element_type == "float32" else f"{element_type}-{state}"
         for name in [*FIGURES, *sweeps]:
-            save(draw(name, data), folder / f"{name}-{state}")
+            save(draw(name, data), folder / f"{name}-{which}")
 
 
 def draw_counters(

@@ -255,7 +255,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
             return str(data.environment["attributes"]["sm_count"])
         if name == "copy":
             return f"{_number(data.environment['peaks']['copy_tb_s'])} TB/s"
-        return f"{_number(data.peak / float([*arguments, '1'][1]))} {data.unit}"
+        return f"{_number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
     kernel, problem = arguments
     data = next((d for d in story.data.values() if kernel in d.baselines), None) or story.dataset(kernel)
     row = story.best(kernel, problem, data)
