@@ -1,9 +1,15 @@
 """Kernels that misbehave, and what becomes of them: planted by the tests, told in docs/faults.md, which `python tests/faults.py` writes."""
 
+import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
+
+from ladder.measure import GROUP
 from planted import C_RIGHT, CU_RIGHT
 
 
@@ -143,6 +149,51 @@ GPU = {
 }
 """Of a real GPU, by the name of the kernel."""
 
+MACHINE = {
+    "full": Fault(
+        "a disk that fills while a journal is written",
+        "test_a_full_disk_is_one_clear_message_and_nothing_is_lost",
+        "error",
+        "cannot be written: No space left on device; what was finished before is kept, run again once it can be",
+    ),
+    "read_only": Fault(
+        "a results folder that cannot be written",
+        "test_a_folder_that_cannot_be_written_is_one_clear_message",
+        "error",
+        "Failed to create output directory results/smoke/build/",
+    ),
+    "damaged": Fault(
+        "a journal with a line that is not one of ours",
+        "test_a_damaged_journal_stops_its_job_with_a_clear_message",
+        "error",
+        "line 1: damaged; expected a checksum and a record. Remove that line to keep the others and measure it again",
+    ),
+    "cut": Fault(
+        "a journal whose last line was cut short by a kill",
+        "test_every_cut_through_the_last_line_loses_that_line_only",
+        "mended",
+    ),
+    "rotten": Fault(
+        "a sample file that was changed after it was written",
+        "test_a_parquet_file_that_rotted_is_told",
+        "error",
+        "Remove it and run again: what a journal beside it has is kept",
+    ),
+    "held": Fault(
+        "a device that another run measures on, of this or another user",
+        "test_a_device_has_one_timer_whoever_asks",
+        "waits",
+        "in use by another run; waiting until it is free",
+    ),
+    "beside": Fault(
+        "another process that computes on the GPU",
+        "test_what_was_timed_beside_another_process_is_marked",
+        "marked",
+        "timed while 2 other process(es) computed on the device",
+    ),
+}
+"""Of the machine; `body` is the test that plants it and looks for the message."""
+
 TABLES: list[tuple[str, str, Mapping[str, Fault]]] = [
     ("C kernels, run for real", "tests/workflow/test_faults.py, in a campaign with all of them", CPU | {"syntax": SYNTAX}),
     (
@@ -157,17 +208,65 @@ TABLES: list[tuple[str, str, Mapping[str, Fault]]] = [
 def document() -> str:
     """The page docs/faults.md."""
     lines = [
-        "# Faults",
+        "# Faults, and what becomes of them",
         "",
-        "Every fault here is planted by a test, which fails unless the fault ends as rows with this status and a reason that contains this",
-        "text, and everything else is measured. `python tests/faults.py` writes this page from the tests' own tables.",
+        "Every fault here is planted by a test, which fails unless what is told here comes of it and everything else is measured.",
+        "`python tests/faults.py` writes this page from the tests' own tables and from the committed counts of two long runs.",
     ]
     for title, where, table in TABLES:
         lines += ["", f"## {title}", "", f"Planted in {where}.", "", "| fault | status | the reason says |", "|---|---|---|"]
         lines += [f"| {fault.what} | `{fault.status}` | {fault.reason.replace('.*', '…')} |" for fault in table.values()]
+    lines += ["", "## The machine", "", "| fault | what happens | message | test |", "|---|---|---|---|"]
+    lines += [f"| {fault.what} | {fault.status} | {fault.reason} | `{fault.body}` |" for fault in MACHINE.values()]
+    lines += ["", "## Killed at random moments", "", *killed(json.loads((COUNTED / "kill.json").read_text()))]
+    lines += ["", "## Hostile input", "", *fuzzed(json.loads((COUNTED / "fuzz.json").read_text()))]
+    lines += ["", "## Stale results", ""]
+    lines += [
+        "What a change makes the next run do again, on a campaign with two CUDA kernels (on a fake GPU) and one of the CPU; each",
+        "",
+    ]
+    lines[-1:] = ["line is a test of `tests/workflow/test_stale.py`.", "", "| what changes | what is run again |", "|---|---|"]
+    lines += [f"| {what} | {', '.join(sorted(jobs)) or 'nothing'} |" for what, jobs in stale().items()]
     return "\n".join(lines) + "\n"
 
 
+def killed(counts: Mapping[str, Any]) -> list[str]:
+    """What `tests/kill.py` counted."""
+    targets = ", ".join(f"{number} {target}" for target, number in counts["killed"].items())
+    during = ", ".join(f"{number} during {rule}" for rule, number in counts["during"].items())
+    return [
+        f"`python tests/kill.py {counts['kills']} {counts['seed']}` sent {counts['kills']} SIGKILLs at random moments of a campaign of "
+        f"{counts['measurements_a_campaign']} measurements",
+        f"({targets}; {during}), and ran it again after each. {counts['campaigns_finished']} campaigns came to their end; each then had the",
+        "measurements, tables and figures of an undisturbed one, and every sample that a journal had when a kill struck:",
+        f"{counts['measurements_lost']} measurements lost. {counts['measurements_begun_again']} were begun a second time: those under way, up to",
+        f"{GROUP} at a time, since configurations are timed side by side in the same rounds. "
+        f"The counts: [kill.json](../results/published/robustness/kill.json).",
+    ]
+
+
+def fuzzed(counts: Mapping[str, Any]) -> list[str]:
+    """What `tests/fuzz.py` counted."""
+    each = [
+        f"{name} ({counts[name]['answered']} answered, {counts[name]['refused']} refused)"
+        for name in ("expressions", "headers", "campaigns")
+    ]
+    return [
+        f"`python tests/fuzz.py {counts['inputs']} {counts['seed']}` read {counts['inputs']} random and hostile inputs: {', '.join(each)}.",
+        "Every one had a right answer or an error of ours that names what is wrong: no traceback, nothing executed. The counts:",
+        "[fuzz.json](../results/published/robustness/fuzz.json).",
+    ]
+
+
+def stale() -> dict[str, set[str]]:
+    """What changes, and the jobs that are run again."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent / "workflow"))
+    from test_stale import CASES
+
+    return {what: jobs for what, (_, jobs, _) in CASES.items()}
+
+
+COUNTED = Path(__file__).resolve().parents[1] / "results" / "published" / "robustness"
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 
 if __name__ == "__main__":

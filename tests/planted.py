@@ -1,14 +1,41 @@
 """A copy of the project to run Snakemake in, and kernels to plant there."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+FAKE_GPUS = """
+
+import json as _json, os as _os
+
+
+def detect_gpus():
+    gpu = _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())
+    return [Device(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
+
+
+_real = compiler_version
+
+
+def compiler_version(kind):
+    return _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())["compiler"] if kind == "cuda" else _real(kind)
+"""
+FAKE_NVCC = """
+
+def _nvcc(source, arch, include):
+    code = re.search(r"^// python: (.*)$", source, re.MULTILINE)
+    return f"{code.group(1) if code else 'right()'}  # {digest(source)}".encode(), {"registers": 32, "static_shared": 0}
+"""
+"""What a launch does is what the kernel's file says behind `// python: `, else the right thing."""
 
 
 class Project:
@@ -50,6 +77,17 @@ class Project:
         """Write a campaign; returns its path for --configfile."""
         self.write("config/test.yaml", text)
         return "config/test.yaml"
+
+    def pretend(self, **gpus: Any) -> dict[str, str]:
+        """Make the project see GPUs that are not there (tests/fake), and compile for them; returns the environment that this takes.
+
+        `gpus` are what `gpus.json` says: `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there.
+        """
+        for name, more in (("environment", FAKE_GPUS), ("compile", FAKE_NVCC)):
+            path = self.folder / "workflow" / "ladder" / f"{name}.py"
+            path.write_text(path.read_text() + more)
+        path = self.write("gpus.json", json.dumps(gpus))
+        return {"PYTHONPATH": str(ROOT / "tests" / "fake"), "FAKE_GPU": str(path)}
 
     def table(self, pattern: str) -> pd.DataFrame:
         """The one table that a pattern below results/ matches."""

@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import faults
 import pyarrow.parquet as pq
 import pytest
 from ladder import records
@@ -90,7 +91,7 @@ def test_a_parquet_file_that_rotted_is_told(tmp_path):
             assert records.read(path) == rows, at
     for cut in range(0, len(data), 97):
         path.write_bytes(data[:cut])
-        with pytest.raises(InputError, match=r"s\.parquet: not a Parquet file of measurements: .*Remove it and run again"):
+        with pytest.raises(InputError, match=rf"s\.parquet: not a Parquet file .*{faults.MACHINE['rotten'].reason}"):
             records.read(path)
 
 

@@ -21,6 +21,8 @@ measure: {min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, time
 
 def test_the_page_of_faults_is_that_of_the_tests():
     assert faults.DOCUMENT.read_text() == faults.document()
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert all(f"def {fault.body}(" in tests for fault in faults.MACHINE.values())
 
 
 def test_on_the_cpu(project):

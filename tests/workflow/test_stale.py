@@ -20,44 +20,20 @@ problems: {cuda: [[5, 6, 7]], cpu: [[33, 17, 65]]}
 measure: {min_samples: 4, max_samples: 4, target: 0.9}
 """
 GPU = {"name": "Fake 1", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 1.0", "others": [0]}
-FAKE = """
-
-import json as _json, os as _os
-
-
-def detect_gpus():
-    gpu = _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())
-    return [Device(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
-
-
-_real = compiler_version
-
-
-def compiler_version(kind):
-    return _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())["compiler"] if kind == "cuda" else _real(kind)
-"""
-FAKE_NVCC = """
-
-def _nvcc(source, arch, include):
-    return f"right()  # {digest(source)}".encode(), {"registers": 32, "static_shared": 0}
-"""
 
 
 @pytest.fixture(scope="module")
 def done(make_project):
     """A project whose campaign, on a fake GPU and on the CPU, is complete."""
     project = make_project()
-    for name, more in (("environment", FAKE), ("compile", FAKE_NVCC)):
-        path = project.folder / "workflow" / "ladder" / f"{name}.py"
-        path.write_text(path.read_text() + more)
+    environment = project.pretend(**GPU)
     project.write("kernels/include/shared.cuh", "// shared\n")
     project.write("kernels/cuda/80_a.cu", cuda_kernel("a", CU_RIGHT) + '#include "shared.cuh"\n')
     project.write("kernels/cuda/81_b.cu", cuda_kernel("b", CU_RIGHT))
     project.campaign(CAMPAIGN)
-    gpu = project.write("gpu.json", json.dumps(GPU))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT / "tests" / "fake"))
-        patch.setenv("FAKE_GPU", str(gpu))
+        for name, value in environment.items():
+            patch.setenv(name, value)
         project.ok("--configfile", "config/test.yaml", cores=2)
         yield project
 
@@ -115,7 +91,7 @@ def module(name):
 
 
 def gpu(**changes):
-    return lambda project: project.write("gpu.json", json.dumps(GPU | changes))
+    return lambda project: project.write("gpus.json", json.dumps(GPU | changes))
 
 
 TABLES = {f"{rule} {device}" for rule in ("aggregate", "figures") for device in ("cpu", "fake-1")}
@@ -162,7 +138,7 @@ def test_what_changes_is_noticed_and_reruns_what_depends_on_it(done, what, tmp_p
         for name in inputs:  # with the times that they had
             shutil.rmtree(done.folder / name)
             shutil.copytree(tmp_path / name, done.folder / name)
-        done.write("gpu.json", json.dumps(GPU))
+        done.write("gpus.json", json.dumps(GPU))
     assert set(found) == jobs, found
     first = [why for why in found.values() if "updated by another job" not in why]
     assert all(re.match(reason, why) for why in first), found
@@ -171,7 +147,7 @@ def test_what_changes_is_noticed_and_reruns_what_depends_on_it(done, what, tmp_p
 
 def test_two_environments_are_not_mixed_in_one_dataset(done):
     """One kernel measured again after a change of driver: the tables are refused, and the message says why."""
-    done.write("gpu.json", json.dumps(GPU | {"driver": "2.0"}))
+    done.write("gpus.json", json.dumps(GPU | {"driver": "2.0"}))
     (one,) = done.folder.glob("results/stale/fake-1/samples/80_a.float32.parquet")
     refused = done.snakemake(str(one.relative_to(done.folder)), "--configfile", "config/test.yaml")
     assert refused.returncode == 0, refused.stdout

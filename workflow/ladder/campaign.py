@@ -104,6 +104,8 @@ class Campaign:
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
+    shard: int
+    """Configurations that a measure job takes at most; 0 for all of a kernel's."""
     operands: Mapping[str, Any]
     """alpha, beta, padding, distribution and seed: what is the same for every problem."""
 
@@ -118,33 +120,45 @@ class Campaign:
         return [Problem(*size, element_type=element_type, **self.operands) for size in sizes]
 
     def jobs(self, kind: str) -> list[str]:
-        """Names of the measure jobs of a device kind, `03_shared_tile.float32`: a kernel, or the baselines, and an element type."""
+        """Names of the measure jobs of a device kind: a kernel, or the baselines, and an element type, as in `03_shared_tile.float32`.
+
+        With `shard`, the configurations of `03_shared_tile.float32.1of3` are the first third of that kernel's.
+        """
         if not self.problem_sizes.get(kind):
             return []
-        jobs = [
-            f"{kernel.name}.{element_type}"
-            for kernel in self.kernels.values()
-            if kernel.kind == kind
-            for element_type in self.element_types
-            if element_type in kernel.element_types
-        ]
         supported = [t for t in self.element_types if kind == "cuda" or t != "float16"]
-        return [f"{BASELINE_JOB}.{element_type}" for element_type in supported] + jobs
+        names = [f"{BASELINE_JOB}.{element_type}" for element_type in supported]
+        for (id, element_type), configurations in self._of_type.items():
+            if id.startswith(f"{kind}/"):
+                shards = -(-len(configurations) // (self.shard or len(configurations)))
+                name = f"{self.kernels[id].name}.{element_type}"
+                names += [f"{name}.{number}of{shards}" for number in range(1, shards + 1)] if shards > 1 else [name]
+        return names
+
+    @cached_property
+    def _of_type(self) -> dict[tuple[str, str], list[tuple[Configuration, str]]]:
+        """The configurations of every kernel and element type that it has."""
+        found: dict[tuple[str, str], list[tuple[Configuration, str]]] = {}
+        for id, configurations in self.configurations.items():
+            for configuration, objection in configurations:
+                found.setdefault((id, configuration.element_type), []).append((configuration, objection))
+        return found
 
     def plan(self, kind: str, job: str) -> dict[str, Any]:
         """Everything a measure job is asked to do, as plain data: Snakemake reruns the job when it changes."""
-        name, element_type = job.rsplit(".", 1)
+        name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
             names = [b for b in self.baselines[kind] if b != "cublas_tf32" or element_type == "float32"]
             contestants = [_contestant(b, Configuration(element_type, ()), "") for b in names]
             kernel = None
         else:
             kernel = f"{kind}/{name}"
-            contestants = [
-                _contestant(name, configuration, reason)
-                for configuration, reason in self.configurations[kernel]
-                if configuration.element_type == element_type
-            ]
+            configurations = self._of_type[kernel, element_type]
+            if shard:
+                number, shards = (int(part) for part in shard[0].split("of"))
+                begin, end = (len(configurations) * part // shards for part in (number - 1, number))
+                configurations = configurations[begin:end]
+            contestants = [_contestant(name, configuration, objection) for configuration, objection in configurations]
         return {
             "kernel": kernel,
             "geometry": self.kernels[kernel].geometry if kernel else [],
@@ -192,7 +206,9 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
     yamlfile.check(data, "config", source)
     chosen = _choose(data.get("kernels", "all"), source, kernels)
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
-    limits = Limits(**data.get("measure", {}))
+    given = dict(data.get("measure", {}))
+    shard = given.pop("shard", 0)
+    limits = Limits(**given)
     if limits.max_samples < limits.min_samples:
         raise InputError(
             f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}"
@@ -209,6 +225,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         parameters=parameters,
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
+        shard=shard,
         operands={
             field.name: data[field.name]
             for field in fields(Problem)

@@ -346,6 +346,34 @@ def counters(data: Dataset, counts: pd.DataFrame) -> Figure:
     return figure
 
 
+def gpus(data: Dataset) -> Figure:
+    """How much GPUs of one model differ: the reference, which every measurement has beside it, on each relative to all of them."""
+    rows = data.summary[data.summary["reference_us"].notna()].sort_values(["m", "n", "k"], kind="stable")
+    relative = 100 * (rows["reference_us"] / rows.groupby("problem")["reference_us"].transform("median") - 1)
+    names = [f"{uuid[:12]}…" for uuid in sorted(rows["uuid"].unique())]
+    whose = rows["uuid"].map(dict(zip(sorted(rows["uuid"].unique()), names, strict=True)))
+    figure, axes = plt.subplots(figsize=(11, 5.2))
+    common = {
+        "x": rows["problem"],
+        "y": relative,
+        "hue": whose,
+        "hue_order": names,
+        "palette": "colorblind",
+        "dodge": True,
+        "ax": axes,
+    }
+    sns.stripplot(**common, size=3.5, alpha=0.5, legend=False, jitter=False)
+    sns.boxplot(**common, fliersize=0, linewidth=0.8, boxprops={"alpha": 0.35}, gap=0.2)
+    axes.axhline(0, color="#444444", lw=0.8, zorder=1)
+    axes.set_xlabel("problem, M or M×N×K")
+    reference = BASELINE_NAME.get(data.reference, data.reference)
+    axes.set_ylabel(f"time of {reference}, % above the median of all GPUs")
+    axes.legend(title="GPU", loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    _annotate(figure, data, f"{len(names)} × {data.environment['name']}: {reference}, timed beside every kernel")
+    figure.tight_layout(rect=(0, 0.03, 1, 0.98))
+    return figure
+
+
 def parameters(data: Dataset, kernel: str) -> Figure:
     """A heat map: configurations down, problems across, the rate as text and as a share of the problem's best as colour."""
     rows = data.summary[data.summary["kernel"] == kernel]
@@ -382,6 +410,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "ratio": ratio,
     "ladder": ladder,
     "roofline": roofline,
+    "gpus": gpus,
 }
 
 
@@ -417,7 +446,8 @@ def draw_all(
         # the sweep is that of the first state; another may have followed its best configurations only
         sweeps = [f"parameters-{kernel}" for kernel in data.kernels] if state == states[0] else []
         which = state if element_type == "float32" else f"{element_type}-{state}"
-        for name in [*FIGURES, *sweeps]:
+        several = data.summary.loc[data.summary["reference_us"].notna(), "uuid"].nunique() > 1
+        for name in [name for name in (*FIGURES, *sweeps) if several or name != "gpus"]:
             save(draw(name, data), folder / f"{name}-{which}")
 
 

@@ -67,7 +67,7 @@ class Child:
             [sys.executable, "-m", "ladder.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno(), lock],
             stderr=self.errors,
-            env=inherited | {"PYTHONPATH": path},
+            env=inherited | {"PYTHONPATH": path} | ({"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else {}),
         )
         theirs.close()
         self.busy_us = 0.0

@@ -17,6 +17,7 @@ COPIED = [
     "device", "kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
     "status", "reason", "stop", "race", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
     "sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "throttle_reasons", "energy_j",
+    "uuid",
 ]  # fmt: skip
 GROUP = ["kernel", "element_type", "m", "n", "k", "state"]
 THROTTLED = 0xFC

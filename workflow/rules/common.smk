@@ -46,6 +46,9 @@ except InputError as error:
 config.update(data)
 
 BY_SLUG = {device.slug: device for device in DEVICES}
+# how many GPUs at once, of `--resources gpu=N`
+asked = workflow.global_resources.get("gpu")
+GPUS_AT_ONCE = (asked and asked.value) or 1
 MEASURING = sources.digest("measure", "worker")
 
 
@@ -54,7 +57,7 @@ wildcard_constraints:
     dataset="[a-z0-9_-]+",
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",
-    job=r"[A-Za-z0-9_]+\.float[0-9]+",
+    job=r"[A-Za-z0-9_]+\.float[0-9]+(\.[0-9]+of[0-9]+)?",
 
 
 def published_devices():
@@ -97,11 +100,17 @@ def kernel_of(wildcards):
 
 def binaries(wildcards):
     """The resources of the kernel that a measure job is about; none for the baselines."""
-    kernel = wildcards.job.rsplit(".", 1)[0]
+    kernel = wildcards.job.split(".")[0]
     arch = BY_SLUG[wildcards.device].arch
     if kernel == campaigns.BASELINE_JOB:
         return []
     return f"results/{wildcards.dataset}/build/{arch}/{kernel}/resources.csv"
+
+
+def measuring_threads(wildcards):
+    """All cores, or as many measure jobs' share of them as there are GPUs to measure on at once."""
+    at_once = GPUS_AT_ONCE if BY_SLUG[wildcards.device].kind == "cuda" else 1
+    return max(1, workflow.cores // at_once)
 
 
 def samples(wildcards):
@@ -116,7 +125,7 @@ def samples(wildcards):
 
 def measured_kernels(wildcards):
     """The names of the kernels of a dataset."""
-    names = {Path(path).name.rsplit(".", 2)[0] for path in samples(wildcards)}
+    names = {Path(path).name.split(".")[0] for path in samples(wildcards)}
     return sorted(names - {campaigns.BASELINE_JOB})
 
 

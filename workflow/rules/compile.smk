@@ -1,4 +1,5 @@
 # The configurations of a kernel for an architecture, side by side in the job's threads. Needs no GPU and no driver.
+# Before anything is measured: a job that takes all cores would wait for the last of several measure jobs.
 rule compile:
     input:
         lambda wildcards: [kernel_of(wildcards).path, *kernel_of(wildcards).includes],
@@ -6,6 +7,7 @@ rule compile:
         resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
     log:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
+    priority: 1
     threads: workflow.cores
     params:
         configurations=lambda wildcards: campaigns.digest(

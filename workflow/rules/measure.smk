@@ -1,5 +1,5 @@
-# One job a kernel and element type: all its configurations and problems, each paired with the reference.
-# It takes all cores, so that nothing else of the campaign runs beside a measurement.
+# One job a kernel and element type (or a shard of its configurations): all its problems, each paired with the reference.
+# Together the jobs that may measure at once take all cores, so that nothing else of the campaign runs beside a measurement.
 rule measure:
     input:
         resources=binaries,
@@ -9,7 +9,7 @@ rule measure:
         samples="results/{dataset}/{device}/samples/{job}.parquet",
     log:
         "results/{dataset}/logs/measure-{device}-{job}.log",
-    threads: workflow.cores
+    threads: measuring_threads
     resources:
         gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
     params:

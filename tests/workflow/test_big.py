@@ -1,0 +1,65 @@
+"""A sweep of ten thousand configurations on ten problems: planned in seconds, in few jobs."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+from ladder import campaign
+from ladder.environment import ROOT
+from ladder.kernels import discover
+
+SIDES = {"BM": [*range(1, 26)], "BN": [*range(1, 21)], "BK": [*range(1, 21)]}
+CAMPAIGN = f"""
+campaign: big
+devices: [nvidia-h200]
+architectures: [sm_90]
+kernels: [cuda/03_shared_tile]
+problems: {{cuda: [{{square: [64, 128, 256, 512, 1024, 2048, 4096]}}, [64, 4096, 4096], [4096, 64, 4096], [4096, 4096, 64]]}}
+parameters: {{cuda/03_shared_tile: {SIDES}}}
+measure: {{shard: 100}}
+"""
+
+
+def test_a_big_sweep_is_planned_in_seconds_and_few_jobs(project):
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--cores",
+        "1",
+        "--configfile",
+        project.campaign(CAMPAIGN),
+        "--dry-run",
+        "--quiet",
+        "rules",
+    ]
+    start = time.monotonic()
+    with (project.folder / "plan").open("w") as file:
+        process = subprocess.Popen(command, cwd=project.folder, stdout=file, stderr=file)
+        _, status, usage = os.wait4(process.pid, 0)
+    planned = (project.folder / "plan").read_text()
+    assert status == 0, planned
+    assert time.monotonic() - start < 10
+    assert usage.ru_maxrss * 1024 < 500e6
+    assert re.search(r"^measure +101$", planned, re.MULTILINE), planned
+    assert int(re.search(r"^total +(\d+)$", planned, re.MULTILINE)[1]) < 300
+
+
+def test_shards_are_parts_of_a_sweep_in_its_order():
+    def plans(**measure):
+        data = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "kernels": ["cuda/03_shared_tile"], "measure": measure}
+        found = campaign.load(data, "t", discover(ROOT))
+        return found.jobs("cuda"), [found.plan("cuda", job)["contestants"] for job in found.jobs("cuda")[1:]]
+
+    jobs, (whole,) = plans()
+    assert jobs == ["baselines.float32", "03_shared_tile.float32"]
+    for shard in (1, 3, len(whole) - 1, len(whole), 1000):
+        jobs, parts = plans(shard=shard)
+        count = -(-len(whole) // shard)
+        assert [contestant for part in parts for contestant in part] == whole
+        assert max(map(len, parts)) <= shard
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert len(jobs) == 1 + count
+        assert jobs[1] == ("03_shared_tile.float32" + (f".1of{count}" if count > 1 else ""))

@@ -1,0 +1,51 @@
+"""Several GPUs of a machine, here fakes: measured at once, each by one job at a time, in one dataset."""
+
+import pytest
+from ladder import records
+from planted import CU_RIGHT, cuda_kernel
+
+CAMPAIGN = """
+campaign: four
+devices: [cuda]
+kernels: ["cuda/8*"]
+parameters: {cuda/80_many: {BX: [1, 2, 3, 4, 5, 6, 7, 8]}}
+problems: {cuda: [[5, 6, 7], {square: 8}]}
+measure: {min_samples: 10, max_samples: 10, target: 0.000001, race: false, shard: 3}
+"""
+SLOW = "// python: time.sleep(0.01); right()\n"
+
+
+@pytest.fixture
+def four(project, monkeypatch):
+    """A project that sees four GPUs, with a kernel of eight configurations."""
+    project.write("kernels/cuda/80_many.cu", cuda_kernel("many", SLOW + CU_RIGHT))
+    project.campaign(CAMPAIGN)
+    given = project.pretend(name="Fake", uuids=[f"GPU-{n}" for n in range(4)], driver="1.0", compiler="nvcc 1.0", others=[0])
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    return project
+
+
+def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
+    four.ok("--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
+    samples = sorted(four.folder.glob("results/four/fake/samples/*.parquet"))
+    assert [path.stem for path in samples] == [
+        "80_many.float32.1of3",
+        "80_many.float32.2of3",
+        "80_many.float32.3of3",
+        "baselines.float32",
+    ]
+    used = [{row["uuid"] for row in records.read(path)[0]} for path in samples]
+    assert all(len(uuids) == 1 for uuids in used)
+    assert len(set.union(*used)) >= 3  # the baselines may be done before the last begins
+    summary = four.table("four/fake/summary.csv")
+    assert list(summary.loc[summary["kernel"] == "80_many", "configuration"].unique()) == [f"BX={b}" for b in range(1, 9)]
+    assert set(summary["status"]) == {"correct"}
+    assert set(summary["uuid"]) == set.union(*used)
+    assert (four.folder / "results" / "four" / "fake" / "figures" / "gpus-warm.svg").exists()
+
+
+def test_on_one_gpu_no_spread_is_drawn(four):
+    four.ok("--configfile", "config/test.yaml", "--until", "figures", cores=1)
+    assert four.table("four/fake/summary.csv")["uuid"].nunique() == 1
+    assert not list(four.folder.glob("results/four/fake/figures/gpus*"))
