@@ -239,8 +239,9 @@ def killed(counts: Mapping[str, Any]) -> list[str]:
         f"{counts['measurements_a_campaign']} measurements",
         f"({targets}; {during}), and ran it again after each. {counts['campaigns_finished']} campaigns came to their end; each then had the",
         "measurements, tables and figures of an undisturbed one, and every sample that a journal had when a kill struck:",
-        f"{counts['measurements_lost']} measurements lost. {counts['measurements_begun_again']} were begun a second time: those under way, up to",
-        f"{GROUP} at a time, since configurations are timed side by side in the same rounds. "
+        f"{counts['measurements_lost']} measurements lost. {counts['measurements_begun_again']} were begun a second time: those that "
+        "were under way,",
+        f"up to {GROUP} at a time, since configurations are timed side by side in the same rounds. "
         f"The counts: [kill.json](../results/published/robustness/kill.json).",
     ]
 

@@ -73,11 +73,14 @@ class Disturbed(Project):
     def processes(self) -> dict[str, psutil.Process]:
         """The child and the job that run now, and the job's script by name, of all processes that work in the folder."""
         found = {}
-        for process in psutil.process_iter(["cmdline", "cwd"]):
-            line = " ".join(process.info["cmdline"] or [])
-            if process.info["cwd"] == str(self.folder) and "ladder.worker" in line:
+        for process in psutil.process_iter():
+            try:
+                line, here = " ".join(process.cmdline()), process.cwd() == str(self.folder)
+            except (psutil.Error, OSError):  # gone, or not ours
+                continue
+            if here and "ladder.worker" in line:
                 found["child"] = process
-            elif process.info["cwd"] == str(self.folder) and "/.snakemake/scripts/" in line and "/bin/bash" not in line:
+            elif here and "/.snakemake/scripts/" in line and "/bin/bash" not in line:
                 found["job"] = process
         return found
 

@@ -5,7 +5,9 @@ Every figure is written as SVG, PNG and PDF, the same bytes for the same data.
 
 import io
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -434,12 +436,17 @@ def save(figure: Figure, stem: Path) -> None:
 
 
 def draw_all(
-    summary: pd.DataFrame, best: pd.DataFrame, models: pd.DataFrame, environment: Mapping[str, Any], folder: Path
+    summary: pd.DataFrame,
+    best: pd.DataFrame,
+    models: pd.DataFrame,
+    environment: Mapping[str, Any],
+    folder: Path,
+    threads: int = 1,
 ) -> None:
     """Draw and write every figure of a dataset, `<figure>-<state>.<format>`; `<figure>-<element type>-<state>` of types but float32."""
     _style()
     folder.mkdir(parents=True, exist_ok=True)
-    states = list(dict.fromkeys(summary["state"]))
+    states, tasks = list(dict.fromkeys(summary["state"])), []
     for element_type, state in product(dict.fromkeys(summary["element_type"]), states):
         mine = [table[table["element_type"] == element_type] for table in (summary, best, models)]
         data = Dataset(mine[0], mine[1], mine[2], environment, state)
@@ -447,8 +454,18 @@ def draw_all(
         sweeps = [f"parameters-{kernel}" for kernel in data.kernels] if state == states[0] else []
         which = state if element_type == "float32" else f"{element_type}-{state}"
         several = data.summary.loc[data.summary["reference_us"].notna(), "uuid"].nunique() > 1
-        for name in [name for name in (*FIGURES, *sweeps) if several or name != "gpus"]:
-            save(draw(name, data), folder / f"{name}-{which}")
+        names = [name for name in (*FIGURES, *sweeps) if several or name != "gpus"]
+        tasks += [(data, name, folder / f"{name}-{which}") for name in names]
+    if threads == 1:
+        list(map(_draw_and_save, tasks))
+        return
+    with ProcessPoolExecutor(threads, mp_context=get_context("fork")) as pool:
+        list(pool.map(_draw_and_save, tasks))
+
+
+def _draw_and_save(task: tuple[Dataset, str, Path]) -> None:
+    data, name, stem = task
+    save(draw(name, data), stem)
 
 
 def draw_counters(

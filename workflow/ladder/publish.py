@@ -6,6 +6,7 @@ again in place, as is due when a figure or a kernel's model has changed.
 """
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def draw(folder: Path) -> None:
     for name, table in models.dataset_tables(samples, [folder / "resources.csv"], chosen, environment).items():
         tables.write_csv(table, folder / f"{name}.csv")
     summary, best, modelled = (tables.read_csv(folder / f"{name}.csv") for name in ("summary", "best", "models"))
-    figures.draw_all(summary, best, modelled, environment, folder / "figures")
+    figures.draw_all(summary, best, modelled, environment, folder / "figures", os.cpu_count() or 1)
     if (folder / "counters.csv").exists():
         counts = tables.read_csv(folder / "counters.csv")
         figures.draw_counters(counts, summary, best, modelled, environment, folder / "counters")

@@ -1,5 +1,6 @@
 # The campaign, checked whole before any job starts, and what the other rules share.
 import csv
+import math
 import os
 import shutil
 import sys
@@ -105,6 +106,20 @@ def binaries(wildcards):
     if kernel == campaigns.BASELINE_JOB:
         return []
     return f"results/{wildcards.dataset}/build/{arch}/{kernel}/resources.csv"
+
+
+def compiling_threads(wildcards):
+    """A kernel's share of all cores, by its share of all configurations to compile: then all jobs end at about the same time."""
+    counts = {
+        id: len(configurations)
+        for id, configurations in CAMPAIGN.configurations.items()
+    }
+    mine = counts[kernel_of(wildcards).id]
+    total = sum(
+        count * (len(ARCHITECTURES) if id.startswith("cuda/") else 1)
+        for id, count in counts.items()
+    )
+    return max(1, math.ceil(workflow.cores * mine / total))
 
 
 def measuring_threads(wildcards):

@@ -8,7 +8,7 @@ rule compile:
     log:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
     priority: 1
-    threads: workflow.cores
+    threads: compiling_threads
     params:
         configurations=lambda wildcards: campaigns.digest(
             [

@@ -15,6 +15,7 @@ rule figures:
         ),
     log:
         "results/{dataset}/logs/figures-{device}.log",
+    threads: workflow.cores
     params:
         code=sources.digest("figures"),
     script:

@@ -9,4 +9,4 @@ from ladder.jobs import job
 with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
     summary, best, models = (tables.read_csv(Path(snakemake.input[name])) for name in ("summary", "best", "models"))
-    figures.draw_all(summary, best, models, environment, Path(snakemake.output[0]))
+    figures.draw_all(summary, best, models, environment, Path(snakemake.output[0]), snakemake.threads)
