@@ -60,10 +60,10 @@ class Disturbed(Project):
             path.rmdir() if path.is_dir() else path.unlink()
         self.write("trace", "")
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, until: tuple[str, ...]) -> subprocess.Popen[bytes]:
         """Start Snakemake as the leader of a process group of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "--cores", "1", *COMMAND],
+            [sys.executable, "-m", "snakemake", "--cores", "1", *COMMAND, *until],
             cwd=self.folder,
             stdout=(self.folder / "log").open("wb"),
             stderr=subprocess.STDOUT,
@@ -122,12 +122,12 @@ class Disturbed(Project):
         }
 
 
-def strike(project: Disturbed, target: str, delay: float) -> tuple[str, int, dict[str, Any]]:
+def strike(project: Disturbed, until: tuple[str, ...], target: str, delay: float) -> tuple[str, int, dict[str, Any]]:
     """Run, and kill after `delay` seconds; returns what was going on ("" when the run ended before), the exit code and the journals.
 
     A child or a job that is not there yet is waited for.
     """
-    process = project.start()
+    process = project.start(until)
     end = time.monotonic() + delay
     while process.poll() is None and (
         time.monotonic() < end or (target in ("child", "job") and target not in project.processes())
@@ -152,10 +152,13 @@ def strike(project: Disturbed, target: str, delay: float) -> tuple[str, int, dic
     return during, process.wait(), had
 
 
-def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS) -> dict[str, Any]:
-    """Kill `count` times; returns what was counted. Raises `AssertionError` where anything is lost, or repeated without need."""
+def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS, until: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Kill `count` times; returns what was counted. Raises `AssertionError` where anything is lost, or repeated without need.
+
+    `until` are further arguments for Snakemake.
+    """
     start, choose, project = time.monotonic(), random.Random(seed), Disturbed(folder)
-    project.ok(*COMMAND)
+    project.ok(*COMMAND, *until)
     whole, seconds = project.outcome(), time.monotonic() - start
     kills: list[tuple[str, str]] = []
     campaigns, repeats = 0, 0
@@ -166,7 +169,7 @@ def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS
         while not done:
             groups, target = project.begun(), targets[len(kills) % len(targets)]
             delay = choose.uniform(0, seconds) if len(kills) < count else 1e9
-            during, code, seen = strike(project, target, delay)
+            during, code, seen = strike(project, until, target, delay)
             assert not {key for group in project.begun()[len(groups) :] for key in group} & set(had), "measured again what it had"
             had |= seen | project.journaled()
             if during:

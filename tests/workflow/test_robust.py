@@ -31,7 +31,7 @@ measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, sam
 
 def test_killed_anywhere_nothing_is_lost(tmp_path):
     """A few of the kills that `tests/kill.py` does by the dozen."""
-    counted = kill.kill(3, 7, tmp_path / "project", ("child", "job", "all"))
+    counted = kill.kill(3, 7, tmp_path / "project", ("child", "job", "all"), ("--until", "aggregate"))
     assert counted["kills"] == 3
 
 
