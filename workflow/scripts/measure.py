@@ -29,6 +29,6 @@ with job(snakemake.log[0]):
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
         code=sources.digest("measure", "worker"),
-        refill_us=environment["attributes"].get("l2_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
+        refill_us=environment["attributes"].get("cache_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
     )
     run(task, output.with_suffix(".journal"), output, uuids(device))

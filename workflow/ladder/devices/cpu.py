@@ -18,6 +18,8 @@ from ladder.kernels import Configuration, Kernel
 
 FLUSH_BYTES = 256 << 20
 """Written between samples in state `cold`; several times what one core of current CPUs has of the last-level cache."""
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+"""Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -108,7 +110,8 @@ class Cpu(Device):
         return {"sm_clock_mhz": int(path.read_text()) // 1000} if path.exists() else {}
 
     def describe(self) -> dict[str, Any]:
-        return {"cores": available_cores(), "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return {"cores": available_cores(), "memory_bytes": memory, "cache_bytes": _last_level_cache()}
 
     def peaks(self) -> dict[str, float]:
         support, rounds = ctypes.CDLL(str(self._support.resolve())), 200_000
@@ -166,6 +169,12 @@ def compare(buffer: NDArray[Any], problem: Problem, reference: NDArray[Any], sca
         wild=int((~finite).sum()),
         stray=int(changed.sum()),
     )
+
+
+def _last_level_cache() -> int:
+    """Bytes of the largest cache that a core uses; where the system does not tell, all that is flushed."""
+    sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
+    return max((int(size.removesuffix("K")) << 10 for size in sizes if size.endswith("K")), default=FLUSH_BYTES)
 
 
 def _rate(work: Callable[[int], float], threads: int) -> float:

@@ -387,7 +387,7 @@ class Cuda(Device):
             "compute_capability": "{}.{}".format(*self.device.compute_capability()),
             "sm_count": self.device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
             "memory_bytes": self.device.total_memory(),
-            "l2_bytes": self.device.get_attribute(attribute.L2_CACHE_SIZE),
+            "cache_bytes": self.device.get_attribute(attribute.L2_CACHE_SIZE),
             "shared_memory_per_sm_bytes": self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
             "shared_memory_per_block_bytes": self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
             "registers_per_sm": self.device.get_attribute(attribute.MAX_REGISTERS_PER_MULTIPROCESSOR),
