@@ -7,7 +7,7 @@ READY := .venv/.ready
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
 
-.PHONY: all setup test lint lock bench
+.PHONY: all setup setup-cluster test lint lock bench
 
 all: setup
 	$(BIN)/snakemake --cores 1
@@ -20,6 +20,10 @@ $(READY): envs/requirements.lock envs/bootstrap.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
 	$(BIN)/uv pip install --quiet --require-hashes -r envs/requirements.lock
 	touch $@
+
+# what submits to HTCondor; Slurm and cluster-generic need nothing more
+setup-cluster: setup
+	$(BIN)/uv pip install --quiet --require-hashes -r envs/cluster.lock
 
 test: setup
 	$(BIN)/python -m pytest
@@ -34,6 +38,7 @@ lint: setup
 # resolve the direct dependencies of pyproject.toml again
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
+	$(BIN)/uv pip compile --group cluster --constraint envs/requirements.lock --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cluster.lock
 
 # the times and sizes that the pipeline keeps to
 bench: setup

@@ -23,6 +23,7 @@ rule all:
     input:
         compiled(),
         figures(CAMPAIGN.name, [device.slug for device in DEVICES]),
+        compared(),
         figures(REDRAWN, published_devices()),
         counted(REDRAWN, counted_devices()),
 
@@ -42,3 +43,7 @@ rule counters:
 
 onsuccess:
     print_costs()
+
+
+onerror:
+    explain_refusals(log)

@@ -55,6 +55,14 @@ def test_every_configuration_and_baseline_is_planned():
         ({"problems": {"cuda": [{"square": [0]}]}}, "sizes are whole numbers from 1"),
         ({"problems": {"cuda": [[64, 64]]}}, "problems.cuda[0]: got [64, 64]; expected a problem"),
         ({"problems": {"gpu": [[1, 1, 1]]}}, "problems: unknown key 'gpu'; expected one of cpu, cuda"),
+        ({"partitions": {"a": {}}}, "partitions.a: missing key device"),
+        ({"partitions": {"a": {"device": "nvidia-h200"}}}, "partitions.a: missing key architecture; expected that of its GPUs"),
+        ({"partitions": {"build": {"device": "cpu-x"}}}, 'partitions: got "build"; expected a name'),
+        (
+            {"partitions": {"a": {"device": "cpu-x", "resources": {"gpu": 1.5}}}},
+            "resources.gpu: got 1.5; expected a whole number",
+        ),
+        ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
         ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; expected one of'),
         ({"kernels": ["cuda/03_shared"]}, "did you mean cuda/03_shared_tile?"),
         ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
@@ -100,16 +108,66 @@ def test_devices():
     assert environment.resolve(load(BASE), [], CPU) == [CPU]
     assert environment.resolve(load(BASE), [H200], CPU) == [H200]
     assert environment.resolve(load(change(devices=["cpu", "cuda"])), [H200], CPU) == [CPU, H200]
-    elsewhere = environment.resolve(load(change(devices=["nvidia-h200"], architectures=["sm_90"])), [], CPU)
-    assert [(device.slug, device.arch) for device in elsewhere] == [("nvidia-h200", "sm_90")]
     for keys, message in [
         ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no GPU was found here"),
-        ({"devices": ["nvidia-h200"]}, "which is not on this machine; expected architectures to name the one"),
+        (
+            {"devices": ["nvidia-h200"]},
+            r"got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test",
+        ),
         ({"devices": ["cpu"], "problems": {"cuda": [[1, 1, 1]]}}, "problems.cpu: missing"),
         ({"problems": {"cuda": [[1, 1, 1]]}}, "problems: got none for cpu"),
     ]:
         with pytest.raises(InputError, match=message):
             environment.resolve(load(change(**keys)), [], CPU)
+
+
+PARTITIONS = {
+    "a100": {"device": "nvidia-a100", "architecture": "sm_80", "resources": {"slurm_partition": "a"}},
+    "h100": {"device": "nvidia-h100", "architecture": "sm_90"},
+    "epyc": {"device": "cpu-test"},
+}
+
+
+def test_with_partitions_the_devices_are_the_clusters_whatever_is_here():
+    plan = load(change(partitions=PARTITIONS))
+    everywhere = environment.resolve(plan, [], CPU)
+    assert everywhere == environment.resolve(plan, [H200], CPU)
+    assert [(d.slug, d.kind, d.name, d.arch) for d in everywhere] == [
+        ("a100", "cuda", "nvidia-a100", "sm_80"),
+        ("epyc", "cpu", "cpu-test", "cpu-test"),
+        ("h100", "cuda", "nvidia-h100", "sm_90"),
+    ]
+    assert environment.architectures(plan, everywhere, [H200]) == ["sm_80", "sm_90"]
+    assert environment.architectures(plan, everywhere[1:2], [H200]) == []
+    chosen = environment.resolve(load(change(partitions=PARTITIONS, devices=["h100"])), [], CPU)
+    assert [device.slug for device in chosen] == ["h100"]
+    for keys, message in [
+        ({"devices": ["cpu"]}, r"devices\[0\]: got 'cpu'; expected one of the campaign's partitions, a100, epyc, h100"),
+        ({"problems": {"cuda": [[1, 1, 1]]}}, "problems.cpu: missing; expected problems for partition epyc"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            environment.resolve(load(change(partitions=PARTITIONS, **keys)), [], CPU)
+
+
+def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatch):
+    monkeypatch.setattr(environment, "detect_gpus", lambda: [H200])
+    monkeypatch.setattr(environment, "detect_cpu", lambda: CPU)
+    monkeypatch.setattr(environment.platform, "node", lambda: "node7")
+    plan = load(change(partitions=PARTITIONS | {"new": {"device": "nvidia-h200", "architecture": "sm_90"}}))
+    found = environment.here(plan, "new")
+    assert (found.slug, found.uuids) == ("nvidia-h200", ())  # any GPU of the model will do
+    assert environment.here(load(BASE), "nvidia-h200").uuids == ("GPU-1",)
+    with pytest.raises(InputError, match="got 'nvidia-a100', but this job was sent to node7, which has nvidia-h200, cpu-test"):
+        environment.here(plan, "a100")
+    wrong = load(change(partitions={"new": {"device": "nvidia-h200", "architecture": "sm_80"}}))
+    with pytest.raises(InputError, match=r"config/test.yaml: partitions.new.architecture: got 'sm_80'; expected sm_90"):
+        environment.here(wrong, "new")
+    environment.check_native("sm_80")
+    with pytest.raises(InputError, match="cpu-other: code for it is compiled on it, and node7 has cpu-test"):
+        environment.check_native("cpu-other")
+    environment.check_alike({"driver": "1"}, {"driver": "1"})
+    with pytest.raises(InputError, match=r"node7: driver is '2'; expected '1', as in environment.json"):
+        environment.check_alike({"driver": "2"}, {"driver": "1"})
 
 
 def test_architectures():

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,22 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """Machines of a cluster that are alike, and what a job asks for to run on one of them."""
+
+    device: str
+    """Slug of the device that each of them has."""
+    architecture: str = ""
+    """Of a GPU: what kernels are compiled for."""
+    resources: Mapping[str, int | str] = field(default_factory=dict)
+    """Snakemake's resources of the jobs, such as `slurm_partition`."""
+
+    @property
+    def kind(self) -> str:
+        return "cpu" if self.device.startswith("cpu-") else "cuda"
+
+
+@dataclass(frozen=True)
 class Campaign:
     """One checked configuration file together with the kernels it chose."""
 
@@ -104,6 +120,8 @@ class Campaign:
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
+    partitions: Mapping[str, Partition]
+    """Where jobs are submitted: the machines of the cluster, by the name of the dataset that is measured on them."""
     shard: int
     """Configurations that a measure job takes at most; 0 for all of a kernel's."""
     operands: Mapping[str, Any]
@@ -225,12 +243,9 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         parameters=parameters,
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
+        partitions=_partitions(data.get("partitions", {}), source),
         shard=shard,
-        operands={
-            field.name: data[field.name]
-            for field in fields(Problem)
-            if field.name in ("alpha", "beta", "padding", "distribution", "seed") and field.name in data
-        },
+        operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:
@@ -290,6 +305,14 @@ def _check_parameters(
                 known = list(kernels[id].parameters)
                 raise InputError(f"{source}: parameters.{id}.{name}: got {list(values)}; {_unknown(name, known)}")
     return {id: lists for id, lists in parameters.items() if id in chosen}
+
+
+def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:
+    partitions = {name: Partition(**entry) for name, entry in entries.items()}
+    for name, partition in partitions.items():
+        if partition.kind == "cuda" and not partition.architecture:
+            raise InputError(f"{source}: partitions.{name}: missing key architecture; expected that of its GPUs, such as sm_90")
+    return partitions
 
 
 def _sizes(entries: Sequence[Any], where: str) -> list[tuple[int, int, int]]:

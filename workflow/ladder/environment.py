@@ -8,8 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -86,9 +86,11 @@ def detect_cpu() -> Device:
 def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Device]:
     """The devices a campaign measures on, of those this machine has; `auto` is its GPUs, or the CPU where it has none.
 
-    A device that is named but not here is taken on trust, for a cluster whose other machines have it; its measure job checks.
-    Raises `InputError` for a device that cannot be, one without problems, and problems that do not fit a device's memory.
+    With `partitions` they are those of a cluster's machines, taken on trust: the jobs that run there check them (`here`).
+    Raises `InputError` for a device that is not here, one without problems, and problems that do not fit a device's memory.
     """
+    if campaign.partitions:
+        return _partitions(campaign)
     devices: list[Device] = []
     for index, wanted in enumerate(campaign.devices):
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
@@ -107,7 +109,13 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
             case "cpu":
                 chosen = [cpu]
             case _:
-                chosen = [device for device in [*gpus, cpu] if device.slug == wanted] or [_elsewhere(campaign, wanted, where)]
+                chosen = [device for device in [*gpus, cpu] if device.slug == wanted]
+                if not chosen:
+                    known = ", ".join(device.slug for device in [*gpus, cpu])
+                    raise InputError(
+                        f"{where}, which is not on this machine; expected auto, cuda, cpu or one of {known}; "
+                        f"those of a cluster's other machines are named under `partitions`"
+                    )
         devices += [device for device in chosen if device not in devices]
     for device in devices:
         if device.kind not in campaign.problem_sizes:
@@ -117,27 +125,67 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
     return devices
 
 
-def here(slug: str) -> Device:
-    """The device of this machine that has a slug; raises `InputError` where it has none."""
+def _partitions(campaign: Campaign) -> list[Device]:
+    devices = []
+    for index, name in enumerate(campaign.partitions if list(campaign.devices) == ["auto"] else campaign.devices):
+        if name not in campaign.partitions:
+            raise InputError(
+                f"{campaign.source}: devices[{index}]: got {name!r}; expected one of the campaign's partitions, "
+                f"{', '.join(campaign.partitions)}"
+            )
+        chosen = campaign.partitions[name]
+        if chosen.kind not in campaign.problem_sizes:
+            raise InputError(f"{campaign.source}: problems.{chosen.kind}: missing; expected problems for partition {name}")
+        devices.append(Device(name, chosen.kind, chosen.device, chosen.architecture or chosen.device, 0))
+    return devices
+
+
+def here(campaign: Campaign, dataset: str) -> Device:
+    """The device of this machine that a dataset is about; raises `InputError` where it has none.
+
+    In a partition any machine's GPU of the model will do: they are one device, and `uuids` does not tell them apart.
+    """
+    partition = campaign.partitions.get(dataset)
+    slug = partition.device if partition else dataset
     found = {device.slug: device for device in [*detect_gpus(), detect_cpu()]}
+    where = f"{campaign.source}: partitions.{dataset}"
+    if partition and slug not in found:
+        raise InputError(
+            f"{where}.device: got {slug!r}, but this job was sent to {platform.node()}, which has {', '.join(found)}; "
+            f"expected one of these, or resources that ask for a machine with {slug}"
+        )
     if slug not in found:
         raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(found)}")
-    return found[slug]
+    if not partition:
+        return found[slug]
+    if partition.kind == "cuda" and partition.architecture.rstrip("af") != found[slug].arch:
+        raise InputError(f"{where}.architecture: got {partition.architecture!r}; expected {found[slug].arch}, that of {slug}")
+    return replace(found[slug], uuids=())
 
 
-def _elsewhere(campaign: Campaign, wanted: str, where: str) -> Device:
-    if wanted.startswith("cpu-"):
-        return Device(wanted, "cpu", wanted, wanted, 0)
-    if len(campaign.architectures) != 1:
+def check_native(arch: str) -> None:
+    """Raise `InputError` where `arch` is a CPU other than this machine's: compilers make code for the CPU that they run on."""
+    if arch.startswith("cpu-") and arch != detect_cpu().slug:
         raise InputError(
-            f"{where}, which is not on this machine; expected architectures to name the one it needs, such as [sm_90]"
+            f"{arch}: code for it is compiled on it, and {platform.node()} has {detect_cpu().slug}; "
+            f"expected resources under `partitions` that ask for a machine with {arch}"
         )
-    return Device(wanted, "cuda", wanted, campaign.architectures[0], 0)
+
+
+def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise `InputError` where this machine's fingerprint is not that of `environment.json`: a dataset has one environment."""
+    for key in sorted({*found, *expected}):
+        if found.get(key) != expected.get(key):
+            raise InputError(
+                f"{platform.node()}: {key} is {found.get(key)!r}; expected {expected.get(key)!r}, as in environment.json. "
+                f"Name resources under `partitions` that only machines alike have, or let `--forcerun probe` describe it anew"
+            )
 
 
 def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[Device]) -> list[str]:
     """What CUDA kernels are compiled for: those of the campaign and of the devices measured."""
-    asked = list(campaign.architectures) or [gpu.arch for gpu in gpus] or list(DEFAULT_ARCHITECTURES)
+    present = [gpu.arch for gpu in gpus] or list(DEFAULT_ARCHITECTURES)
+    asked = list(campaign.architectures) or ([] if campaign.partitions else present)
     return list(dict.fromkeys([*asked, *(device.arch for device in devices if device.kind == "cuda")]))
 
 

@@ -407,6 +407,39 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     return figure
 
 
+def comparison(datasets: Mapping[str, Dataset]) -> Figure:
+    """Datasets of one campaign and device kind side by side: each kernel's rate, and its rate relative to each one's own reference."""
+    first = next(iter(datasets.values()))
+    where, common = min((data.largest() for data in datasets.values()), key=lambda found: found[1].iloc[0]["m"])
+    labels = {name: f"{name}: {data.environment['name']}" for name, data in datasets.items()}
+    rows = pd.concat([data.best.assign(dataset=labels[name]) for name, data in datasets.items()], ignore_index=True)
+    rows = rows[rows["problem"] == common["problem"].iloc[0]]
+    shown = [kernel for kernel in [*first.kernels, first.reference] if kernel in set(rows["kernel"])]
+    figure, panels = plt.subplots(1, 2, figsize=(12, 2.2 + 0.3 * len(shown) * len(datasets)), sharey=True)
+    reference = _nice(first.reference)
+    for axes, column, low, high, scale, label in (
+        (panels[0], "tflops", "tflops_low", "tflops_high", 1 / first.unit_size, first.unit),
+        (panels[1], "ratio", "ratio_low", "ratio_high", 100.0, f"per cent of the rate of {reference} in the same dataset"),
+    ):
+        scaled = rows.assign(kernel=rows["kernel"].map(_nice), **{name: rows[name] * scale for name in (column, low, high)})
+        order, hues = [_nice(kernel) for kernel in shown], list(labels.values())
+        sns.barplot(
+            scaled, x=column, y="kernel", hue="dataset", order=order, hue_order=hues, palette="viridis", errorbar=None, ax=axes
+        )
+        for hue, bars in zip(hues, axes.containers, strict=True):
+            mine = scaled[scaled["dataset"] == hue].set_index("kernel").reindex(order)
+            middles = [bar.get_y() + bar.get_height() / 2 for bar in bars]
+            axes.hlines(middles, mine[low], mine[high], color="#b22222", lw=1.6)
+        axes.set(xlabel=f"{label} (line: 95 % interval)", ylabel="", xlim=(0, None))
+        axes.get_legend().remove()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="center left", bbox_to_anchor=(0.995, 0.5), frameon=False)
+    figure.suptitle(f"Best configurations at {where}, {first.element_type}", x=0.01, ha="left", fontsize=13, fontweight="bold")
+    notes = "\n".join(f"{name}: {data.note()}" for name, data in datasets.items())
+    figure.text(0.01, 0, notes, ha="left", va="top", fontsize=7.5, color="#444444")
+    figure.tight_layout(rect=(0, 0.02, 1, 0.98))
+    return figure
+
+
 FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "performance": performance,
     "ratio": ratio,
@@ -479,3 +512,21 @@ def draw_counters(
     """Draw model against count and write it as `stem` in every format."""
     _style()
     save(counters(Dataset(summary, best, models, environment, str(summary["state"].iloc[0])), counts), stem)
+
+
+def draw_comparison(
+    tables: Mapping[str, tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]],
+    environments: Mapping[str, Mapping[str, Any]],
+    stem: Path,
+) -> None:
+    """Draw datasets side by side, in the first element type and state measured, and write it as `stem` in every format.
+
+    `tables` are each one's summary, best and models.
+    """
+    _style()
+    datasets = {}
+    for name, (summary, best, models) in tables.items():
+        element_type, state = summary["element_type"].iloc[0], str(summary["state"].iloc[0])
+        mine = [table[table["element_type"] == element_type] for table in (summary, best, models)]
+        datasets[name] = Dataset(mine[0], mine[1], mine[2], environments[name], state)
+    save(comparison(datasets), stem)

@@ -22,6 +22,14 @@ REDRAWN = "redrawn"
 PUBLISHED = ROOT / "results" / "published"
 
 
+# Whether jobs are submitted to other machines. Snakemake does not say so before it has read this file, but it has by then made sure of
+# the number of jobs and of default resources, which only what submits needs.
+SUBMITTING = (
+    workflow.nodes is not None
+    and workflow.resource_settings.default_resources is not None
+)
+
+
 def read_campaign():
     """The campaign that --configfile or --config campaign=NAME chose, else config/config.yaml."""
     files = workflow.overwrite_configfiles
@@ -40,6 +48,12 @@ try:
     CAMPAIGN = campaigns.load(data, source, KERNELS)
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
+    if SUBMITTING and not CAMPAIGN.partitions:
+        raise InputError(
+            f"{source}: partitions: missing, and this machine's devices are not those that submitted jobs run on; expected the "
+            "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
+            "config/README.md explains them"
+        )
     ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
     FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
 except InputError as error:
@@ -51,6 +65,13 @@ BY_SLUG = {device.slug: device for device in DEVICES}
 asked = workflow.global_resources.get("gpu")
 GPUS_AT_ONCE = (asked and asked.value) or 1
 MEASURING = sources.digest("measure", "worker")
+# what a measure job needs: its largest problem, and the libraries
+MEASURING_MB = 3000 + max(
+    problem.bytes // 10**6
+    for kind in CAMPAIGN.problem_sizes
+    for element_type in CAMPAIGN.element_types
+    for problem in CAMPAIGN.problems(kind, element_type)
+)
 
 
 wildcard_constraints:
@@ -58,6 +79,7 @@ wildcard_constraints:
     dataset="[a-z0-9_-]+",
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",
+    kind="cuda|cpu",
     job=r"[A-Za-z0-9_]+\.float[0-9]+(\.[0-9]+of[0-9]+)?",
 
 
@@ -88,9 +110,69 @@ def compiled():
     ]
 
 
+def all_cores(wildcards):
+    """The threads of a job that uses, or wants to itself, the whole machine. A cluster's profile says how many instead."""
+    return workflow.cores
+
+
+def partition_of(wildcards):
+    """The partition that a job runs in, if it has to: that of its dataset, or for code for a CPU, which is compiled on it, one that has it."""
+    if hasattr(wildcards, "device"):
+        return CAMPAIGN.partitions.get(wildcards.device)
+    with_it = [p for p in CAMPAIGN.partitions.values() if p.device == wildcards.arch]
+    return with_it[0] if with_it else None
+
+
+def requests(gpu, **usual):
+    """What a cluster is asked for: the usual, or what the job's partition says, memory and minutes growing with every attempt.
+
+    `gpu` says whether the job runs on the device; what it does not need is not asked for.
+    """
+
+    def request(name):
+        def value(wildcards, threads, attempt):
+            partition = partition_of(wildcards)
+            said = dict(partition.resources) if partition else {}
+            if gpu and not any(map(about_gpus, said)):
+                said["gpu"] = int(BY_SLUG[wildcards.device].kind == "cuda")
+            found = said.get(name, usual.get(name))
+            found = found(threads) if callable(found) else found
+            return attempt * found if name in ("mem_mb", "runtime") else found
+
+        return value
+
+    said = {name for p in CAMPAIGN.partitions.values() for name in p.resources}
+    names = {"gpu", *usual, *said} if gpu else {*usual, *said}
+    return {name: request(name) for name in names if gpu or not about_gpus(name)}
+
+
+def about_gpus(resource):
+    """Whether a resource is a request for GPUs, in the words of one engine or another."""
+    return "gpu" in resource or resource == "gres"
+
+
 def figures(dataset, devices):
     """The tables and figures of a dataset."""
     return [f"results/{dataset}/{device}/figures" for device in devices]
+
+
+def of_kind(kind, *names):
+    """Files of the campaign's datasets whose devices are of a kind."""
+    return [
+        f"results/{CAMPAIGN.name}/{device.slug}/{name}"
+        for device in DEVICES
+        if device.kind == kind
+        for name in names
+    ]
+
+
+def compared():
+    """A figure for every kind that the campaign has several devices of."""
+    return [
+        f"results/{CAMPAIGN.name}/compared-{kind}.svg"
+        for kind in ("cuda", "cpu")
+        if len(of_kind(kind, "best.csv")) > 1
+    ]
 
 
 def kernel_of(wildcards):
@@ -146,7 +228,8 @@ def measured_kernels(wildcards):
 
 def dataset_kernels(wildcards):
     """The files of a dataset's kernels, those that are still there: the models are in their headers."""
-    kind = "cpu" if wildcards.device.startswith("cpu-") else "cuda"
+    published = "cpu" if wildcards.device.startswith("cpu-") else "cuda"
+    kind = published if wildcards.dataset == REDRAWN else BY_SLUG[wildcards.device].kind
     ids = [f"{kind}/{name}" for name in measured_kernels(wildcards)]
     return [KERNELS[id].path for id in ids if id in KERNELS]
 
@@ -200,3 +283,27 @@ def print_costs():
             f"{device.slug}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({busy / wall:.0%}); "
             f"tables and figures in {path.parent}"
         )
+
+
+# What a cluster says when it refuses a job, and the resources that ask for it.
+REFUSALS = {
+    "invalid partition": "slurm_partition",
+    "Invalid generic resource": "gres, gpu or gpu_model",
+    "Requested node configuration is not available": "gres, gpu, gpu_model, constraint, mem_mb or slurm_extra, or of --set-threads",
+    "Invalid feature specification": "constraint",
+    "Invalid account": "slurm_account",
+    "Requested time limit is invalid": "runtime",
+}
+
+
+def explain_refusals(logs):
+    """Say what to change where Slurm took a job for impossible."""
+    said = "".join(Path(log).read_text() for log in logs)
+    for words, names in REFUSALS.items():
+        if words in said:
+            print(
+                f"Error: Slurm refused a job ({words}): no node of the cluster has what it asks for. Change {names}: in "
+                f"{source} under `partitions`, or in the profile. `sinfo -o '%P %D %c %m %G %f %l'` lists each partition's "
+                "nodes, cores, memory (MB), GPUs, features and time limit",
+                file=sys.stderr,
+            )

@@ -9,6 +9,8 @@ rule compile:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
     priority: 1
     threads: compiling_threads
+    resources:
+        **requests(gpu=False, mem_mb=lambda threads: 1000 + 500 * threads, runtime=30),
     params:
         configurations=lambda wildcards: campaigns.digest(
             [

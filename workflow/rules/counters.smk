@@ -10,9 +10,9 @@ rule count:
         counters="results/{dataset}/{device}/counters.csv",
     log:
         "results/{dataset}/logs/count-{device}.log",
-    threads: workflow.cores
+    threads: all_cores
     resources:
-        gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
+        **requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
     params:
         ncu=shutil.which("ncu"),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],

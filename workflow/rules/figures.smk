@@ -15,8 +15,32 @@ rule figures:
         ),
     log:
         "results/{dataset}/logs/figures-{device}.log",
-    threads: workflow.cores
+    threads: all_cores
     params:
         code=sources.digest("figures"),
     script:
         "../scripts/figures.py"
+
+
+# The same campaign on several devices of a kind, side by side.
+rule compare:
+    input:
+        environments=lambda wildcards: of_kind(wildcards.kind, "environment.json"),
+        tables=lambda wildcards: of_kind(
+            wildcards.kind, "summary.csv", "best.csv", "models.csv"
+        ),
+    output:
+        report(
+            f"results/{CAMPAIGN.name}/compared-{{kind}}.svg",
+            category="compared",
+            caption="../report/compared.rst",
+            labels={"figure": "compared"},
+        ),
+        f"results/{CAMPAIGN.name}/compared-{{kind}}.png",
+        f"results/{CAMPAIGN.name}/compared-{{kind}}.pdf",
+    log:
+        f"results/{CAMPAIGN.name}/logs/compare-{{kind}}.log",
+    params:
+        code=sources.digest("figures"),
+    script:
+        "../scripts/compare.py"

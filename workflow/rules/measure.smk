@@ -11,7 +11,7 @@ rule measure:
         "results/{dataset}/logs/measure-{device}-{job}.log",
     threads: measuring_threads
     resources:
-        gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
+        **requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
     params:
         plan=lambda wildcards: campaigns.digest(
             CAMPAIGN.plan(BY_SLUG[wildcards.device].kind, wildcards.job)

@@ -4,6 +4,8 @@ rule support:
         "results/{dataset}/build/{arch}/support.bin",
     log:
         "results/{dataset}/logs/support-{arch}.log",
+    resources:
+        **requests(gpu=False, mem_mb=2000, runtime=10),
     params:
         compiler=lambda wildcards: environment.compiler_version(
             "cuda" if wildcards.arch.startswith("sm_") else "cpu"
@@ -20,9 +22,9 @@ rule probe:
         environment="results/{dataset}/{device}/environment.json",
     log:
         "results/{dataset}/logs/probe-{device}.log",
-    threads: workflow.cores
+    threads: all_cores
     resources:
-        gpu=lambda wildcards: int(BY_SLUG[wildcards.device].kind == "cuda"),
+        **requests(gpu=True, mem_mb=3000, runtime=10),
     params:
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
         code=sources.digest("probe"),

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ladder import campaign
 from ladder.compile import Resource, compile_kernel
-from ladder.environment import ROOT
+from ladder.environment import ROOT, check_native
 from ladder.jobs import job, write_whole
 from ladder.kernels import discover
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
+    check_native(arch)
     kernel_id = f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{snakemake.wildcards.kernel}"
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
     output = Path(snakemake.output.resources)

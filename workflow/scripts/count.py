@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from ladder import counters, tables
-from ladder.environment import here
+from ladder import campaign, counters, tables
+from ladder.environment import ROOT, here
 from ladder.jobs import job
-from ladder.kernels import parse
+from ladder.kernels import discover, parse
 from ladder.measure import exclusive, uuids
 
 with job(snakemake.log[0]):
-    device = here(snakemake.wildcards.device)
+    device = here(campaign.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     support = Path(snakemake.input.support)
     best, resources = (tables.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
     kernels = {kernel.name: kernel for kernel in map(parse, map(Path, snakemake.input.kernels))}

@@ -5,14 +5,14 @@ import json
 from pathlib import Path
 
 from ladder import campaign, sources
-from ladder.environment import ROOT, fingerprint, here
+from ladder.environment import ROOT, check_alike, fingerprint, here
 from ladder.jobs import job
 from ladder.kernels import discover
 from ladder.measure import Job, run, uuids
 
 with job(snakemake.log[0]):
-    device = here(snakemake.wildcards.device)
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
+    device = here(plan, snakemake.wildcards.device)
     resources = snakemake.input.get("resources")
     rows = []
     if resources:
@@ -20,6 +20,7 @@ with job(snakemake.log[0]):
             rows = list(csv.DictReader(file))
     output = Path(snakemake.output.samples)
     environment = json.loads(Path(snakemake.input.environment).read_text())
+    check_alike(fingerprint(device), environment["fingerprint"])
     task = Job(
         device=device.slug,
         kind=device.kind,

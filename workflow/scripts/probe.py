@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
-from ladder.environment import here
+from ladder import campaign
+from ladder.environment import ROOT, here
 from ladder.jobs import job, write_whole
+from ladder.kernels import discover
 from ladder.measure import exclusive, uuids
 from ladder.probe import probe
 
 with job(snakemake.log[0]):
-    device = here(snakemake.wildcards.device)
+    device = here(campaign.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     with exclusive(uuids(device)) as (uuid, _):
         found = probe(device, uuid, Path(snakemake.input.support))
     write_whole(Path(snakemake.output.environment), (json.dumps(found, indent=1) + "\n").encode())

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from ladder.compile import compile_support
+from ladder.environment import check_native
 from ladder.jobs import job, write_whole
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
+    check_native(arch)
     write_whole(Path(snakemake.output[0]), compile_support("cuda" if arch.startswith("sm_") else "cpu", arch))

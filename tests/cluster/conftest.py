@@ -1,0 +1,24 @@
+"""A Slurm for as long as the tests of this folder run."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from clusters import CONF, ETC, Slurm
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """The cluster."""
+    if not all(map(shutil.which, ("slurmctld", "slurmd", "munged", "sbatch"))) or os.geteuid():
+        pytest.skip("needs slurm-wlm and munge installed, and root to start them")
+    theirs, ours = ETC / "slurm.conf", CONF.read_text().splitlines()[0]
+    if theirs.exists() and not theirs.read_text().startswith(ours):
+        pytest.skip(f"{theirs} is that of another cluster")
+    cluster = Slurm(tmp_path_factory.mktemp("slurm"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,264 @@
+"""The pipeline on a real Slurm: every job submitted, and what goes wrong on clusters made to go wrong."""
+
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from clusters import Job, Run, Slurm, wait
+from ladder import records
+from ladder.environment import detect_cpu
+from planted import ROOT, Project
+
+pytestmark = pytest.mark.slurm
+
+CPU = detect_cpu().slug
+SMOKE = (ROOT / "config" / "smoke.yaml").read_text() + "architectures: [sm_90]\n"
+# a GPU asked for in both of Slurm's ways
+PARTITIONS = f"""
+partitions:
+  red: {{device: {CPU}, resources: {{slurm_partition: red, gres: "gpu:red:1"}}}}
+  blue: {{device: {CPU}, resources: {{slurm_partition: all, constraint: blue, gpu: 1, gpu_model: blue}}}}
+"""
+# the profile as it is, but for a machine of two cores and a test that is in a hurry
+SUBMIT = ("--profile", "profiles/slurm", "--configfile", "config/test.yaml", "--set-threads", "compile=1", "probe=1", "measure=1",
+          "count=1", "figures=1", "--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "5")  # fmt: skip
+SAMPLES = "results/smoke/red/samples/02_reordered_ikj.float32.parquet"
+SLOW = """
+problems: {cpu: [{M: [60, 61, 62], N: [60, 61, 62, 63], K: 64}]}
+measure: {min_samples: SAMPLES, max_samples: SAMPLES, sample_us: 20000, target: 1}
+"""
+"""Twelve problems of a second or two each; another number of samples is another measurement."""
+
+
+@dataclass
+class Submitted:
+    """The smoke campaign after it was submitted, and what Slurm knows of its jobs."""
+
+    project: Project
+    said: str
+    jobs: list[Job]
+    hung: Project
+
+    def of(self, rule: str) -> list[Job]:
+        return [job for job in self.jobs if job.rule.startswith(f"rule_{rule}")]
+
+
+def hang(project: Project, slurm: Slurm) -> Run:
+    """Submit a campaign whose compiler hangs when it is first called, in a partition with a minute for a job."""
+    compiler = project.write(
+        "slow_cc",
+        f'#!/bin/sh\n[ "$1" = --version ] && exec gcc --version\n'
+        f"[ -e {project.folder}/called ] || {{ touch {project.folder}/called; exec sleep 1000; }}\n"
+        'exec gcc "$@"\n',
+    )
+    compiler.chmod(0o755)
+    resources = "{slurm_partition: all, runtime: 1}"
+    project.campaign(
+        "campaign: hung\nkernels: [cpu/01*]\nproblems: {cpu: [[8, 8, 8]]}\n"
+        f"partitions: {{here: {{device: {CPU}, resources: {resources}}}}}\n"
+    )
+    return Run(project, *SUBMIT, f"results/hung/build/{CPU}/01_naive_ijk/resources.csv", CC=str(compiler))
+
+
+@pytest.fixture(scope="module")
+def smoke(slurm: Slurm, make_project) -> Submitted:
+    """The smoke campaign submitted to two partitions. One of its journals is damaged until the job that reads it has failed."""
+    project, hung = make_project(), make_project()
+    waiting = hang(hung, slurm)
+    project.campaign(SMOKE + PARTITIONS)
+    damaged = project.write("results/smoke/blue/samples/01_naive_ijk.float32.journal", "no record\n")
+    run = Run(project, *SUBMIT)
+    wait(lambda: not run.running() or any(job.state == "FAILED" for job in slurm.jobs()), "the job to fail", 300)
+    damaged.unlink()
+    said = run.ok()
+    waiting.ok()
+    return Submitted(project, said, slurm.jobs(), hung)
+
+
+def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smoke):
+    for name in ("red", "blue"):
+        summary = smoke.project.table(f"smoke/{name}/summary.csv")
+        assert len(summary) == 3 * (2 + 1 + 1 + 2)
+        assert set(summary["status"]) == {"correct"}
+        assert (smoke.project.folder / f"results/smoke/{name}/figures/performance-warm.svg").exists()
+    for suffix in ("svg", "png", "pdf"):
+        assert (smoke.project.folder / f"results/smoke/compared-cpu.{suffix}").stat().st_size > 5000
+    (rows,) = (smoke.project.table(f"smoke/build/sm_90/{kernel}/resources.csv") for kernel in ["03_shared_tile"])
+    assert set(rows["status"]) == {"compiled"}
+    assert "localrule" not in smoke.said.replace("localrule all", "")  # every job was submitted
+    assert "Nothing to be done" in Run(smoke.project, *SUBMIT).ok()
+
+
+def test_only_what_runs_on_a_device_has_a_gpu(smoke):
+    for rule, gpu in {
+        "compile": False,
+        "support": False,
+        "probe": True,
+        "measure": True,
+        "tables": False,
+        "compare": False,
+    }.items():
+        slots = [slot for job in smoke.of(rule) for slot in job.slots]
+        assert slots, rule
+        assert [slot for slot in slots if (slot[1] != "none") != gpu] == [], rule
+
+
+def test_no_two_jobs_have_the_same_gpu_at_a_time(smoke):
+    jobs = [job for job in smoke.jobs if job.rule.startswith(("rule_measure", "rule_probe"))]
+    assert len(jobs) == 2 * 5 + 1  # one has failed and was submitted again
+    together = [(a, b) for a, b in itertools.combinations(jobs, 2) if a.start < b.end and b.start < a.end]
+    assert together
+    assert [(a, b) for a, b in together if a.slots == b.slots] == []
+    assert {slot for job in jobs for slot in job.slots} == {("n1", "0"), ("n1", "1"), ("n2", "0"), ("n2", "1")}
+    assert {node for job in jobs if "_red" in job.rule for node, _ in job.slots} == {"n1"}
+    assert {node for job in jobs if "_blue" in job.rule for node, _ in job.slots} == {"n2"}
+
+
+def test_what_failed_is_submitted_again_and_asks_for_more(smoke):
+    first, second = (job for job in smoke.jobs if "blue_01_naive" in job.rule)
+    assert [first.state, second.state] == ["FAILED", "COMPLETED"]
+    assert (second.memory_mb, second.minutes) == (2 * first.memory_mb, 2 * first.minutes)
+
+
+def test_what_takes_too_long_is_ended_and_gets_more_time(smoke):
+    first, second = (job for job in smoke.jobs if "hung" in job.rule)
+    assert [(first.state, first.minutes), (second.state, second.minutes)] == [("TIMEOUT", 1), ("COMPLETED", 2)]
+    assert set(smoke.hung.table(f"hung/build/{CPU}/01_naive_ijk/resources.csv")["status"]) == {"compiled"}
+
+
+def test_every_job_keeps_its_log(smoke):
+    logs = {path.stem: path for path in (smoke.project.folder / ".snakemake" / "slurm_logs").rglob("*.log")}
+    assert set(logs) == {job.id for job in smoke.jobs if "hung" not in job.rule}
+    (failed,) = (job for job in smoke.jobs if job.state == "FAILED")
+    assert "line 1: damaged" in logs[failed.id].read_text()
+
+
+def test_the_commands_on_the_page_work(smoke):
+    """All in blocks of `sh`; those that cannot be tried here are in blocks of `text`."""
+    for page in ("slurm", "clusters"):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        commands = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+        assert commands
+        for command in commands:
+            if "htcondor" in command:
+                continue  # tests/workflow/test_partitions.py, where its plugin is installed
+            line = command.replace(".venv/bin/snakemake", f"{sys.executable} -m snakemake").replace("my.yaml", "config/test.yaml")
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", line], cwd=smoke.project.folder, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, (command, done.stdout + done.stderr)
+
+
+class Measuring:
+    """A measure job that is submitted, caught in the middle, and finished by a later attempt."""
+
+    def __init__(self, smoke: Submitted, slurm: Slurm, samples: int, partitions: str, submit: tuple[str, ...] = SUBMIT) -> None:
+        self.slurm, self.project = slurm, smoke.project
+        kernels = SMOKE[: SMOKE.index("problems:")] + SMOKE[SMOKE.index("parameters:") : SMOKE.index("measure:")]
+        self.project.campaign(kernels + "architectures: [sm_90]\n" + SLOW.replace("SAMPLES", str(samples)) + partitions)
+        self.samples = self.project.folder / SAMPLES
+        self.journal, self.before = self.samples.with_suffix(".journal"), slurm.jobs()[-1].id
+        lines = len(self.lines())
+        self.submit = submit
+        self.run = Run(self.project, *submit, SAMPLES)
+        wait(lambda: not self.run.running() or len(self.lines()) >= lines + 3, "three measurements", 120)
+        (self.job,) = self.jobs()
+        self.earlier = lines
+
+    def jobs(self) -> list[Job]:
+        return [job for job in self.slurm.jobs() if int(job.id) > int(self.before)]
+
+    def lines(self) -> list[bytes]:
+        return self.journal.read_bytes().splitlines(keepends=True) if self.journal.exists() else []
+
+    def finish(self, kept: list[bytes]) -> None:
+        """It ends well, and nothing that the journal had was measured again."""
+        self.run.ok()
+        keys = {json.loads(line[9:])["key"] for line in kept[self.earlier :]}
+        assert 0 < len(keys) < 12
+        assert self.lines()[: len(kept)] == kept
+        rows, session = records.read(self.samples)
+        assert session["measured"] == 12 - len(keys)
+        assert keys < {row["key"] for row in rows}
+        assert len(rows) == 12
+
+
+def test_a_cancelled_job_goes_on_where_it_was(smoke, slurm):
+    caught = Measuring(smoke, slurm, 40, PARTITIONS)
+    slurm.ask("scancel", caught.job.id)
+    wait(lambda: caught.jobs()[0].state == "CANCELLED" and caught.jobs()[0].end.year < 2999, "the job to be cancelled")
+    kept = [line for line in caught.lines() if line.endswith(b"\n")]
+    caught.finish(kept)
+    assert [job.state for job in caught.jobs()] == ["CANCELLED", "COMPLETED"]
+
+
+def test_ctrl_c_cancels_what_was_submitted(smoke, slurm):
+    caught = Measuring(smoke, slurm, 43, PARTITIONS)
+    caught.run.process.send_signal(signal.SIGINT)
+    assert caught.run.process.wait(60) != 0
+    wait(lambda: caught.jobs()[0].state == "CANCELLED", "the job to be cancelled")
+
+
+def test_when_a_node_dies_its_job_goes_on_elsewhere(smoke, slurm):
+    anywhere = PARTITIONS.replace("slurm_partition: red", "slurm_partition: all").replace("gpu:red:1", "gpu:1")
+    caught = Measuring(smoke, slurm, 41, anywhere)
+    ((node, _),) = caught.job.slots
+    slurm.kill_node(node, caught.job.id)
+    try:
+        caught.finish([line for line in caught.lines() if line.endswith(b"\n")])
+        nodes = [node for job in caught.jobs() for node, _ in job.slots]
+        assert len(nodes) == 2
+        assert nodes[0] == node != nodes[1]
+        assert slurm.states()[node].startswith("down")
+    finally:
+        slurm.start_node(node)
+    wait(lambda: slurm.states()[node] == "idle", f"{node} to be back")
+
+
+def test_by_its_submit_command_and_after_ctrl_c(smoke, slurm):
+    profile = smoke.project.folder / "profiles" / "cluster-generic" / "profile.yaml"
+    shown = re.findall(r"```yaml\n# tested\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
+    profile.write_text(yaml.safe_dump(yaml.safe_load(profile.read_text()) | yaml.safe_load(shown[0])))
+    submit = ("--profile", "profiles/cluster-generic", *SUBMIT[2:10], "--seconds-between-status-checks", "2", "--")
+    gpu = f"partitions: {{red: {{device: {CPU}, resources: {{gpu: 1}}}}}}\n"
+    caught = Measuring(smoke, slurm, 42, gpu, submit)
+    caught.run.process.send_signal(signal.SIGINT)
+    assert caught.run.process.wait(60) != 0
+    wait(lambda: caught.jobs()[0].state == "CANCELLED" and caught.jobs()[0].end.year < 2999, "the job to be cancelled")
+    kept = [line for line in caught.lines() if line.endswith(b"\n")]
+    caught.run = Run(smoke.project, *submit, SAMPLES)
+    caught.finish(kept)
+    cancelled, completed = caught.jobs()
+    assert completed.state == "COMPLETED"
+    assert [gpu for _, gpu in completed.slots] == ["0"]
+    assert (completed.minutes, completed.memory_mb) == (cancelled.minutes, cancelled.memory_mb)
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "names"),
+    [
+        ("gpu:red:1", "gpu:green:1", "gres, gpu or gpu_model"),
+        ("gpu:red:1", "gpu:red:3", "gres, gpu, gpu_model, constraint"),
+        ("slurm_partition: red", "slurm_partition: rde", "Change slurm_partition"),
+    ],
+)
+def test_what_no_node_has_is_refused_with_what_to_change(smoke, slurm, given, wrong, names):
+    smoke.project.campaign(SMOKE + PARTITIONS.replace(given, wrong))
+    run = Run(smoke.project, *SUBMIT, "--retries", "0", "--forcerun", "measure", "--", SAMPLES)
+    assert run.process.wait(60) != 0
+    assert names in run.said()
+    assert "in config/test.yaml under `partitions`" in run.said()
+
+
+def test_a_campaign_that_names_no_partitions_is_not_submitted(smoke, slurm):
+    smoke.project.campaign(SMOKE)
+    run = Run(smoke.project, *SUBMIT)
+    assert run.process.wait(60) != 0
+    assert "Error: config/test.yaml: partitions: missing" in run.said()
+    assert "Traceback" not in run.said()

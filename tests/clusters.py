@@ -1,0 +1,184 @@
+"""A real Slurm on this machine: two nodes with two made-up GPUs each, and Snakemake that submits to it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+from planted import Project
+
+CONF = Path(__file__).parent / "cluster" / "slurm.conf"
+ETC = Path("/etc/slurm")
+"""Where Slurm's commands, and the jobs that call them, look for the configuration."""
+GPUS = {"n1": "red", "n2": "blue"}
+"""Each node's type of GPU."""
+
+
+@dataclass
+class Job:
+    """What Slurm knows of a job, and where its task ran."""
+
+    id: str
+    state: str
+    rule: str
+    """The plugin's comment: rule and wildcards."""
+    start: datetime
+    end: datetime
+    minutes: int
+    memory_mb: int
+    exit: str
+    slots: list[tuple[str, str]]
+    """Each node that it ran on, with CUDA_VISIBLE_DEVICES there."""
+
+
+def wait(there: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Wait until something is there."""
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.2)
+
+
+def end(processes: Sequence[psutil.Process | subprocess.Popen[bytes]]) -> None:
+    """Kill processes, those of them that are still there."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+class Slurm:
+    """The daemons, and what the tests ask them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        for name in ("state", "slots", *GPUS):
+            (self.folder / name).mkdir()
+        for index in range(2):
+            os.mknod(self.folder / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
+        prolog = self.folder / "task_prolog"
+        slots = self.folder / "slots"
+        prolog.write_text(f'#!/bin/sh\necho "$SLURMD_NODENAME ${{CUDA_VISIBLE_DEVICES:-none}}" >> {slots}/$SLURM_JOB_ID\n')
+        prolog.chmod(0o755)
+        ETC.mkdir(exist_ok=True)
+        (ETC / "slurm.conf").write_text(CONF.read_text().replace("{folder}", str(self.folder)))
+        gres = [f"NodeName={node} Name=gpu Type={kind} File={self.folder}/gpu[0-1]\n" for node, kind in GPUS.items()]
+        (ETC / "gres.conf").write_text("".join(gres))
+        if not self.ask("munge", "--no-input"):
+            Path("/run/munge").mkdir(exist_ok=True)
+            shutil.chown("/run/munge", "munge", "munge")
+            # forced, for one that was killed leaves its socket
+            as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups")
+            self._daemon("munged", *as_munge, "munged", "--foreground", "--force")
+            wait(lambda: self.ask("munge", "--no-input"), "munged")
+        self._daemon("slurmctld", "slurmctld", "-D", "-c")
+        for node in GPUS:
+            self.start_node(node)
+        wait(lambda: set(self.states().values()) == {"idle"}, f"the nodes; logs in {self.folder}")
+
+    def start_node(self, node: str) -> None:
+        self._daemon(node, "slurmd", "-D", "-N", node)
+
+    def _daemon(self, name: str, *command: str) -> None:
+        with (self.folder / f"{name}.out").open("ab") as out:
+            self.daemons[name] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def stop(self) -> None:
+        """End all that was started: nothing of it is needed any more."""
+        for run in Run.started:
+            run.process.kill()
+        end([*self.steps(""), *self.daemons.values()])
+        for daemon in self.daemons.values():
+            daemon.wait()
+        for name in ("slurm.conf", "gres.conf"):
+            (ETC / name).unlink()
+
+    def steps(self, job: str) -> list[psutil.Process]:
+        """The processes of a job's steps, or of all jobs'."""
+        processes = psutil.process_iter(["cmdline"])
+        steps = [p for p in processes if " ".join(p.info["cmdline"] or []).startswith(f"slurmstepd: [{job}")]
+        return [process for step in steps for process in (step, *step.children(recursive=True))]
+
+    def kill_node(self, node: str, job: str) -> None:
+        """What a power cut does: the node's daemon and every process of the job end at once, and nobody is told."""
+        end([self.daemons[node], *self.steps(f"{job}.")])
+        self.daemons[node].wait()
+
+    def ask(self, *command: str) -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    def states(self) -> dict[str, str]:
+        """Each node's state."""
+        lines = self.ask("sinfo", "-h", "-N", "-p", "all", "-o", "%N %T").splitlines()
+        return dict(line.split() for line in lines)
+
+    def jobs(self) -> list[Job]:
+        """Every job since the start."""
+        found = []
+        for line in self.ask("scontrol", "-o", "show", "job").splitlines():
+            job = dict(part.split("=", 1) for part in line.split() if "=" in part)
+            if "JobId" not in job:
+                continue
+            slots = self.folder / "slots" / job["JobId"]
+            times = [job[key] if "T" in job[key] else "2999-01-01T00:00:00" for key in ("StartTime", "EndTime")]
+            hours, minutes, _ = job["TimeLimit"].split(":")
+            found.append(
+                Job(
+                    id=job["JobId"],
+                    state=job["JobState"],
+                    rule=job.get("Comment", ""),
+                    start=datetime.fromisoformat(times[0]),
+                    end=datetime.fromisoformat(times[1]),
+                    minutes=60 * int(hours) + int(minutes),
+                    memory_mb=int(job["MinMemoryNode"].rstrip("M")) if job["MinMemoryNode"].endswith("M") else 0,
+                    exit=job["ExitCode"],
+                    slots=list(dict.fromkeys(tuple(slot.split()) for slot in slots.read_text().splitlines()))
+                    if slots.exists()
+                    else [],
+                )
+            )
+        return sorted(found, key=lambda job: int(job.id))
+
+    def jobs_of(self, rule: str) -> list[Job]:
+        return [job for job in self.jobs() if job.rule.startswith(f"rule_{rule}")]
+
+
+class Run:
+    """Snakemake submitting, in the background."""
+
+    started: ClassVar[list["Run"]] = []
+
+    def __init__(self, project: Project, *arguments: str, **environment: str) -> None:
+        self.log = project.folder / f"snakemake-{time.monotonic_ns()}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "snakemake", *arguments],
+                cwd=project.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"NO_COLOR": "1"} | environment,
+            )
+        self.started.append(self)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def ok(self, timeout: float = 400) -> str:
+        """Wait for it, it must succeed; returns what it printed."""
+        assert self.process.wait(timeout) == 0, self.said()[-8000:]
+        return self.said()

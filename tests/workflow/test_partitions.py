@@ -1,0 +1,149 @@
+"""Campaigns that name partitions, and the profiles that submit them; what needs no cluster."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from ladder import campaign, figures, tables, yamlfile
+from ladder.environment import detect_cpu, resolve
+from ladder.kernels import discover
+from planted import ROOT
+
+CPU = detect_cpu().slug
+CAMPAIGN = """
+campaign: split
+kernels: [cpu/02_reordered_ikj]
+problems: {cpu: [{square: [32, 48]}]}
+measure: {min_samples: 5, max_samples: 5, target: 0.5}
+partitions:
+"""
+HERE = f"  one: {{device: {CPU}, resources: {{gres: gpu}}}}\n"
+
+
+def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
+    config = project.campaign(CAMPAIGN + HERE + HERE.replace("one", "two"))
+    log = project.ok("--configfile", config, cores=2)
+    for name in ("one", "two"):
+        assert set(project.table(f"split/{name}/summary.csv")["status"]) == {"correct"}
+    assert log.count("\nlocalrule compile:") == 1  # it is one CPU
+    assert (project.folder / "results/split/compared-cpu.svg").stat().st_size > 5000
+    assert "Nothing to be done" in project.ok("--configfile", config)
+    log = project.ok("--configfile", config, "--config", "devices=[two]", "--forceall", "--dry-run")
+    assert "results/split/two/best.csv" in log
+    assert "results/split/one/best.csv" not in log
+    assert "compared" not in log
+
+
+@pytest.mark.parametrize(
+    ("device", "target", "message"),
+    [
+        ("cpu-other", "results/split/one/environment.json", "cpu-other: code for it is compiled on it, and"),
+        ("nvidia-x, architecture: sm_90", "results/split/one/environment.json", "partitions.one.device: got 'nvidia-x', but"),
+    ],
+)
+def test_a_machine_with_another_device_is_refused(project, device, target, message):
+    text = CAMPAIGN.replace("problems: {", "problems: {cuda: [[1, 1, 1]], ") + HERE.replace(CPU, device)
+    done = project.snakemake("--configfile", project.campaign(text), target)
+    assert done.returncode != 0
+    assert message in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+GPUS = """
+campaign: both
+kernels: ["cuda/0[1-3]*"]
+problems: {cuda: [{square: 64}]}
+partitions:
+  a100: {device: nvidia-a100, architecture: sm_80, resources: {request_gpus: 1, gpu: 1, requirements: a100}}
+  h100: {device: nvidia-h100, architecture: sm_90, resources: {request_gpus: 1, gpu: 1, requirements: h100}}
+"""
+
+
+@pytest.mark.parametrize("name", ["slurm", "cluster-generic", "htcondor"])
+def test_a_profile_plans_every_job(project, name):
+    pytest.importorskip(f"snakemake_executor_plugin_{name.replace('-', '_')}", reason="`make setup-cluster` installs it")
+    log = project.ok("--profile", f"profiles/{name}", "--configfile", project.campaign(GPUS), "--dry-run")
+    jobs = [
+        (part.split(":")[0], "gpu=1" in part and "request_gpus=1" in part) for part in re.split(r"\n(?:rule|localrule) ", log)
+    ]
+    assert jobs.count(("compile", False)) == 6
+    assert jobs.count(("measure", True)) == 8
+    assert {rule for rule, gpu in jobs if gpu} == {"probe", "measure"}
+
+
+def test_the_pod_of_kubernetes_runs_a_command_that_exists(project):
+    job = yaml.safe_load((ROOT / "profiles" / "kubernetes" / "job.yaml").read_text())
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    arguments = [argument.replace("nvidia-h200", "cpu") for argument in container["args"]]
+    assert "rule measure:" in project.ok(*arguments, "--dry-run")
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+def test_the_campaign_on_the_page_about_slurm_is_one():
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "slurm.md").read_text(), re.DOTALL)
+    plan = campaign.load(yamlfile.load(shown, "docs/slurm.md"), "docs/slurm.md", discover(ROOT))
+    assert [device.slug for device in resolve(plan, [], detect_cpu())] == ["a100", "h100"]
+
+
+def test_the_page_about_clusters_shows_the_profile():
+    page, profile = ((ROOT / name).read_text() for name in ("docs/clusters.md", "profiles/cluster-generic/profile.yaml"))
+    shown = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    mine, theirs = yaml.safe_load(profile), yaml.safe_load(shown[0])
+    assert theirs.items() <= mine.items()
+    assert all(yaml.safe_load(text).keys() == theirs.keys() for text in shown)
+
+
+STATUS = {
+    ("qstat", "Job Id: 7.head\n    job_state = F\n    Exit_status = 0\n"): "success",
+    ("qstat", "Job Id: 7.head\n    job_state = F\n    Exit_status = 271\n"): "failed",
+    ("qstat", "Job Id: 7.head\n    job_state = Q\n"): "running",
+    ("qstat", ""): "running",
+    ("bjobs", "DONE \n"): "success",
+    ("bjobs", "EXIT \n"): "failed",
+    ("bjobs", "PEND \n"): "running",
+    ("scontrol", "JobId=7 JobName=x JobState=COMPLETED Reason=None"): "success",
+    ("scontrol", "JobId=7 JobName=x JobState=TIMEOUT Reason=TimeLimit"): "failed",
+    ("scontrol", "JobId=7 JobName=x JobState=PENDING Reason=Priority"): "running",
+    ("scontrol", ""): "running",
+}
+
+
+@pytest.mark.parametrize(("command", "says", "status"), [(*key, status) for key, status in STATUS.items()])
+def test_what_became_of_a_job_is_read_from_each_engine(tmp_path: Path, command, says, status):
+    for tool in ("sed", "tr", "cat"):
+        (tmp_path / tool).symlink_to(f"/usr/bin/{tool}" if Path(f"/usr/bin/{tool}").exists() else f"/bin/{tool}")
+    (tmp_path / "said").write_text(says)
+    (tmp_path / command).write_text(f"#!/bin/sh\ncat {tmp_path}/said\n")
+    (tmp_path / command).chmod(0o755)
+    script = ROOT / "profiles" / "cluster-generic" / "status.sh"
+    done = subprocess.run(["/bin/sh", script, "7"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{status}\n"
+
+
+def test_the_id_of_a_job_is_read_from_bsub(tmp_path: Path):
+    (tmp_path / "bsub").write_text("#!/bin/sh\necho 'Job <123> is submitted to queue <normal>.'\n")
+    (tmp_path / "bsub").chmod(0o755)
+    script = ROOT / "profiles" / "cluster-generic" / "bsub.sh"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert subprocess.run([script, "x"], env={"PATH": path}, capture_output=True, text=True, check=True).stdout == "123\n"
+
+
+def test_the_comparison_draws_the_rates_of_each_dataset():
+    folder = ROOT / "results" / "published" / "nvidia-h200"
+    environment = json.loads((folder / "environment.json").read_text())
+    summary, best, models = (tables.read_csv(folder / f"{name}.csv") for name in ("summary", "best", "models"))
+    rates = ["tflops", "tflops_low", "tflops_high"]
+    slower = best.assign(**{name: best[name] / 2 for name in rates})
+    figure = figures.comparison(
+        {name: figures.Dataset(summary, t, models, environment, "warm") for name, t in {"fast": best, "slow": slower}.items()}
+    )
+    expected = best[(best["m"] == 8192) & (best["n"] == 8192) & (best["state"] == "warm") & (best["kernel"] != "cublas_tf32")]
+    for axes, column, share in ((figure.axes[0], "tflops", 0.5), (figure.axes[1], "ratio", 1.0)):
+        fast, slow = ([bar.get_width() for bar in bars] for bars in axes.containers)
+        assert slow == pytest.approx([share * width for width in fast])
+        scale = 100 if column == "ratio" else 1
+        assert sorted(fast) == pytest.approx(sorted(scale * expected[column]))
