@@ -7,7 +7,7 @@ READY := .venv/.ready
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
 
-.PHONY: all setup setup-cluster test lint lock bench
+.PHONY: all setup setup-cluster test lint lock bench image
 
 all: setup
 	$(BIN)/snakemake --cores 1
@@ -43,3 +43,9 @@ lock: setup
 # the times and sizes that the pipeline keeps to
 bench: setup
 	$(BIN)/python tests/benchmark.py
+
+# the container image of the last commit, with its time on every file
+image:
+	podman build --tag gemm-ladder --timestamp $$(git log -1 --format=%ct) \
+	  --build-arg REVISION=$$(git describe --always --dirty --abbrev=40 --exclude='*') \
+	  --build-arg SOURCE=$$(git config --get remote.origin.url) $(IMAGE_ARGS) .

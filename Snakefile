@@ -4,7 +4,7 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-# Used with --sdm apptainer only; made from the Containerfile, whose first lines say how.
+# Used with --sdm apptainer only; docs/container.md says how it is made.
 container: "gemm-ladder.sif"
 
 

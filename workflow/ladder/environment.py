@@ -233,7 +233,7 @@ def package_versions() -> dict[str, str]:
 
 
 def project_state() -> dict[str, Any]:
-    """The project's commit, and whether files differed from it or were new; None where this is no git checkout."""
+    """The project's commit, and whether files differed from it or were new; None where neither git nor an image's build tells."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -242,6 +242,10 @@ def project_state() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
+    image = ROOT / "REVISION"  # an image has no git; its build has left this there
+    if image.exists():
+        commit, _, dirty = image.read_text().strip().partition("-")
+        return {"commit": commit or None, "dirty": bool(dirty) if commit else None}
     changes = git("status", "--porcelain")
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
 

@@ -112,7 +112,7 @@ def compiled():
 
 def all_cores(wildcards):
     """The threads of a job that uses, or wants to itself, the whole machine. A cluster's profile says how many instead."""
-    return workflow.cores
+    return workflow.cores or 1
 
 
 def partition_of(wildcards):
@@ -201,13 +201,13 @@ def compiling_threads(wildcards):
         count * (len(ARCHITECTURES) if id.startswith("cuda/") else 1)
         for id, count in counts.items()
     )
-    return max(1, math.ceil(workflow.cores * mine / total))
+    return max(1, math.ceil((workflow.cores or 1) * mine / total))
 
 
 def measuring_threads(wildcards):
     """All cores, or as many measure jobs' share of them as there are GPUs to measure on at once."""
     at_once = GPUS_AT_ONCE if BY_SLUG[wildcards.device].kind == "cuda" else 1
-    return max(1, workflow.cores // at_once)
+    return max(1, (workflow.cores or 1) // at_once)
 
 
 def samples(wildcards):

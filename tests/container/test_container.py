@@ -1,0 +1,216 @@
+"""The image, built as docs/container.md says on a base made here, and run without root, network, capabilities or a writable root."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from planted import ROOT
+
+pytestmark = pytest.mark.container
+
+PAGE = (ROOT / "docs" / "container.md").read_text()
+HARDENED = ["podman", "run", "--rm", "--network=none", "--read-only", "--tmpfs=/tmp:rw,nosuid,nodev,exec", "--cap-drop=ALL"]
+HARDENED += ["--security-opt=no-new-privileges", "--user=12345:23456"]
+# for machines without systemd and without the right to raise limits
+CONTAINERS = """
+[containers]
+default_ulimits = ["nofile=1024:16384", "nproc=4096:16384"]
+netns = "host"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+"""
+# as Debian's own slim images are made
+SLIM = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "info", "locale", "man")]
+LOCKED = set(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirements.lock").read_text(), re.MULTILINE))
+LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Runs a command that must succeed, with Podman's storage in a folder of the test's own; returns its output."""
+    for tool in ("podman", "mmdebstrap"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    if os.getuid() != 0:
+        pytest.skip("mounting the layers needs root")
+    folder = tmp_path_factory.mktemp("podman")
+    (folder / "containers.conf").write_text(CONTAINERS)
+    storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
+    (folder / "storage.conf").write_text(storage)
+    arguments = ["--build-arg", "BASE_IMAGE=localhost/debian:bookworm-local"]
+    if certificates := os.environ.get("SSL_CERT_FILE"):
+        arguments += ["--secret", f"id=ca,src={certificates}"]
+    environment = os.environ | {
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        "IMAGE_ARGS": shlex.join(arguments),
+    }
+
+    def run(*command: str, cwd: Path = ROOT, code: int = 0) -> str:
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        assert done.returncode == code, done.stdout[-8000:]
+        return done.stdout
+
+    yield run
+    run("podman", "rmi", "--all", "--force")
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image's name."""
+    base = tmp_path_factory.mktemp("base") / "base.tar"
+    run("mmdebstrap", "--quiet", "--variant=minbase", "--include=usr-is-merged", *SLIM, "bookworm", str(base))
+    run("podman", "import", "--quiet", str(base), "localhost/debian:bookworm-local")
+    base.unlink()
+    run("make", "image")
+    return "gemm-ladder"
+
+
+@pytest.fixture(scope="session")
+def results(run: Run, image: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the smoke campaign left in a mounted folder."""
+    folder = tmp_path_factory.mktemp("results")
+    folder.chmod(0o777)
+    run(*HARDENED, "-v", f"{folder}:/data/results", image, "--config", "campaign=smoke")
+    return folder
+
+
+def inside(run: Run, image: str, script: str) -> str:
+    """What a shell in the image prints."""
+    return run(*HARDENED, "--entrypoint=sh", image, "-c", script)
+
+
+def test_a_user_without_rights_runs_the_smoke_campaign(results: Path) -> None:
+    (environment,) = results.glob("smoke/*/environment.json")
+    assert (environment.parent / "figures" / "performance-warm.svg").stat().st_size > 5000
+    assert (results / "smoke" / "build" / "sm_90" / "03_shared_tile" / "resources.csv").exists()
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    assert json.loads(environment.read_text())["project"]["commit"] == head
+
+
+def test_it_draws_the_published_figures_byte_for_byte(results: Path) -> None:
+    drawn = {path.relative_to(results / "redrawn"): path for path in (results / "redrawn").glob("*/figures/*.svg")}
+    published = {path.relative_to(ROOT / "results/published"): path for path in ROOT.glob("results/published/*/figures/*.svg")}
+    assert drawn.keys() == published.keys()
+    for name, path in drawn.items():
+        assert path.read_bytes() == published[name].read_bytes(), name
+
+
+def test_a_second_container_finds_nothing_to_do(run: Run, image: str, results: Path) -> None:
+    again = run(*HARDENED, "-v", f"{results}:/data/results", image, "--config", "campaign=smoke")
+    assert "Nothing to be done" in again
+
+
+def test_without_a_folder_to_write_to_it_says_so(run: Run, image: str) -> None:
+    assert "Error: /data/results: not writable for user 12345:23456" in run(*HARDENED, image, code=1)
+
+
+def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> None:
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11"]
+    packages = [
+        f"{name}=={LOCK[name]}" for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pygments")
+    ]
+    run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
+    tmp_path.chmod(0o755)
+    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "tests")
+    mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
+    settings = ["--env=PYTHONPATH=/tmp/packages", "--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
+    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit", "tests/workflow/test_pipeline.py"]
+    slow = "misbehaves or rerun or published or dropping or cold"  # minutes; run outside, and here with SUITE=test
+    command = [*HARDENED, *mounts, f"--volume={tmp_path}:/tmp/packages:ro", *settings, "--workdir=/opt/gemm-ladder"]
+    said = run(*command, "--entrypoint=python", image, *suite, "-k", os.environ.get("SUITE", f"not ({slow})"))
+    assert re.search(r"\d{3} passed", said), said[-2000:]
+    assert "failed" not in said
+
+
+def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
+    (config,) = json.loads(run("podman", "image", "inspect", image))
+    labels = {key.removeprefix("org.opencontainers.image."): value for key, value in config["Labels"].items()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (labels["version"], labels["licenses"]) == (project["version"], project["license"])
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["revision"])
+    assert labels.keys() >= {"title", "description", "source"}
+    assert config["User"] == "1000:1000"
+
+
+def test_it_holds_no_cache_no_pip_and_nothing_of_the_build(run: Run, image: str) -> None:
+    shell = [*HARDENED, "--user=0", "--entrypoint=sh", image, "-c"]
+    where = "/root /tmp /opt /var/lib/apt/lists /var/cache"
+    left = run(*shell, f"find {where} -mindepth 1 -maxdepth 1 -not -name .bashrc -not -name .profile")
+    assert set(left.split()) == {"/opt/gemm-ladder", "/opt/venv"}
+    names = ("pip", "uv", "pip.conf", "uv.toml", ".git", "Python.h", "pytest", "lto1")
+    found = " -o ".join(f"-name {name}" for name in names)
+    assert run(*shell, f"find / -xdev \\( {found} \\)") == ""
+
+
+def test_the_bill_of_materials_is_what_is_installed_and_what_is_locked(run: Run, image: str) -> None:
+    bill = json.loads(inside(run, image, "cat /opt/gemm-ladder/sbom.cdx.json"))
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    assert len({component["bom-ref"] for component in bill["components"]}) == len(bill["components"])
+    python = {c["name"]: c["version"] for c in bill["components"] if c["purl"].startswith("pkg:pypi/")}
+    assert python.items() <= LOCKED
+    assert {"snakemake", "pycuda", "nvidia-cublas"} <= python.keys()
+    assert python.keys().isdisjoint({"pytest", "ruff", "mypy", "pip", "uv"})
+    debian = {f"{c['name']} {c['version']}" for c in bill["components"] if c["purl"].startswith("pkg:deb/")}
+    assert debian == set(inside(run, image, "dpkg-query -W -f '${Package} ${Version}\n'").splitlines())
+    versions = inside(run, image, "cat /opt/gemm-ladder/versions.txt").splitlines()
+    assert len(versions) == len(python) + len(debian)
+
+
+def test_a_gpu_comes_in_by_its_cdi_name(run: Run, image: str) -> None:
+    folder = Path("/run/cdi")
+    if any(folder.glob("*")) or any(Path("/etc/cdi").glob("*")):
+        pytest.skip("this machine has devices of its own in /etc/cdi or /run/cdi")
+    folder.mkdir(exist_ok=True)
+    spec = folder / "gemm-ladder-test.json"
+    edits = {"env": ["MADE_UP_GPU=here"], "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/null"}]}
+    gpu = {"cdiVersion": "0.3.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": edits}]}
+    spec.write_text(json.dumps(gpu))
+    try:
+        shown = run(
+            *HARDENED, "--device=nvidia.com/gpu=all", "--entrypoint=sh", image, "-c", "echo $MADE_UP_GPU; ls /dev/nvidia0"
+        )
+    finally:
+        spec.unlink()
+    assert shown.split() == ["here", "/dev/nvidia0"]
+
+
+def test_every_command_of_the_page_runs(run: Run, image: str, tmp_path: Path) -> None:
+    """Blocks marked `sh` are run, line by line; what no test can run here is in blocks marked `console`."""
+    commands = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)).replace("\\\n", "").splitlines()
+    assert len(commands) > 4
+    (tmp_path / "kernels").mkdir()
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels", dirs_exist_ok=True)
+    commands.remove("make image")  # by which the image was made
+    for command in commands:
+        run("bash", "-c", command, cwd=tmp_path)
+
+
+def test_snakemake_runs_its_jobs_in_the_image(run: Run, image: str, tmp_path: Path, make_project) -> None:
+    if not shutil.which("apptainer"):
+        pytest.skip("apptainer is not installed: Debian 12 has no package of it")
+    project = make_project()
+    archive, folder = tmp_path / "image.tar", project.folder
+    run("podman", "save", "--quiet", "--format=oci-archive", f"--output={archive}", image)
+    stored = "-noI -noD -noF"  # not compressed: in seconds instead of minutes
+    run("apptainer", "build", f"--mksquashfs-args={stored}", f"{folder}/gemm-ladder.sif", f"oci-archive://{archive}")
+    archive.unlink()
+    log = project.ok("--config", "campaign=smoke", "devices=[cpu]", "--sdm", "apptainer")
+    assert "Activating singularity image gemm-ladder.sif" in log
+    (environment,) = (folder / "results" / "smoke").glob("*/environment.json")
+    inner = run("apptainer", "exec", f"{folder}/gemm-ladder.sif", "python", "-c", "import sys; print(sys.version.split()[0])")
+    assert json.loads(environment.read_text())["python"]["version"] == inner.strip().splitlines()[-1]
