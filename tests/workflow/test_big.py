@@ -13,7 +13,7 @@ from ladder.kernels import discover
 SIDES = {"BM": [*range(1, 26)], "BN": [*range(1, 21)], "BK": [*range(1, 21)]}
 CAMPAIGN = f"""
 campaign: big
-partitions: {h200: {device: nvidia-h200, architecture: sm_90}}
+partitions: {{h200: {{device: nvidia-h200, architecture: sm_90}}}}
 kernels: [cuda/03_shared_tile]
 problems: {{cuda: [{{square: [64, 128, 256, 512, 1024, 2048, 4096]}}, [64, 4096, 4096], [4096, 64, 4096], [4096, 4096, 64]]}}
 parameters: {{cuda/03_shared_tile: {SIDES}}}
