@@ -21,7 +21,7 @@ $(READY): envs/requirements.lock envs/bootstrap.lock
 	$(BIN)/uv pip install --quiet --require-hashes -r envs/requirements.lock
 	touch $@
 
-# what submits to HTCondor; Slurm and cluster-generic need nothing more
+# what submits to a cluster
 setup-cluster: setup
 	$(BIN)/uv pip install --quiet --require-hashes -r envs/cluster.lock
 

@@ -1,5 +1,6 @@
 """Timing on a device whose clock the test turns."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -158,3 +159,10 @@ def test_every_sample_has_the_reading_of_its_round():
     device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
     series = run(device)[0]
     assert [reading["sm_clock_mhz"] for reading in series.readings] == [1000 + device.round - 9 + i for i in range(10)]
+
+
+def test_drift_is_looked_for_ever_more_seldom():
+    looks = [n for n in range(1, 10_001) if timing._due(n, 20)]
+    assert looks[:4] == [20, 22, 25, 27]
+    assert all(later <= 1.1 * earlier + 1 for earlier, later in itertools.pairwise(looks))
+    assert len(looks) < 70

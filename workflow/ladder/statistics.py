@@ -78,7 +78,7 @@ def trend(samples: ArrayLike) -> float:
     """
     values: NDArray[np.float64] = np.asarray(samples, dtype=float)
     n = values.size
-    score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
+    score = float(sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n)))
     _, ties = np.unique(values, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance else 0.0

@@ -24,6 +24,8 @@ RACE_MARGIN = 0.05
 """A configuration loses when even the upper end of its ratio is below the lower end of the best one's by this share."""
 DRIFT = 3.29
 """Samples drift when the Mann-Kendall deviate of the times or the ratios is beyond this (p < 0.001), twice `min_samples` at the least."""
+DRIFT_EVERY = 1.1
+"""Looked for whenever the samples have grown by this factor: seldom enough to be cheap, and to find few drifts that are none."""
 
 
 @dataclass
@@ -108,13 +110,18 @@ def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, bes
         return ""
     if max(relative_half_width(series.samples), (high - median) / median, (median - low) / median) <= limits.target:
         return "target"
-    if n >= 2 * limits.min_samples and (_drifts(series.samples) or _drifts(np.array(series.reference) / series.samples)):
+    if _due(n, 2 * limits.min_samples) and (_drifts(series.samples) or _drifts(np.array(series.reference) / series.samples)):
         return "drift"
     if n >= limits.max_samples:
         return "max_samples"
     if sum(series.samples) * series.repeats > limits.max_seconds * 1e6:
         return "max_seconds"
     return ""
+
+
+def _due(n: int, first: int) -> bool:
+    """Whether n samples are as many as at a look for a drift: at the first, and each time they have grown by `DRIFT_EVERY`."""
+    return n == first or (n > first and int(math.log(n / first, DRIFT_EVERY)) > int(math.log((n - 1) / first, DRIFT_EVERY)))
 
 
 def _drifts(values: ArrayLike) -> bool:
