@@ -25,8 +25,9 @@ $(READY): envs/requirements.lock envs/bootstrap.lock
 setup-cluster: setup
 	$(BIN)/uv pip install --quiet --require-hashes -r envs/cluster.lock
 
+# two files of tests at a time, most of whose time one core is enough for
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

@@ -43,9 +43,3 @@ def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
     assert set(summary["status"]) == {"correct"}
     assert set(summary["uuid"]) == set.union(*used)
     assert (four.folder / "results" / "four" / "fake" / "figures" / "gpus-warm.svg").exists()
-
-
-def test_on_one_gpu_no_spread_is_drawn(four):
-    four.ok("--configfile", "config/test.yaml", "--until", "figures", cores=1)
-    assert four.table("four/fake/summary.csv")["uuid"].nunique() == 1
-    assert not list(four.folder.glob("results/four/fake/figures/gpus*"))

@@ -58,6 +58,7 @@ def test_every_figure_is_there_in_every_format(smoke):
     for name in names:
         for suffix in FORMATS:
             assert (folder / f"{name}-warm.{suffix}").stat().st_size > 5000, name
+    assert not list(folder.glob("gpus-*"))  # there is one device
 
 
 def test_the_models_have_a_row_for_all_that_ran(smoke):
