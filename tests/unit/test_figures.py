@@ -60,3 +60,15 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
         figure = drawn[name]
         told = [text.get_text() for text in (*figure.axes[0].texts, *(figure.legends[0].get_texts() if figure.legends else []))]
         assert any("measured FP32 peak" in text for text in told) == peak, told
+
+
+def test_a_state_in_which_all_was_skipped_is_not_drawn(dataset, tmp_path, monkeypatch):
+    """As on a campaign of long launches only, whose `cold` is as `warm`."""
+    found, environment = dataset
+    drawn = []
+    monkeypatch.setattr(figures, "_draw_and_save", lambda task: drawn.append(task[2].name))
+    skipped = found["summary"].assign(state="cold", status="skipped", tflops=float("nan"), reference_us=float("nan"))
+    summary = pd.concat([found["summary"], skipped])
+    figures.draw_all(summary, found["best"], found["models"], environment, tmp_path)
+    assert "performance-warm" in drawn
+    assert not [name for name in drawn if name.endswith("-cold")]

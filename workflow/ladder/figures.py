@@ -483,6 +483,8 @@ def draw_all(
     for element_type, state in product(dict.fromkeys(summary["element_type"]), states):
         mine = [table[table["element_type"] == element_type] for table in (summary, best, models)]
         data = Dataset(mine[0], mine[1], mine[2], environment, state)
+        if data.best.empty:  # nothing has a rate, as where all that was asked for `cold` is as `warm`
+            continue
         # the sweep is that of the first state; another may have followed its best configurations only
         sweeps = [f"parameters-{kernel}" for kernel in data.kernels] if state == states[0] else []
         which = state if element_type == "float32" else f"{element_type}-{state}"
