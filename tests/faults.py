@@ -101,8 +101,10 @@ FAKE = {
 }
 """Of a fake GPU, configurations among others, at their verification and while they are timed."""
 
-CU_COUNT = "  static int calls = 0;\n  const int earlier = row == 0 && col == 0 ? atomicAdd(&calls, 1) : 0;\n"
-CU_CALLS = CU_COUNT + "  const bool late = earlier == 30;\n"
+CU_CALLS = (
+    "  static int calls = 0;\n  const int earlier = row == 0 && col == 0 ? atomicAdd(&calls, 1) : 0;\n"
+    "  const bool late = earlier == 30;\n"
+)
 GPU = {
     "900_right": Fault("nothing: the control", CU_RIGHT, "correct"),
     "901_wrong": Fault("a wrong result", CU_RIGHT.replace("k < K", "k < K - (K > 100)"), "incorrect", "off by"),
@@ -142,7 +144,9 @@ GPU = {
     ),
     "912_late_wrong": Fault(
         "a wrong result from a later launch on",
-        CU_COUNT + "  const int depth = K - (calls > 30 && K > 100);\n" + CU_RIGHT.replace("k < K", "k < depth"),
+        "  static int calls[2];  // each of the two problems' own: the first must not spoil the second's first launch\n"
+        "  if (row == 0 && col == 0) atomicAdd(&calls[K == 127], 1);\n"
+        "  const int depth = K - (calls[K == 127] > 30);\n" + CU_RIGHT.replace("k < K", "k < depth"),
         "incorrect",
         "after it was timed: .*off by",
     ),
