@@ -25,6 +25,7 @@ from ladder.compile import compile_kernel, compile_support  # noqa: E402
 from ladder.devices import Device, Launch  # noqa: E402
 from ladder.kernels import Configuration  # noqa: E402
 from ladder.statistics import median_interval  # noqa: E402
+from ladder.verify import judge  # noqa: E402
 from ladder.worker import open_device  # noqa: E402
 
 SIZES = (256, 1024, 4096)
@@ -66,6 +67,10 @@ def main(pairs: int) -> None:
                 (row,) = compile_kernel(known[name], [(chosen, "")], gpu.arch, Path(scratch) / known[name].name, 1)
                 binary = (Path(scratch) / known[name].name / row.binary).read_bytes()
                 launches[len(launches)] = device.kernel(known[name], chosen, binary)
+            for launch in launches.values():  # behind time_round's gate no code can be loaded
+                verdict = judge(device.check(launch), problem)
+                if verdict.status != "correct":
+                    sys.exit(f"{size}: {verdict.reason}")
             quiet, busy = [], []
             for _ in range(pairs):
                 quiet.append(stretch(device, launches, reference))
