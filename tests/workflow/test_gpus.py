@@ -43,3 +43,8 @@ def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
     assert set(summary["status"]) == {"correct"}
     assert set(summary["uuid"]) == set.union(*used)
     assert (four.folder / "results" / "four" / "fake" / "figures" / "gpus-warm.svg").exists()
+
+
+def test_one_gpu_at_a_time_unless_more_are_asked_for(four):
+    four.ok("--configfile", "config/test.yaml", cores=4)
+    assert set(four.table("four/fake/summary.csv")["uuid"]) == {"GPU-0"}

@@ -61,9 +61,9 @@ except InputError as error:
 config.update(data)
 
 BY_SLUG = {device.slug: device for device in DEVICES}
-# how many GPUs at once, of `--resources gpu=N`
-asked = workflow.global_resources.get("gpu")
-GPUS_AT_ONCE = (asked and asked.value) or 1
+# On this machine one GPU at a time, if `--resources gpu=N` does not say how many; a cluster knows how many it has.
+if not SUBMITTING and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", 1)
 MEASURING = sources.digest("measure", "worker")
 # what a measure job needs: its largest problem, and the libraries
 MEASURING_MB = 3000 + max(
@@ -108,11 +108,6 @@ def compiled():
         for kernel in CAMPAIGN.kernels.values()
         if kernel.kind == kind
     ]
-
-
-def all_cores(wildcards):
-    """The threads of a job that uses, or wants to itself, the whole machine. A cluster's profile says how many instead."""
-    return workflow.cores or 1
 
 
 def partition_of(wildcards):
@@ -205,9 +200,9 @@ def compiling_threads(wildcards):
 
 
 def measuring_threads(wildcards):
-    """All cores, or as many measure jobs' share of them as there are GPUs to measure on at once."""
-    at_once = GPUS_AT_ONCE if BY_SLUG[wildcards.device].kind == "cuda" else 1
-    return max(1, (workflow.cores or 1) // at_once)
+    """All cores of a CPU, so that nothing runs beside the measurement. One for a GPU, which compiling on all cores does not disturb
+    (tests/disturbance.py). A cluster's profile says how many instead."""
+    return 1 if BY_SLUG[wildcards.device].kind == "cuda" else workflow.cores or 1
 
 
 def samples(wildcards):

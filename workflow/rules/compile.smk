@@ -1,5 +1,5 @@
 # The configurations of a kernel for an architecture, side by side in the job's threads. Needs no GPU and no driver.
-# Before anything is measured: a job that takes all cores would wait for the last of several measure jobs.
+# Before anything that does not wait for it: a measurement on a CPU takes all cores.
 rule compile:
     input:
         lambda wildcards: [kernel_of(wildcards).path, *kernel_of(wildcards).includes],

@@ -10,7 +10,7 @@ rule count:
         counters="results/{dataset}/{device}/counters.csv",
     log:
         "results/{dataset}/logs/count-{device}.log",
-    threads: all_cores
+    threads: measuring_threads
     resources:
         **requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
     params:

@@ -15,7 +15,7 @@ rule figures:
         ),
     log:
         "results/{dataset}/logs/figures-{device}.log",
-    threads: all_cores
+    threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
         code=sources.digest("figures"),
     script:

@@ -1,5 +1,4 @@
 # One job a kernel and element type (or a shard of its configurations): all its problems, each paired with the reference.
-# Together the jobs that may measure at once take all cores, so that nothing else of the campaign runs beside a measurement.
 rule measure:
     input:
         resources=binaries,

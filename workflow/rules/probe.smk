@@ -1,9 +1,10 @@
-# What a device is and what it can do at best.
+# What a device is and what it can do at best. Every measurement waits for it, so it comes first.
 rule support:
     output:
         "results/{dataset}/build/{arch}/support.bin",
     log:
         "results/{dataset}/logs/support-{arch}.log",
+    priority: 2
     resources:
         **requests(gpu=False, mem_mb=2000, runtime=10),
     params:
@@ -22,7 +23,8 @@ rule probe:
         environment="results/{dataset}/{device}/environment.json",
     log:
         "results/{dataset}/logs/probe-{device}.log",
-    threads: all_cores
+    priority: 2
+    threads: measuring_threads
     resources:
         **requests(gpu=True, mem_mb=3000, runtime=10),
     params:
