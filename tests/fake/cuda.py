@@ -29,6 +29,7 @@ class Cuda(Device):
 
     def __init__(self, uuid: str, support: bytes, baselines: Any) -> None:
         self.state = Path(os.environ["FAKE_GPU"])
+        assert uuid in visible("")
         assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid  # the probe's own process sees all
         self.blas = baselines(self)
 

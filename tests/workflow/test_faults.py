@@ -59,7 +59,7 @@ def fake_job(tmp_path, monkeypatch):
              "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 2}},
             "fake", discover(tmp_path),
         )  # fmt: skip
-        (tmp_path / "gpu.json").write_text(json.dumps({"others": others}))
+        (tmp_path / "gpu.json").write_text(json.dumps({"uuids": ["GPU-fake"], "others": others}))
         shutil.rmtree(tmp_path / "build", ignore_errors=True)
         (tmp_path / "build").mkdir()
         (tmp_path / "build" / "any.cubin").write_text(body)

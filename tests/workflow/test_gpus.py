@@ -1,5 +1,7 @@
 """Several GPUs of a machine, here fakes: measured at once, each by one job at a time, in one dataset."""
 
+import os
+
 import pytest
 from ladder import records
 from planted import CU_RIGHT, cuda_kernel
@@ -46,5 +48,25 @@ def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
 
 
 def test_one_gpu_at_a_time_unless_more_are_asked_for(four):
-    four.ok("--configfile", "config/test.yaml", cores=4)
+    four.campaign(CAMPAIGN.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1, 2]").replace("shard: 3", "shard: 1"))
+    four.ok("results/four/fake/summary.csv", "--configfile", "config/test.yaml", cores=4)
     assert set(four.table("four/fake/summary.csv")["uuid"]) == {"GPU-0"}
+
+
+NCU = """#!/bin/sh
+while [ "$1" != --metrics ]; do shift; done
+shift 2
+"$@" || { echo "==ERROR== The application returned an error code ($?)."; exit 1; }
+echo '"ID","sm__inst_executed.sum"'
+echo '"0","42"'
+"""
+
+
+def test_what_is_counted_runs_on_the_gpu_that_is_held(four, monkeypatch):
+    ncu = four.write("tools/ncu", NCU)
+    ncu.chmod(0o755)
+    monkeypatch.setenv("PATH", str(ncu.parent), prepend=os.pathsep)
+    four.ok("counters", "--configfile", "config/test.yaml")
+    counters = four.table("four/fake/counters.csv")
+    assert counters["reason"].isna().all(), counters["reason"].tolist()
+    assert list(counters["instructions"]) == [42]

@@ -1,12 +1,13 @@
-"""Make a dataset of this machine a published one: `python -m ladder.publish results/default/nvidia-h200`.
+"""Make a dataset of this machine a published one: `python -m ladder.publish results/default/nvidia-h200 [NAME]`.
 
-Copies the raw samples, the environment and what the compiler and the counters said to `results/published/<device>/` and draws its tables and
-figures there. The rule `published` draws the same from them again, anywhere. Without an argument all published datasets are drawn
-again in place, as is due when a figure or a kernel's model has changed.
+Copies the raw samples, the environment and what the compiler and the counters said to `results/published/NAME/`, by default the
+device's, and draws its tables and figures there; other files there stay. The rule `published` draws the same from them again, anywhere.
+Without an argument all published datasets are drawn again in place, as is due when a figure or a kernel's model has changed.
 """
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -32,12 +33,14 @@ def draw(folder: Path) -> None:
         figures.draw_counters(counts, summary, best, modelled, environment, folder / "counters")
 
 
-def publish(source: Path, published: Path) -> Path:
+def publish(source: Path, published: Path, name: str = "") -> Path:
     """Publish the dataset in `source`; returns its new folder.
 
-    Raises `InputError` for a folder without a dataset, and for one measured from a checkout that had changes or no commit: a published
-    figure says which commit made it.
+    Raises `InputError` for a name that is none, for a folder without a dataset, and for one measured from a checkout that had changes or
+    no commit: a published figure says which commit made it.
     """
+    if not re.fullmatch("[a-z0-9-]*", name):
+        raise InputError(f"NAME: got {name!r}; expected small letters, digits and '-'")
     if not all((source / name).exists() for name in ("environment.json", "resources.csv")) or not list(
         (source / "samples").glob("*.parquet")
     ):
@@ -51,8 +54,11 @@ def publish(source: Path, published: Path) -> Path:
             raise InputError(
                 f"{source}: {session['job']} was made from a checkout with changes or without a commit; expected a clean one"
             )
-    target: Path = published / environment["device"]
-    shutil.rmtree(target, ignore_errors=True)
+    target: Path = published / (name or environment["device"])
+    for folder in ("samples", "figures"):
+        shutil.rmtree(target / folder, ignore_errors=True)
+    for path in target.glob("counters.*"):
+        path.unlink()
     (target / "samples").mkdir(parents=True)
     for name in ("environment.json", "resources.csv", "counters.csv"):
         if (source / name).exists():
@@ -65,11 +71,11 @@ def publish(source: Path, published: Path) -> Path:
 
 if __name__ == "__main__":
     with clear_errors():
-        if len(sys.argv) > 2:
-            raise InputError("usage: python -m ladder.publish [results/CAMPAIGN/DEVICE]")
+        if len(sys.argv) > 3:
+            raise InputError("usage: python -m ladder.publish [results/CAMPAIGN/DEVICE [NAME]]")
         everything = ROOT / "results" / "published"
-        for source in sys.argv[1:]:
-            print(f"published {publish(Path(source), everything)}; now commit it")
+        if len(sys.argv) > 1:
+            print(f"published {publish(Path(sys.argv[1]), everything, *sys.argv[2:])}; now commit it")
         for path in everything.glob("*/environment.json") if len(sys.argv) == 1 else ():
             draw(path.parent)
             print(f"drew {path.parent} again")

@@ -13,6 +13,6 @@ with job(snakemake.log[0]):
     support = Path(snakemake.input.support)
     best, resources = (tables.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
     kernels = {kernel.name: kernel for kernel in map(parse, map(Path, snakemake.input.kernels))}
-    with exclusive(uuids(device)) as uuid:
+    with exclusive(uuids(device)) as (uuid, _):
         table = counters.count(counters.tasks(best, resources, kernels, support.parent, support, uuid))
     tables.write_csv(table, Path(snakemake.output.counters))
