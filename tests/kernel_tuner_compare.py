@@ -1,12 +1,13 @@
 """How fast our sweep passes configurations beside Kernel Tuner: same kernel, configurations, problem and samples, on a GPU, in one run.
 
-    python tests/kernel_tuner_compare.py --kernel cuda/08_padded_shared --size 2048 --samples 10
+    python tests/kernel_tuner_compare.py                                          110 configurations of rung 06
+    python tests/kernel_tuner_compare.py --kernel cuda/08_padded_shared --parameters '{}'      those it is swept over anyway
 
 Needs the pipeline's environment and Kernel Tuner (`pip install kernel-tuner`), which the lock does not have. `--backend` is its back end:
 `nvcuda` (cuda-bindings and NVRTC), `pycuda` (nvcc) or `cupy`. Both compile, check the result of every configuration and take
 `--samples` single launches of it. Ours compiles in `--cores` processes and times a reference beside each sample too; the wall time of
-all of it counts on either side, and the parts are shown. Exit status 1 where ours is less than twice as fast. Writes
-results/kernel_tuner.json.
+all of it counts on either side, and the parts are shown; the CUDA cache, which NVRTC uses too, is empty at the start. Exit status 1 where
+ours is less than twice as fast. Adds the run to the list in results/kernel_tuner.json.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from ladder.kernels import Configuration, Kernel, discover  # noqa: E402
 from ladder.measure import Job, run  # noqa: E402
 
 LEAST = 2.0
+MANY = {"BM": [32, 64, 128, 256], "BN": [32, 64, 128, 256], "BK": [8, 16, 32], "TM": [4, 8], "TN": [4, 8]}
 BLOCK = ["block_size_x", "block_size_y", "block_size_z"]
 
 
@@ -39,6 +41,7 @@ def ours(given: argparse.Namespace, gpu: environment.Device, folder: Path) -> di
     """Compile and measure by the pipeline's own job."""
     data = {
         "campaign": "compare", "problems": {"cuda": [{"square": given.size}]}, "kernels": [given.kernel],
+        "parameters": {given.kernel: given.parameters},
         "measure": {"min_samples": given.samples, "max_samples": given.samples, "sample_us": 0, "race": False},
     }  # fmt: skip
     plan = campaign.load(data, "the comparison", discover(ROOT))
@@ -114,14 +117,18 @@ def theirs(given: argparse.Namespace, kernel: Kernel, configurations: list[Confi
 def main() -> None:
     """Run both, ours first and last, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernel", default="cuda/08_padded_shared")
+    parser.add_argument("--kernel", default="cuda/06_vectorized_loads")
+    parser.add_argument(
+        "--parameters", type=json.loads, default=MANY, help="the values of parameters, as in a campaign; default: %(default)s"
+    )
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument("--backend", choices=["nvcuda", "pycuda", "cupy"], default="nvcuda")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile ours")
     given = parser.parse_args()
+    os.environ["CUDA_CACHE_PATH"] = tempfile.mkdtemp(prefix="kernel-tuner-compare-")
     gpu, kernel = environment.detect_gpus()[0], discover(ROOT)[given.kernel]
-    legal = [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
+    legal = [configuration for configuration, objection in kernel.expand(given.parameters, ["float32"]) if not objection]
     passes = []
     for _ in range(2):  # before and after theirs: neither profits from what the other warmed up
         folder = Path(tempfile.mkdtemp(prefix="kernel-tuner-compare-"))
@@ -149,7 +156,11 @@ def main() -> None:
         "faster": faster,
         "faster_without_compiling": without,
     }
-    (ROOT / "results" / "kernel_tuner.json").write_text(json.dumps(result, indent=1) + "\n")
+    shutil.rmtree(os.environ["CUDA_CACHE_PATH"])
+    path = ROOT / "results" / "kernel_tuner.json"
+    path.parent.mkdir(exist_ok=True)
+    runs = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*runs, result | environment.project_state()], indent=1) + "\n")
     sys.exit(int(faster < LEAST))
 
 
