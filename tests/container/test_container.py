@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ runtime = "runc"
 SLIM = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "info", "locale", "man")]
 LOCKED = set(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirements.lock").read_text(), re.MULTILINE))
 LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
+BASE = "localhost/debian:bookworm-local"
 Run = Callable[..., str]
 
 
@@ -48,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     (folder / "containers.conf").write_text(CONTAINERS)
     storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
     (folder / "storage.conf").write_text(storage)
-    arguments = ["--build-arg", "BASE_IMAGE=localhost/debian:bookworm-local"]
+    arguments = ["--build-arg", f"BASE_IMAGE={BASE}"]
     if certificates := os.environ.get("SSL_CERT_FILE"):
         arguments += ["--secret", f"id=ca,src={certificates}"]
     environment = os.environ | {
@@ -74,7 +76,7 @@ def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image's name."""
     base = tmp_path_factory.mktemp("base") / "base.tar"
     run("mmdebstrap", "--quiet", "--variant=minbase", "--include=usr-is-merged", *SLIM, "bookworm", str(base))
-    run("podman", "import", "--quiet", str(base), "localhost/debian:bookworm-local")
+    run("podman", "import", "--quiet", str(base), BASE)
     base.unlink()
     run("make", "image")
     return "gemm-ladder"
@@ -122,19 +124,68 @@ def test_without_a_folder_to_write_to_it_says_so(run: Run, image: str) -> None:
 def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> None:
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11"]
     packages = [
-        f"{name}=={LOCK[name]}" for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pygments")
+        f"{name}=={LOCK[name]}"
+        for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pygments", "pytest-xdist", "execnet")
     ]
     run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
     tmp_path.chmod(0o755)
     brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "tests")
     mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
     settings = ["--env=PYTHONPATH=/tmp/packages", "--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
-    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit", "tests/workflow/test_pipeline.py"]
-    slow = "misbehaves or rerun or published or dropping or cold"  # minutes; run outside, and here with SUITE=test
+    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", "tests/unit", "tests/workflow"]
     command = [*HARDENED, *mounts, f"--volume={tmp_path}:/tmp/packages:ro", *settings, "--workdir=/opt/gemm-ladder"]
-    said = run(*command, "--entrypoint=python", image, *suite, "-k", os.environ.get("SUITE", f"not ({slow})"))
+    said = run(*command, "--entrypoint=python", image, *suite)
     assert re.search(r"\d{3} passed", said), said[-2000:]
     assert "failed" not in said
+
+
+@pytest.mark.skipif("IMAGE_FACTS" not in os.environ, reason="two more builds, for the file that IMAGE_FACTS names")
+def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
+    """Writes what docs/container.md says of the image, which tests/unit/test_claims.py holds it to. Sizes in MB."""
+    parts = {
+        "cuBLAS": "nvidia/cu13/lib/libcublas*",
+        "cuBLASLt": "nvidia/cu13/lib/libcublasLt*",
+        "nvcc": "nvidia/cu13/bin nvidia/cu13/nvvm nvidia/cu13/include",
+        "NVRTC": "nvidia/cu13/lib/libnvrtc*",
+        "PyArrow": "pyarrow*",
+        "bindings": "cuda* nvmath*",
+        "NumPy": "numpy*",
+        "tables and figures": "pandas* matplotlib* fontTools* fonttools*",
+        "project": "/opt/gemm-ladder",
+    }
+    shell = [*HARDENED, "--user=0", "--entrypoint=sh"]
+    seconds, listings, layers = [], [], []
+    for name in ("first", "second"):
+        start = time.monotonic()
+        run("bash", "-c", f'IMAGE_ARGS="$IMAGE_ARGS --no-cache --tag {name}" make image')
+        seconds.append(round(time.monotonic() - start))
+        listings.append(run(*shell, name, "-c", "find / -xdev -type f -exec sha256sum {} + | sort").splitlines())
+        layers.append(json.loads(run("podman", "image", "inspect", name))[0]["RootFS"]["Layers"])
+    run("podman", "save", "--quiet", "--format=oci-archive", f"--output={tmp_path}/image.tar", "first")
+    sizes = {what: float(json.loads(run("podman", "image", "inspect", what))[0]["Size"]) for what in ("first", BASE)}
+    shown = run(
+        *shell,
+        "first",
+        "-c",
+        "cd /opt/venv/lib/python3*/site-packages; "
+        + "; ".join(f"du -scb {paths} | tail -n 1" for paths in parts.values())
+        + "; find / -xdev -name '*.pyc' -print0 | du -cb --files0-from=- | tail -n 1",
+    )
+    part_sizes = [int(line.split()[0]) for line in shown.splitlines()]
+    facts = {
+        "unpacked": round(sizes["first"] / 1e6),
+        "archive": round((tmp_path / "image.tar").stat().st_size / 1e6),
+        "base": round(sizes[BASE] / 1e6),
+        "parts": {what: round(size / 1e6) for what, size in zip([*parts, "bytecode"], part_sizes, strict=True)},
+        "packages": len(inside(run, "first", "cat /opt/gemm-ladder/versions.txt").splitlines()),
+        "files": len(listings[0]),
+        "files_that_differ": len({line.split()[1] for line in set(listings[0]) ^ set(listings[1])}),
+        "layers": len(layers[0]),
+        "layers_that_differ": sum(a != b for a, b in zip(*layers, strict=True)),
+        "build_seconds": seconds,
+    }
+    Path(os.environ["IMAGE_FACTS"]).write_text(json.dumps(facts, indent=1) + "\n")
+    assert facts["files_that_differ"] == 0
 
 
 def test_the_labels_say_what_it_is(run: Run, image: str) -> None:
