@@ -62,7 +62,11 @@ config.update(data)
 
 BY_SLUG = {device.slug: device for device in DEVICES}
 # On this machine one GPU at a time, if `--resources gpu=N` does not say how many; a cluster knows how many it has.
-if not SUBMITTING and "gpu" not in workflow.global_resources:
+if (
+    workflow.is_main_process
+    and not SUBMITTING
+    and "gpu" not in workflow.global_resources
+):
     workflow.register_resource("gpu", 1)
 MEASURING = sources.digest("measure", "worker")
 # what a measure job needs: its largest problem, and the libraries
