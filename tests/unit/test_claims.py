@@ -86,3 +86,17 @@ def test_kernel_tuner():
     times = [run["faster"] for run in few]
     assert f"16 to 19 configurations {min(times):.1f} to {max(times):.1f} times" in README
     assert all(run["cores"] == 16 for run in runs)
+
+
+def test_the_image():
+    facts, page = data("robustness/image"), (ROOT / "docs" / "container.md").read_text()
+    assert f"{facts['unpacked'] / 1000:.2f} GB unpacked, {facts['archive'] / 1000:.2f} GB as an OCI archive" in page
+    assert f"on a base of {facts['base']} MB" in page
+    rest = facts["unpacked"] - facts["base"]
+    for what, size in facts["parts"].items():
+        assert f"({size} of them cuBLASLt)" in page if what == "cuBLASLt" else f"{size} " in page, what
+        rest -= 0 if what in ("cuBLASLt", "bytecode") else size
+    assert f"| {rest} | the rest" in page
+    assert f"the same {facts['packages']} packages and the same\nbytes in all {facts['files']:,} files" in page
+    assert (facts["files_that_differ"], facts["layers_that_differ"]) == ([], 0)
+    assert "builds took {} s and {} s".format(*facts["build_seconds"]) in page
