@@ -80,12 +80,16 @@ def test_several_gpus():
 
 def test_kernel_tuner():
     runs = data("nvidia-h200/kernel_tuner")
-    many = {run["backend"]: run["faster"] for run in runs if run["kernel_tuner"]["configurations"] == 110}
+    many, alone = (
+        {run["backend"]: run["faster"] for run in runs if (run["kernel_tuner"]["configurations"], run["cores"]) == (110, cores)}
+        for cores in (16, 1)
+    )
     few = [run for run in runs if run["kernel_tuner"]["configurations"] < 20]
     assert f"110 configurations {many['nvcuda']:.1f} (NVRTC) and {many['pycuda']:.1f} (PyCUDA) times as fast" in README
+    assert f"with one core {alone['nvcuda']:.1f} and {alone['pycuda']:.1f} times" in README
     times = [run["faster"] for run in few]
     assert f"16 to 19 configurations {min(times):.1f} to {max(times):.1f} times" in README
-    assert all(run["cores"] == 16 for run in runs)
+    assert all(run["cores"] == 16 for run in few)
 
 
 def test_the_image():
