@@ -144,13 +144,13 @@ def test_cold_follows_the_best_of_warm_and_is_drawn_apart(project):
 
 def test_a_rerun_takes_what_the_journal_has(project):
     config = project.campaign(TINY.format(kernels="[cpu/02_reordered_ikj]", timeout=60))
-    project.ok("--configfile", config)
+    project.ok("--configfile", config, "--until", "measure")
     (samples,) = (project.folder / "results" / "tiny").glob("cpu-*/samples/02_reordered_ikj.float32.parquet")
     before = pd.read_parquet(samples)
     journal = samples.with_suffix(".journal")
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(lines[0] + lines[1][:40])  # as a killed job leaves it
-    project.ok("--configfile", config, "--forcerun", "measure")
+    project.ok("--configfile", config, "--forcerun", "measure", "--until", "measure")
     after = pd.read_parquet(samples)
     assert after["key"].tolist() == before["key"].tolist()
     assert after["samples_us"][0].tolist() == before["samples_us"][0].tolist()
