@@ -1,8 +1,9 @@
 # Two commands: `make` sets up and runs the pipeline, `make test` sets up and runs the tests.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV := .venv
+BIN := $(VENV)/bin
 # the folder is rebuilt when the lock changes, and only then
-READY := .venv/.ready
+READY := $(VENV)/.ready
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
@@ -16,7 +17,7 @@ setup: $(READY)
 
 $(READY): envs/requirements.lock envs/bootstrap.lock
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
-	$(PYTHON) -m venv --clear .venv
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
 	$(BIN)/uv pip install --quiet --require-hashes -r envs/requirements.lock
 	touch $@
