@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# the folder is rebuilt when the lock changes, and only then
+# The folder is rebuilt when the lock changes, and only then. It has bytecode: where Python may not write any, every job would start a second later.
 READY := $(VENV)/.ready
 
 export UV_PYTHON_DOWNLOADS = never
@@ -19,12 +19,12 @@ $(READY): envs/requirements.lock envs/bootstrap.lock
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r envs/requirements.lock
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
 	touch $@
 
 # what submits to a cluster
 setup-cluster: setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r envs/cluster.lock
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/cluster.lock
 
 # two files of tests at a time, most of whose time one core is enough for
 test: setup
