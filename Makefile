@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The folder is rebuilt when the lock changes, and only then. It has bytecode: where Python may not write any, every job would start a second later.
+# The folder is rebuilt when the lock changes, and only then. It has bytecode: where Python may not write any, every job would translate its imports again.
 READY := $(VENV)/.ready
 
 export UV_PYTHON_DOWNLOADS = never
