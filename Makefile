@@ -13,13 +13,18 @@ export UV_NO_PROGRESS = 1
 all: setup
 	$(BIN)/snakemake --cores 1
 
-setup: $(READY)
+setup: $(BIN)/ladder
 
 $(READY): envs/requirements.lock envs/bootstrap.lock
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
+	touch $@
+
+# the package itself stays in workflow/; nothing is downloaded
+$(BIN)/ladder: $(READY) pyproject.toml
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall --editable .
 	touch $@
 
 # what submits to a cluster
@@ -44,7 +49,7 @@ lock: setup
 
 # the times and sizes that the pipeline keeps to
 bench: setup
-	$(BIN)/python tests/benchmark.py
+	$(BIN)/python studies/benchmark.py
 
 # the container image of the last commit, with its time on every file
 image:

@@ -12,38 +12,40 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/confirm.smk"
 include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/counters.smk"
+include: "workflow/rules/published.smk"
 
 
 # Everything the campaign asks of this machine, and the published figures drawn again.
 rule all:
     default_target: True
     input:
-        compiled(),
-        figures(CAMPAIGN.name, [device.slug for device in DEVICES]),
-        compared(),
-        figures(REDRAWN, published_devices()),
-        counted(REDRAWN, counted_devices()),
+        TARGETS.compiled(),
+        TARGETS.measured("figures"),
+        TARGETS.compared(),
+        TARGETS.redrawn(),
 
 
-# The tables and figures of every published dataset, from its committed samples: needs no GPU.
+# The tables and figures of every published dataset, from its committed samples and held against its checksums: needs no GPU.
 rule published:
     input:
-        figures(REDRAWN, published_devices()),
-        counted(REDRAWN, counted_devices()),
+        TARGETS.redrawn(),
 
 
 # The models against hardware counters, where Nsight Compute is at hand and allowed.
 rule counters:
     input:
-        counted(CAMPAIGN.name, [device.slug for device in DEVICES]),
+        TARGETS.measured("counters.svg"),
 
 
 onsuccess:
-    print_costs()
+    for costs in filter(os.path.exists, TARGETS.measured("costs.csv")):
+        print(targets.busy_share(Path(costs)))
 
 
 onerror:
-    explain_refusals(log)
+    for line in targets.refusals((Path(file).read_text() for file in log), source):
+        print(line, file=sys.stderr)

@@ -449,6 +449,301 @@ def split_k() -> Canvas:
     return s
 
 
+def async_copies() -> Canvas:
+    """Rung 12: the ring of stages at one moment, and which tile each stage holds as time goes on."""
+    s = Canvas(345, "Rung 12: a ring of stages in shared memory (drawn: STAGES = 4)")
+    s.box(20, 78, 84, 150, PALE, "global\nmemory", size=8)
+    s.text(250, 46, "while tile 4 is computed on", weight="bold")
+    for stage, (tile, what) in enumerate(((4, "computed on"), (5, "is there"), (6, "on the way"), (7, "on the way"))):
+        y = 64 + stage * 46
+        s.box(190, y, 120, 36, C if stage == 0 else PALE_C if stage == 1 else "white", f"stage {stage}: tile {tile}")
+        s.text(318, y + 18, what, size=7.5, align="left", weight="bold" if stage == 0 else "normal")
+        if stage > 1:
+            s.arrow(106, y + 18, 187, y + 18, A)
+            s.arrow(106, y + 26, 187, y + 26, B)
+    s.text(146, 150, "copies: no\nregisters", size=7.5)
+    x, y, w, h = 452, 84, 30, 26
+    s.text(x + 3.5 * w, 46, "the stages, one tile after another", weight="bold")
+    for step in range(7):
+        s.text(x + (step + 0.5) * w, y - 12, str(step), size=7)
+    s.text(x - 8, y - 12, "tile", align="right", size=7)
+    for stage in range(4):
+        s.text(x - 8, y + stage * h + h / 2, f"stage {stage}", align="right", size=7)
+        for step in range(7):
+            tile = next(t for t in range(step, step + 4) if t % 4 == stage)
+            s.box(x + step * w, y + stage * h, w, h, C if tile == step else "white", str(tile), size=7)
+            if tile == step + 3:
+                s.boxes([(x + step * w + 2, y + stage * h + 2, w - 4, h - 4)], "none", A, 1.6, above=3)
+    s.box(x - 42, 208, 14, 12, C)
+    s.note(x - 22, 214, "computed on")
+    s.boxes([(x + 62, 208, 14, 12)], "white", A, 1.6)
+    s.note(x + 82, 214, "its copies begin in this step")
+    s.note(
+        14,
+        272,
+        "A stage that has been computed on is filled anew, three tiles ahead. The copies of a tile have three tiles' time to arrive.",
+    )
+    s.note(
+        14,
+        292,
+        "The barrier of a step does two things: what was copied is visible to all, and all have left the stage that is filled next.",
+    )
+    s.note(14, 312, "A is still transposed: a copy of one element to its place. B lies as it is: copies of four.")
+    return s
+
+
+def snake_order() -> Canvas:
+    """Rung 13: the order of a thread's multiply-adds along rows and as a snake, and what each of them reads from the registers."""
+    s = Canvas(420, "Rung 13: the order of one thread's multiply-adds for one k (drawn: 6 × 6 sums)")
+    cell, n = 30, 6
+    for x, title, snake in ((70, "along the rows", False), (420, "like a snake", True)):
+        y = 100
+        s.text(x + n * cell / 2, 46, title, weight="bold")
+        c = s.grid(x, y, n, n, cell, "white", INK)
+        c.mark([(r, k) for r in range(n) for k in range(1, n, 2)], PALE_C, INK)
+        a = s.grid(x - cell - 8, y, n, 1, cell, PALE_A, INK)
+        b = s.grid(x, y - cell - 8, 1, n, cell, "white", INK)
+        b.mark([(0, k) for k in range(0, n, 2)], PALE_B, INK)
+        for i in range(n):
+            a.label(i, 0, f"a{i}")
+            b.label(0, i, f"b{i}")
+            middle = y + (i + 0.5) * cell
+            left, right = x + 0.4 * cell, x + (n - 0.4) * cell
+            back = snake and i % 2 == 1
+            s.arrow(right if back else left, middle, left if back else right, middle)
+            if i < n - 1:
+                if snake:
+                    end = left if back else right
+                    s.arrow(end, middle, end, middle + cell, C)
+                else:
+                    s.arrow(right, middle + 2, left, middle + cell - 2, RED)
+    s.text(160, 302, "where a row begins both factors are new,\nand the sum: three reads", size=7.5, colour=RED)
+    s.text(510, 302, "each step keeps one factor:\ntwo reads, the sum and the other factor", size=7.5)
+    s.box(14, 336, 14, 12, PALE_C)
+    s.box(32, 336, 14, 12, PALE_B)
+    s.note(54, 342, "registers with an odd number;  white: with an even number. A bank gives one register a clock.")
+    s.note(
+        14,
+        366,
+        "Along a row, the sum and the b that is read with it lie in different banks.",
+    )
+    s.note(
+        14,
+        384,
+        "At a turn of the snake the sum is read together with the next a: these two should lie in different banks as well.",
+    )
+    s.note(14, 402, "Which number a register has is the choice of the compiler. The kernel can only make a good one possible.")
+    return s
+
+
+def cluster_split_k() -> Canvas:
+    """Rung 14: a cluster of two blocks that share K, groups of warps in each, and the sums that meet in shared memory."""
+    s = Canvas(390, "Rung 14: a cluster of two blocks shares K (drawn: SLICES = 2, GROUPS = 2)")
+    s.text(120, 48, "one tile of C: its rows of A", weight="bold")
+    bk, x, y = 26, 20, 62
+    for i in range(8):
+        s.box(x + i * bk, y, bk, 40, A if i < 4 else PALE_A)
+        s.boxes([(x + i * bk, y + 41, bk / 2, 5)], INK)
+        s.boxes([(x + (i + 0.5) * bk, y + 41, bk / 2, 5)], "white")
+    s.brace(x, y + 56, x + 4 * bk, y + 56, "slice 0", 11)
+    s.brace(x + 4 * bk, y + 56, x + 8 * bk, y + 56, "slice 1", 11)
+    s.arrow(234, 82, 268, 82)
+    s.text(124, 158, "(the columns of B likewise)", size=7.5)
+    s.boxes([(x, 181, 13, 5)], INK)
+    s.note(40, 184, "the share of group 0 in each BK")
+    s.boxes([(x, 199, 13, 5)], "white")
+    s.note(40, 202, "the share of group 1")
+    s.boxes([(272, 40, 190, 262)], "none", GREY, 1.2)
+    s.text(367, 54, "cluster", weight="bold")
+    for block in range(2):
+        top = 68 + block * 118
+        s.box(284, top, 166, 106, "white")
+        s.text(367, top + 13, f"block {block}: slice {block}", size=8, weight="bold")
+        for group in range(2):
+            s.box(296 + group * 74, top + 28, 68, 28, "white", f"group {group}", size=7.5)
+            s.box(296 + group * 74, top + 68, 68, 28, PALE_C, "partial sums", size=7)
+            s.arrow(330 + group * 74, top + 56, 330 + group * 74, top + 68)
+    s.text(595, 54, "each block adds half of the tile", weight="bold")
+    s.boxes([(540, 130, 110, 55)], C)
+    s.boxes([(540, 185, 110, 55)], "#8FD2BD")
+    s.text(595, 157, "by block 0", size=8)
+    s.text(595, 212, "by block 1", size=8)
+    for top, target in ((68, 150), (68, 205), (186, 165), (186, 220)):
+        s.arrow(454, top + 82, 536, target)
+    s.text(595, 262, "tile of C", size=8)
+    s.note(
+        14,
+        332,
+        "The partial sums lie in the shared memory of the two blocks; each block of a cluster can read that of the other.",
+    )
+    s.note(
+        14,
+        350,
+        "Element by element they are added in a fixed order: block 0's groups, then block 1's. No workspace, no second launch.",
+    )
+    s.note(14, 368, "No block may leave before all have read: the cluster's barrier stands before the addition and after it.")
+    return s
+
+
+def last_wave() -> Canvas:
+    """Rung 15: ten tiles on four SMs, with an idle half wave, and with the remaining tiles cut into equal shares."""
+    s = Canvas(355, "Rung 15: ten tiles on four SMs")
+    tile, h, x = 72, 24, 62
+    tints = [PALE_C, "#8FD2BD", C]
+    for y, title, shared in ((66, "a block a tile", False), (206, "the last wave shared out, and done first", True)):
+        s.text(14, y - 20, title, align="left", weight="bold")
+        for sm in range(4):
+            s.text(x - 8, y + sm * h + h / 2, f"SM {sm}", align="right", size=7.5)
+            if shared:
+                s.box(x, y + sm * h, tile / 2, h, C, f"½ of {sm // 2}", size=6.5)
+            for wave in range(2 if shared else 3):
+                index = wave * 4 + sm + (2 if shared else 0)
+                left = x + (wave + 0.5 * shared) * tile
+                if index < 10:
+                    s.box(left, y + sm * h, tile, h, tints[wave], f"tile {index}", size=7.5)
+                else:
+                    s.box(left, y + sm * h, tile, h, "white", "idle", edge=RED, size=7.5)
+        end = x + (2.5 if shared else 3) * tile
+        s.boxes([(end, y - 6, 1.6, 4 * h + 12)], INK)
+        s.text(end + 6, y + 4 * h + 4, "time", size=7.5, align="left")
+    s.box(x + 2.5 * tile + 8, 220, 34, 60, YELLOW, "add", size=7.5)
+    x = 350
+    for y, tiles, what in ((66, 2, "Two tiles left over, laid end to end, and four SMs:"), (156, 3, "Were three left over:")):
+        s.text(x, y - 20, what, align="left")
+        for end in range(tiles):
+            s.brace(x + end * 320 / tiles, y + 12, x + (end + 1) * 320 / tiles, y + 12, f"tile {end}: all its K", -8)
+        for sm in range(4):
+            s.box(x + sm * 80, y + 20, 80, 26, C, f"SM {sm}")
+    s.note(x, 228, "SM 1 then has the end of tile 0 and the beginning of tile 1.")
+    s.note(x, 246, "A part of a tile goes to the workspace. A second launch adds")
+    s.note(x, 264, "the parts of each tile, always in the same order.")
+    s.note(x, 282, "No block waits for another one.")
+    s.note(14, 338, "Work of two and a half waves takes the time of two and a half, and not of three.")
+    return s
+
+
+def thin_edge() -> Canvas:
+    """Rung 16: the row of tiles at the lower edge of C, as full tiles and as thin ones."""
+    s = Canvas(345, "Rung 16: a C of some full rows of tiles and one row more")
+    for x, title, thin in ((60, "full tiles everywhere", False), (400, "thin tiles at the edge", True)):
+        y, w, h = 66, 56, 50
+        s.text(x + 2 * w, 46, title, weight="bold")
+        for r in range(3):
+            for c in range(4):
+                s.box(x + c * w, y + r * h, w, h, PALE_C)
+        low = y + 3 * h
+        for c in range(4):
+            s.boxes([(x + c * w, low, w, 8 if thin else h)], C if thin else "white", INK if thin else RED)
+        s.boxes([(x, low, 4 * w, 3)], C, INK, 0.6, above=3)
+        s.brace(x - 9, y, x - 9, y + h, "BM", -9)
+        s.brace(x, y - 7, x + w, y - 7, "BN", -6)
+        s.text(x + 4 * w + 6, low + 4, "16 rows" if thin else "the row left over", size=7.5, align="left")
+    s.text(172, 282, "the last four tiles take as long as any,\nfor one row of C", size=8, colour=RED)
+    s.text(
+        512, 262, "an eighth of the work of a full tile of 128 rows;\nthe block's groups of warps share K, as in rung 14", size=8
+    )
+    s.note(
+        14,
+        320,
+        "Full and thin tiles are blocks of one launch, with as many threads. The thin ones come last, on SMs that the full ones leave idle.",
+    )
+    return s
+
+
+def tensor_cores() -> Canvas:
+    """Rung 20: one wgmma instruction on a stage in shared memory, and the two barriers of each stage."""
+    s = Canvas(400, "Rung 20: a producer, a ring of stages, and one instruction for a tile of 64 × N × 8")
+    s.text(84, 48, "workspace", weight="bold")
+    s.box(24, 62, 120, 60, PALE_A, "A, TF32,\nin tiles' order")
+    s.box(24, 132, 120, 60, PALE_B, "B, TF32, transposed,\nin tiles' order", size=7.5)
+    s.text(292, 48, "ring in shared memory", weight="bold")
+    for i in range(3):
+        s.box(222, 62 + i * 44, 60, 36, A if i == 0 else PALE_A, "A", size=9)
+        s.box(284, 62 + i * 44, 80, 36, B if i == 0 else PALE_B, "B", size=9)
+        s.text(214, 80 + i * 44, str(i), size=7.5)
+    s.arrow(148, 92, 208, 118, A)
+    s.arrow(148, 162, 208, 134, B)
+    s.text(176, 86, "bulk\ncopies", size=7.5)
+    s.box(24, 228, 120, 40, "white", "producer:\none thread")
+    s.box(222, 228, 142, 40, "white", "two warpgroups multiply", size=7.5)
+    s.arrow(148, 240, 218, 240)
+    s.arrow(218, 258, 148, 258)
+    s.text(183, 231, "full", size=7.5)
+    s.text(183, 269, "empty", size=7.5)
+    s.arrow(84, 226, 84, 196)
+    s.arrow(293, 200, 293, 226)
+    gx, gy = 470, 150
+    s.text(gx + 85, 48, "one instruction", weight="bold")
+    s.box(gx - 40, gy, 26, 110, A, "A")
+    s.box(gx, gy - 40, 180, 26, B, "B")
+    s.box(gx, gy, 180, 110, PALE_C)
+    for warp in range(4):
+        s.boxes([(gx, gy + warp * 27.5, 180, 27.5)], "none", INK, 0.6, above=2)
+        s.text(gx + 90, gy + (warp + 0.5) * 27.5, f"16 rows of sums: registers of warp {warp}", size=7)
+    s.brace(gx - 40, gy + 121, gx - 14, gy + 121, "8 of K", 10)
+    s.brace(gx - 52, gy, gx - 52, gy + 110, "64", -9)
+    s.brace(gx, gy - 51, gx + 180, gy - 51, "N: 64 to 256", -9)
+    s.arrow(368, 92, 462, 128)
+    s.note(14, 310, "full: the copies have brought their bytes. empty: the multiplying warps have done with the stage.")
+    s.note(
+        14,
+        330,
+        "A stage is 32 of K: four such instructions for each warpgroup. The threads issue them and wait; they load nothing.",
+    )
+    s.note(
+        14, 350, "The operands stay in shared memory. Only the sums are in registers, N / 2 of them in each of the 128 threads."
+    )
+    s.note(14, 370, "A first launch has rounded A and B to TF32 and laid them in the order that the instruction reads.")
+    return s
+
+
+def tensor_split() -> Canvas:
+    """Rung 21: a float as two halves, the three products, and the sums of chunks added in float32."""
+    s = Canvas(440, "Rung 21: a float is two FP16 numbers, a product three")
+    x, y, bit = 180, 62, 18
+    s.text(x - 10, y + 10, "the float, scaled", align="right")
+    s.boxes([(x + i * bit, y, bit, 20) for i in range(24)], PALE_A, GREY, 0.5)
+    s.text(x + 12 * bit, y + 10, "24 bits")
+    s.text(x - 10, y + 52, "high: rounded to FP16", align="right")
+    s.boxes([(x + i * bit, y + 42, bit, 20) for i in range(11)], A, INK, 0.5)
+    s.text(x + 5.5 * bit, y + 52, "11 bits")
+    s.text(x - 10, y + 86, "low: what is left, rounded", align="right")
+    s.boxes([(x + (i + 12) * bit, y + 76, bit, 20) for i in range(11)], "#F4CE85", INK, 0.5)
+    s.text(x + 17.5 * bit, y + 86, "11 bits, and a sign of its own")
+    s.boxes([(x + 23 * bit, y + 76, bit, 20)], "none", RED, 1.2, above=3)
+    s.text(x + 23.5 * bit, y + 108, "at most this is lost", size=7.5, colour=RED)
+    s.text(112, 204, "four products, one left out", weight="bold")
+    g = s.grid(70, 248, 2, 2, 56, "white", INK)
+    g.mark([(0, 0)], C, INK)
+    g.mark([(0, 1), (1, 0)], PALE_C, INK)
+    for r, name in enumerate(("high", "low")):
+        s.text(62, 248 + (r + 0.5) * 56, name, align="right", size=7.5)
+        s.text(70 + (r + 0.5) * 56, 240, name, size=7.5)
+    s.text(126, 224, "B", weight="bold")
+    s.text(22, 304, "A", weight="bold")
+    for r, c, label in ((0, 0, "3rd"), (1, 0, "1st"), (0, 1, "2nd")):
+        g.label(r, c, label, 9)
+    g.label(1, 1, "left out", 7.5)
+    s.text(126, 374, "the small ones first,\nwhile the sum is small", size=7.5)
+    s.text(460, 204, "along K: chunks of 64", weight="bold")
+    for i in range(4):
+        left = 236 + i * 112
+        plain = i == 2
+        s.box(left, 226, 104, 32, PALE_A, f"chunk {i}: own scale", size=7.5)
+        s.box(left, 274, 104, 40, "white" if plain else C, "does not fit:\nfloat32" if plain else "tensor cores,\n3 products", size=7.5,
+              edge=RED if plain else INK)  # fmt: skip
+        s.arrow(left + 52, 258, left + 52, 273)
+        s.arrow(left + 52, 314, left + 52, 346)
+    s.box(236, 348, 440, 26, PALE_C, "sum of all chunks: scaled back and added in float32, in registers")
+    s.note(
+        14,
+        412,
+        "A chunk goes to the tensor cores only where a count proves that what is lost there is small beside the sum of |a| |b|.",
+    )
+    s.note(14, 428, "Elsewhere, and where there are infinities or NaN, this chunk of this tile is multiplied in float32.")
+    return s
+
+
 def cpu_loops() -> Canvas:
     """CPU rungs 01 and 02: the order in which the innermost loop touches B, and its cache lines."""
     s = Canvas(300, "CPU rungs 01 and 02: how the innermost loop goes through B")
@@ -578,6 +873,13 @@ DRAWINGS: dict[str, Callable[[], Canvas]] = {
     "cuda_09_register_reuse": register_reuse,
     "cuda_10_warp_tile": warp_tile,
     "cuda_11_split_k": split_k,
+    "cuda_12_async_copies": async_copies,
+    "cuda_13_snake_order": snake_order,
+    "cuda_14_cluster_split_k": cluster_split_k,
+    "cuda_15_last_wave": last_wave,
+    "cuda_16_thin_edge": thin_edge,
+    "cuda_20_tensor_cores": tensor_cores,
+    "cuda_21_tensor_split": tensor_split,
     "cpu_01_loops": cpu_loops,
     "cpu_03_blocked": cpu_blocked,
     "cpu_04_packed": cpu_packed,

@@ -9,15 +9,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DPKG = "${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Version}\n"
 
 
 def python_packages() -> list[dict[str, str]]:
-    """The installed Python packages, which are those of the lock."""
+    """The installed Python packages but the project's own: those of the lock."""
     found = {}
     for package in importlib.metadata.distributions():
         name = package.name.lower().replace("_", "-").replace(".", "-")
-        found[name] = f"pkg:pypi/{name}@{quote(package.version)}", package.version
+        if name != PROJECT["name"]:
+            found[name] = f"pkg:pypi/{name}@{quote(package.version)}", package.version
     return [component(name, version, purl) for name, (purl, version) in sorted(found.items())]
 
 
@@ -41,7 +43,6 @@ def component(name: str, version: str, purl: str) -> dict[str, str]:
 
 def bill() -> dict[str, object]:
     """The bill of materials. It holds neither a time nor a random number: the same packages give the same bytes."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lock = hashlib.sha256((ROOT / "envs" / "requirements.lock").read_bytes()).hexdigest()
     return {
         "bomFormat": "CycloneDX",
@@ -50,9 +51,9 @@ def bill() -> dict[str, object]:
         "metadata": {
             "component": {
                 "type": "container",
-                "name": project["name"],
-                "version": project["version"],
-                "licenses": [{"license": {"id": project["license"]}}],
+                "name": PROJECT["name"],
+                "version": PROJECT["version"],
+                "licenses": [{"license": {"id": PROJECT["license"]}}],
             },
             "properties": [
                 {"name": "gemm-ladder:revision", "value": (ROOT / "REVISION").read_text().strip()},

@@ -6,7 +6,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,7 +163,7 @@ class Run:
         self.log = project.folder / f"snakemake-{time.monotonic_ns()}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "snakemake", *arguments],
+                [project.python, "-m", "snakemake", *arguments],
                 cwd=project.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,

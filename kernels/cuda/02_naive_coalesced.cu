@@ -2,7 +2,7 @@
 title: Naive, coalesced
 idea: one thread computes one element of C, with the threads of a warp on neighbouring columns, so that a warp's reads of B and writes of C are contiguous
 parameters: {BX: 32, BY: 32}
-sweep: {BX: [32], BY: [8, 16, 32]}
+sweep: {BX: [32], BY: [8, 32]}
 element_types: [float32, float64, float16]
 block: [BX, BY]
 grid: ["ceil_div(N, BX)", "ceil_div(M, BY)"]

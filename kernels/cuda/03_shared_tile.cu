@@ -2,7 +2,7 @@
 title: Shared-memory tiles
 idea: a block stages tiles of A and B in shared memory, so that an element is read from global memory once a tile and not once a thread
 parameters: {BM: 32, BN: 32, BK: 32}
-sweep: {BM: [16, 32], BN: [16, 32], BK: [16, 32]}
+sweep: {BM: [16, 32], BN: [16, 32], BK: [32]}
 element_types: [float32, float64, float16]
 block: [BN, BM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]

@@ -2,7 +2,11 @@
 title: Vectorized loads
 idea: global and shared memory are read four elements at a time; A is transposed on its way into shared memory, so that its fragments, too, lie side by side
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
-sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [4, 8], TN: [4, 8]}
+sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [8]}
+configurations:
+  - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 4}
+  - {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
+  - {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, BK * (BM + BN) <= 12288]

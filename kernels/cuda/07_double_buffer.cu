@@ -2,7 +2,11 @@
 title: Double buffer
 idea: shared memory holds two buffers, so that the next tiles are fetched while this one is computed on, with one barrier a tile
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
-sweep: {BM: [64, 128], BN: [64, 128], BK: [8, 16], TM: [4, 8], TN: [8]}
+sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [8]}
+configurations:
+  - {BM: 64, BN: 64, BK: 16, TM: 4, TN: 8}
+  - {BM: 64, BN: 64, BK: 8, TM: 4, TN: 8}
+  - {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8}
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + BN) <= 12288]

@@ -2,7 +2,7 @@
 title: Register reuse
 idea: fragments of A and B are held in registers twice, so that the shared loads for the next k run behind the multiply-adds of this one; larger tiles
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, PAD: 4}
-sweep: {BM: [64, 128, 256], BN: [128], BK: [8, 16], TM: [8], TN: [8], PAD: [0, 4]}
+sweep: {BM: [64, 128], BN: [128], BK: [8], TM: [8], TN: [8], PAD: [0, 4]}
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [PAD % 4 == 0, TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + PAD + BN) <= 12288, BM * BN <= 32768]

@@ -2,7 +2,11 @@
 title: 128 x 128 block tile, everything together
 idea: large tiles, float4 for every global access, double buffers in shared memory and in registers, and the lanes of a warp laid out so that shared reads are merged
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8}
-sweep: {BM: [64, 128, 256], BN: [64, 128, 256], BK: [8, 16], TM: [8], TN: [8, 16]}
+configurations:
+  - {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
+  - {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8}
+  - {BM: 64, BN: 256, BK: 8, TM: 8, TN: 16}
+  - {BM: 128, BN: 256, BK: 8, TM: 8, TN: 16}
 block: [BM * BN / (TM * TN)]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + 4 + BN) <= 12288, BM * BN <= 32768]

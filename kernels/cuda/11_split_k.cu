@@ -2,10 +2,13 @@
 title: Split K
 idea: K is cut into slices that different blocks sum up side by side, and a second launch adds the slices, so that a thin C keeps the whole device busy
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, SLICES: 8}
-sweep: {BM: [64, 128], BN: [128], SLICES: [2, 4, 8, 16, 32]}
+sweep: {BM: [64, 128], BN: [128], SLICES: [2, 8, 32]}
+configurations:
+  - {BM: 64, BN: 128, BK: 8, TM: 8, TN: 8, SLICES: 4}
 block: [BM * BN / (TM * TN)]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)", SLICES]
-then: [{function: reduce, block: [256], grid: ["ceil_div(M * N, 256)"]}]
+then:
+  - {function: reduce, block: [256], grid: ["ceil_div(M * N, 256)"], accesses: [{global_read: thread, per_k: SLICES / K}]}
 workspace: SLICES * M * N * element_size
 requires: [SLICES >= 1, BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + 4 + BN) <= 12288, BM * BN <= 32768]
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM)) + SLICES * M * N

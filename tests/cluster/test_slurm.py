@@ -5,7 +5,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 
 import pytest
@@ -26,8 +25,9 @@ partitions:
   blue: {{device: {CPU}, resources: {{slurm_partition: all, constraint: blue, gpu: 1, gpu_model: blue}}}}
 """
 # the profile as it is, but for a machine of two cores and a test that is in a hurry
-SUBMIT = ("--profile", "profiles/slurm", "--configfile", "config/test.yaml", "--set-threads", "compile=1", "probe=1", "measure=1",
-          "count=1", "figures=1", "--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "5")  # fmt: skip
+SUBMIT = ("--profile", "profiles/slurm", "--configfile", "config/test.yaml",
+          "--set-threads", "compile=1", "probe=1", "measure=1", "confirm=1", "count=1", "figures=1",
+          "--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "5")  # fmt: skip
 SAMPLES = "results/smoke/red/samples/02_reordered_ikj.float32.parquet"
 SLOW = """
 problems: {cpu: [{M: [60, 61, 62], N: [60, 61], K: 64}]}
@@ -101,6 +101,7 @@ def test_only_what_runs_on_a_device_has_a_gpu(smoke):
         "support": False,
         "probe": True,
         "measure": True,
+        "confirm": True,
         "tables": False,
         "compare": False,
     }.items():
@@ -148,7 +149,9 @@ def test_the_commands_on_the_page_work(smoke):
         for command in commands:
             if "htcondor" in command:
                 continue  # tests/workflow/test_partitions.py, where its plugin is installed
-            line = command.replace(".venv/bin/snakemake", f"{sys.executable} -m snakemake").replace("my.yaml", "config/test.yaml")
+            line = command.replace(".venv/bin/snakemake", f"{smoke.project.python} -m snakemake").replace(
+                "my.yaml", "config/test.yaml"
+            )
             done = subprocess.run(
                 ["bash", "-o", "pipefail", "-c", line], cwd=smoke.project.folder, capture_output=True, text=True, check=False
             )

@@ -6,13 +6,18 @@
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 typedef __SIZE_TYPE__ size_t;
+typedef __PTRDIFF_TYPE__ ptrdiff_t;
 typedef float float4 __attribute__((ext_vector_type(4)));
 static __device__ inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 
 static __device__ inline int min(int a, int b) { return a < b ? a : b; }
 static __device__ inline int max(int a, int b) { return a < b ? b : a; }
+static __device__ inline long long min(long long a, long long b) { return a < b ? a : b; }
+static __device__ inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 // OpenCL's own names: the translator to SPIR-V knows them by their mangled form.
 __device__ __attribute__((const)) size_t get_local_id(unsigned);

@@ -32,6 +32,7 @@ extern "C" __attribute__((global)) void ENTRY(int M, int N, int K, T alpha, cons
   FUNCTION(M, N, K, alpha, A + startA, lda, B + startB, ldb, beta, C + startC, ldc WORKSPACE);
 }
 """
+_EXTERN = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?T ring\[\];")
 _FINDING = re.compile(r"^(?:Invalid|.*data race|Work-(?:item|group) divergence).*", re.MULTILINE)
 
 Tool = Literal["pocl", "oclgrind"]
@@ -88,14 +89,30 @@ def _call(*command: str | Path) -> None:
         raise EmulatorError(f"{command[0]} failed:\n{done.stderr}")
 
 
-def lower(source: str, include: Path, folder: Path, functions: Sequence[str] = ("gemm",), workspace: bool = False) -> list[str]:
-    """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are."""
-    programs = []
+def lower(
+    source: str,
+    include: Path,
+    folder: Path,
+    functions: Sequence[str] = ("gemm",),
+    workspace: bool = False,
+    dynamic_shared: int = 0,
+) -> dict[str, str]:
+    """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are.
+
+    Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so many bytes, becomes an array of all
+    functions; it has one name in a kernel.
+    """
+    shutil.copytree(include, folder / "headers")
+    shutil.copytree(HERE / "include", folder / "headers", dirs_exist_ok=True)
+    source, declared = _EXTERN.subn("", source)
+    if declared:
+        source = source.replace("#line 1", f"__shared__ __align__(128) T ring[{dynamic_shared} / sizeof(T)];\n#line 1", 1)
+    programs = {}
     for function in functions:
         (folder / function).mkdir()
         entry = _ENTRY_SOURCE.replace("ENTRY", ENTRY).replace("FUNCTION", function)
         entry = entry.replace("WORKSPACE", ", workspace" if workspace else "")
-        programs.append(str(_lower_one(f'{source}\n#line 1 "entry"\n{entry}', include, folder / function)))
+        programs[function] = str(_lower_one(f'{source}\n#line 1 "entry"\n{entry}', folder / "headers", folder / function))
     return programs
 
 
@@ -104,8 +121,8 @@ def _lower_one(source: str, include: Path, folder: Path) -> Path:
     cu, ll, flat, inferred, plain, bitcode, spirv, program = (folder / name for name in names)
     cu.write_text(source)
     _call("clang-14", "-x", "hip", "--cuda-device-only", "--offload=spirv64", "-nogpuinc", "-nogpulib", "-std=c++17", "-fdeclspec",
-          "-include", HERE / "cuda_spir.h", f"-I{HERE / 'include'}", f"-I{include}", "-Wno-pass-failed", "-O2", "-g1",
-          "-Xclang", "-dwarf-version=4", "-S", "-emit-llvm", "-o", ll, cu)  # fmt: skip
+          "-include", HERE / "cuda_spir.h", f"-I{include}", "-Wno-pass-failed", "-O2", "-g1",
+          "-mllvm", "-inline-threshold=1000000", "-Xclang", "-dwarf-version=4", "-S", "-emit-llvm", "-o", ll, cu)  # fmt: skip
     flat.write_text(_to_opencl(ll.read_text()))
     _call("opt-14", "-enable-new-pm=0", "-internalize", f"-internalize-public-api-list={ENTRY}", "-globaldce", "-infer-address-spaces",
           "-assume-default-is-flat-addrspace", "-sroa", "-instcombine", "-dce", "-S", flat, "-o", inferred)  # fmt: skip
@@ -128,7 +145,8 @@ def _to_opencl(text: str) -> str:
     text = re.sub(r"^(@\S+ = ).*?(addrspace\(3\) global)", r"\1internal \2", text, flags=re.MULTILINE)
     text = re.sub(r"^\$.* = comdat any\n", "", text, flags=re.MULTILINE)
     text = re.sub(r",? comdat(\(\$[\w.]+\))?(?=[\s,])", "", text)
-    return re.sub(r"\.p4(?=\w)", ".p0", text.replace(" addrspace(4)*", "*"))
+    text = re.sub(r"\.p4(?=\w)", ".p0", text.replace(" addrspace(4)*", "*"))
+    return re.sub(r"addrspacecast (\S+\*) (%[\w.]+) to \1(?!\*)", r"bitcast \1 \2 to \1", text)
 
 
 def _to_spirv(text: str) -> str:
@@ -149,7 +167,17 @@ def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.
         command = [sys.executable, str(HERE / "emulator.py"), str(folder)]
         log = folder / "log"
         if tool == "oclgrind":
-            command = ["oclgrind", "--data-races", "--max-errors", "20", "--local-mem-size", "49152", "--log", str(log), *command]
+            command = [
+                "oclgrind",
+                "--data-races",
+                "--max-errors",
+                "20",
+                "--local-mem-size",
+                str(227 << 10),
+                "--log",
+                str(log),
+                *command,
+            ]
         environment = os.environ | {"POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=time_limit_s, env=environment, check=False)
         text = log.read_text() if log.exists() else ""

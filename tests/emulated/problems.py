@@ -1,110 +1,93 @@
-"""Problems for emulated kernels: operands surrounded by canaries, and the verdict on a result."""
+"""The gauntlet in an emulator: operands as a device draws them, and the verdict that it would have."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from emulator import Launch, lower
-from ladder.kernels import Configuration, Kernel
+from host import buffers, inside
+from ladder.campaign import Problem
+from ladder.devices import GUARD, WHOLE, Errors, places, scalars
+from ladder.gauntlet import problems
+from ladder.kernels import PROBLEM_NAMES, Configuration, Kernel
+from ladder.verify import judge
 
-DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16}
-CANARY = 1234.5
-"""What an element of C's array holds that is no element of C: exact in every element type."""
-GUARD = 1024
-"""Canaries before and behind C; more than a row, and a multiple of 16 bytes, which keeps an aligned C aligned."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """`C <- alpha*A*B + beta*C` with rows `pad` elements longer than needed and matrices that begin `start` elements into their arrays."""
-
-    m: int
-    n: int
-    k: int
-    alpha: float = 1.0
-    beta: float = 0.0
-    pad: tuple[int, int, int] = (0, 0, 0)
-    start: tuple[int, int, int] = (0, 0, 0)
-    element_type: str = "float32"
-
-    @property
-    def leading(self) -> tuple[int, int, int]:
-        """lda, ldb, ldc."""
-        return self.k + self.pad[0], self.n + self.pad[1], self.n + self.pad[2]
-
-    def operands(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The arrays of A, B and C: A and B end with their last element, and hold NaN wherever a kernel may not look.
-
-        C is NaN where beta is 0, and so must not be read.
-        """
-        lda, ldb, ldc = self.leading
-        a = self._place(self._values(0, self.m, self.k), lda, self.start[0], 0, np.nan)
-        b = self._place(self._values(1, self.k, self.n), ldb, self.start[1], 0, np.nan)
-        old = np.full((self.m, self.n), np.nan) if self.beta == 0 else self._values(2, self.m, self.n)
-        return a, b, self._place(old, ldc, GUARD + self.start[2], GUARD, CANARY)
-
-    def launch(
-        self, kernel: Kernel, configuration: Configuration, programs: list[str]
-    ) -> tuple[Launch, np.ndarray, np.ndarray, np.ndarray]:
-        """What `emulator.run` takes."""
-        lda, ldb, ldc = self.leading
-        names = {"M": self.m, "N": self.n, "K": self.k, "lda": lda, "ldb": ldb, "ldc": ldc}
-        shapes = kernel.launches(configuration, names)
-        launch = Launch(
-            programs, [shape.grid for shape in shapes], [shape.block for shape in shapes], kernel.workspace_of(configuration, names) or 0,
-            (self.m, self.n, self.k), self.leading, (self.start[0], self.start[1], GUARD + self.start[2]), self.alpha, self.beta,
-        )  # fmt: skip
-        return launch, *self.operands()
-
-    def complaint(self, result: np.ndarray) -> str:
-        """What is wrong with the array of C after the launch, or ""."""
-        old, ldc = self.operands()[2], self.leading[2]
-        inside = np.zeros(old.size, bool)
-        rows = GUARD + self.start[2] + np.arange(self.m)[:, None] * ldc + np.arange(self.n)
-        inside[rows] = True
-        if not np.array_equal(result[~inside], old[~inside]):
-            return f"{self}: wrote outside C"
-        a, b, c = (self._values(i, *shape) for i, shape in enumerate(((self.m, self.k), (self.k, self.n), (self.m, self.n))))
-        exact = self.alpha * (a @ b) + self.beta * c
-        accumulator = np.finfo(np.float64 if self.element_type == "float64" else np.float32)
-        scale = abs(self.alpha) * (abs(a) @ abs(b)) + abs(self.beta * c)
-        bound = (self.k + 4) * accumulator.eps * scale + np.finfo(DTYPES[self.element_type]).eps * abs(exact)
-        wrong = ~(abs(result[rows] - exact) <= bound)  # so that NaN is wrong
-        if wrong.any():
-            m, n = np.argwhere(wrong)[0]
-            return f"{self}: {wrong.sum()} wrong elements, the first C[{m}, {n}] = {result[rows][m, n]}, not {exact[m, n]}"
-        return ""
-
-    def _values(self, which: int, rows: int, cols: int) -> np.ndarray:
-        """Random elements of matrix `which`, rounded to the element type, in double precision."""
-        random = np.random.default_rng([which, rows, cols])
-        return random.uniform(-1, 1, (rows, cols)).astype(DTYPES[self.element_type]).astype(np.float64)
-
-    def _place(self, matrix: np.ndarray, leading: int, before: int, behind: int, filler: float) -> np.ndarray:
-        rows, cols = matrix.shape
-        array = np.full(before + (rows - 1) * leading + cols + behind, filler, DTYPES[self.element_type])
-        array[before + np.arange(rows)[:, None] * leading + np.arange(cols)] = matrix
-        return array
+DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10}
+"""What headers' expressions know of the device: few SMs, so that few tiles make several waves."""
+FEW = {(2, 3, 5), (64, 32, 64), (65, 63, 15), (127, 129, 9)}
+"""M, N, K of those of the gauntlet's problems that Oclgrind, which is slow, gets: several blocks and tiles along K, whole ones and edges."""
 
 
-def tile_of(configuration: Configuration) -> tuple[int, int, int]:
-    """BM, BN, BK of a configuration; for kernels without tiles, the block's extents and 8."""
-    names = dict(configuration.parameters)
-    return names.get("BM", names.get("BX", 32)), names.get("BN", names.get("BY", 32)), names.get("BK", 8)
+def few(element_type: str) -> list[Problem]:
+    """The problems for Oclgrind."""
+    return [problem for problem in problems(element_type) if (problem.m, problem.n, problem.k) in FEW]
+
+
+def launch(
+    problem: Problem, kernel: Kernel, configuration: Configuration, programs: dict[str, str]
+) -> tuple[Launch, np.ndarray, np.ndarray, np.ndarray]:
+    """What `emulator.run` takes: the arrays of A and B end with their last element, and that of C has canaries round it."""
+    names = problem.names() | DEVICE
+    shapes = kernel.launches(configuration, names)
+    arrays = buffers(problem)
+    for index, place in enumerate(places(problem)[:2]):
+        arrays[index] = arrays[index][GUARD : place.first + (place.rows - 1) * place.ld + place.cols]
+    given = Launch(
+        [programs[shape.function] for shape in shapes], [shape.grid for shape in shapes], [shape.block for shape in shapes],
+        kernel.workspace_of(configuration, names) or 0,
+        (problem.m, problem.n, problem.k), (problem.lda, problem.ldb, problem.ldc),
+        (problem.offset, problem.offset, GUARD + problem.offset), problem.alpha, problem.beta,
+    )  # fmt: skip
+    return given, *arrays
+
+
+def complaint(problem: Problem, result: np.ndarray) -> str:
+    """What is wrong with the buffer of C after a launch, or ""."""
+    place = places(problem)[2]
+    a, b, old = (
+        inside(buffer, where).astype(np.float64) for buffer, where in zip(buffers(problem), places(problem), strict=True)
+    )
+    alpha, beta = (float(factor) for factor in scalars(problem))
+    with np.errstate(all="ignore"):
+        reference, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
+        if beta:
+            reference, scale = reference + beta * old, scale + abs(beta * old)
+        rounded, found = reference.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
+        finite = np.isfinite(found) & np.isfinite(rounded)
+        wild = ~finite & ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
+        expected = rounded if problem.distribution in WHOLE else reference
+        off = np.where(finite, np.abs(found - expected), 0.0)
+        share = np.where(wild, np.inf, np.where(off > 0, off / scale, 0.0))
+    written, untouched = result.copy(), buffers(problem)[2]
+    for buffer in (written, untouched):
+        inside(buffer, place)[:] = 0
+    stray = np.count_nonzero(written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}"))
+    sums = (float(np.sum(np.square(values[finite]))) for values in (off, expected, scale))
+    errors = Errors(*sums, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray))
+    return judge(errors, problem).reason
 
 
 def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configuration]:
-    """The default configuration, and the legal one of its sweep that differs from it in the most parameters."""
+    """The default configuration, and the legal one of its sweep that differs from it in the most parameters.
+
+    Of a kernel with clusters with one slice, and so one block a cluster.
+    """
+    if "__cluster_dims__" in kernel.text:
+        kernel = replace(
+            kernel,
+            parameters={**kernel.parameters, "SLICES": 1},
+            configurations=[{**one, "SLICES": 1} for one in kernel.configurations],
+        )
     default = Configuration(element_type, tuple(kernel.parameters.items()))
     legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
     other = max(legal, key=lambda one: sum(a != b for a, b in zip(one.parameters, default.parameters, strict=True)))
     return [default] if other == default else [default, other]
 
 
-def lower_kernel(kernel: Kernel, configuration: Configuration, source: str, include: Path, folder: Path) -> list[str]:
-    """The programs of a kernel's launches, from `source`, which a test may have changed."""
-    functions = [
-        shape.function for shape in kernel.launches(configuration, dict.fromkeys(("M", "N", "K", "lda", "ldb", "ldc"), 1))
-    ]
-    return lower(source, include, folder, functions, bool(kernel.workspace))
+def lower_kernel(kernel: Kernel, configuration: Configuration, source: str, include: Path, folder: Path) -> dict[str, str]:
+    """The programs of a kernel's functions, from `source`, which a test may have changed."""
+    given = dict.fromkeys(PROBLEM_NAMES, 1) | DEVICE  # an alignment of 1: what an unaligned problem needs
+    shapes = kernel.launches(configuration, given)
+    functions = ["gemm", *(launch["function"] for launch in kernel.then)]
+    return lower(source, include, folder, functions, bool(kernel.workspace), max(shape.dynamic_shared for shape in shapes))

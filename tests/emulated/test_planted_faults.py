@@ -6,9 +6,10 @@ from typing import Literal
 
 import emulator
 import pytest
+from ladder.gauntlet import problems
 from ladder.kernels import Configuration, discover
-from problems import lower_kernel, tile_of
-from test_emulated import ROOT, awkward, small
+from problems import complaint, few, launch, lower_kernel
+from test_emulated import ROOT
 
 Found = Literal["race", "outside", "divergence", "result"]
 """A data race, an access outside a buffer, a barrier that not all threads reach (all by Oclgrind); a wrong C (by PoCL)."""
@@ -46,6 +47,18 @@ FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
     "slices that overlap": ("11_split_k", "", "begin + length, K)", "begin + length + 1, K)", "result"),
     "slices in one place": ("11_split_k", "", "workspace + size_t(blockIdx.z) * M * N", "workspace", "result"),
     "no barrier between buffers of a slice": ("11_split_k", "", "        __syncthreads();\n", "", "race"),
+    "no barrier in the ring of stages": ("12_async_copies", "", "        __syncthreads();     //", "        //", "race"),
+    "the snake does not turn": ("13_snake_order", "snake.cuh", "const int m = TM < TN ? turn : line", "const int m = line / 2", "result"),
+    "a row beyond the matrix is read":
+        ("13_snake_order", "snake.cuh", "(min(row0 + ra + i * ROWS_A, M - 1) - top)", "(i * ROWS_A)", "outside"),
+    "k invented": ("13_snake_order", "snake.cuh", "from_a + down[i], ka < first)", "from_a + down[i], true)", "result"),
+    "a group's sums forgotten":
+        ("14_cluster_split_k", "", "part < SLICES * GROUPS", "part < SLICES * GROUPS - 1", "result"),
+    "a share too few added": ("15_last_wave", "", "block <= last - first", "block < last - first", "result"),
+    "the parts of a block in one place": ("15_last_wave", "", "2 * blockIdx.x + (k0 == 0)", "2 * blockIdx.x", "result"),
+    "a share that begins a step too late":
+        ("15_last_wave", "", "step = shares.begin(blockIdx.x),", "step = shares.begin(blockIdx.x) + 1,", "result"),
+    "thin tiles that begin a row too low": ("16_thin_edge", "", "M / BM * BM : M;", "M / BM * BM + 1 : M;", "result"),
     "beta forgotten": ("10_block_tile_128", "vector.cuh", "alpha * sum[3] + beta * v.w", "alpha * sum[3]", "result"),
 }  # fmt: skip
 
@@ -64,11 +77,9 @@ def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     if header:
         (include / header).write_text(planted)
     programs = lower_kernel(kernel, configuration, source if header else planted, include, tmp_path)
-    problems = (awkward if found == "result" else small)(*tile_of(configuration))
-    outcome = emulator.run(
-        "pocl" if found == "result" else "oclgrind", [problem.launch(kernel, configuration, programs) for problem in problems]
-    )
+    tool, given = ("pocl", problems("float32")) if found == "result" else ("oclgrind", few("float32"))
+    outcome = emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in given])
     if found == "result":
-        assert any(problem.complaint(result) for problem, result in zip(problems, outcome.arrays, strict=True))
+        assert any(complaint(problem, result) for problem, result in zip(given, outcome.arrays, strict=True))
     else:
         assert any(FINDINGS[found] in finding for finding in outcome.findings), outcome.findings

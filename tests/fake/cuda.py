@@ -1,18 +1,24 @@
-"""A GPU that is not there, behind `devices.Device`: computes by NumPy, and fails as a real one does.
+"""A GPU that is not there, behind `devices.Device`: the host's memory and audits, kernels in NumPy, and failures as a real one has them.
 
-A kernel's "binary" is Python that is run at each launch, with `device`, `c` (a view of C), `call` (1 for the check, more while timing) and
-`right()`, which computes the product. What it raises as `Failed` is what PyCUDA raises as `cuda.Error`.
+A kernel's "binary" is Python that is run at each launch, with the matrices `a`, `b` and `c`, `timed` (whether the launch is that of a timed
+round), `call` (how many launches of that configuration this is on the present problem), `right()`, which computes the product, and
+`outside()`, which writes before C. What it raises as `Failed` is what PyCUDA raises as `cuda.Error`.
 """
 
+import ctypes
 import json
 import os
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.devices import CANARY, Device, Errors, Launch, Refused, buffer_elements, host_operands
-from ladder.devices.cpu import compare, inside
+from ladder.compile import compile_support
+from ladder.devices import Call, Launch, Refused, Sample, Timed, scalars
+from ladder.devices.cpu import C_TYPES, Cpu
+from ladder.jobs import write_whole
+from threadpoolctl import threadpool_limits
 
 REAL = Path(__file__).resolve().parents[2] / "results" / "published" / "nvidia-h200" / "environment.json"
 """What the fake describes itself as."""
@@ -22,68 +28,76 @@ class Failed(Exception):
     """An error of the driver's."""
 
 
-class Cuda(Device):
+@lru_cache
+def support(beside: Path) -> Path:
+    """What is run on the host, compiled once for all the processes that are given one file `$FAKE_GPU`."""
+    path = beside.with_suffix(".so")
+    if not path.exists():
+        write_whole(path, compile_support("cpu", ""))
+    return path
+
+
+class Cuda(Cpu):
     """The fake GPU; the file `$FAKE_GPU` says what else goes on there."""
 
     kind = "cuda"
+    timing = False
 
-    def __init__(self, uuid: str, support: bytes, baselines: Any) -> None:
+    def __init__(self, uuid: str, binary: bytes, baselines: Any) -> None:
         self.state = Path(os.environ["FAKE_GPU"])
         assert uuid in visible("")
         assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid  # the probe's own process sees all
+        super().__init__(support(self.state), lambda device, name: self.launch("right()", {}))
         self.blas = baselines(self)
+        threadpool_limits(1)  # several threads for small matrices wait for each other where other tests run beside them
 
-    def problem(self, problem: Any) -> None:
-        self.given = problem
-        self.a, self.b, _ = host_operands(problem)
-        self.reference = self.a.astype(np.float64) @ self.b.astype(np.float64)
-        self.scale = np.abs(self.a).astype(np.float64) @ np.abs(self.b)
-        self.c_buffer = np.empty(buffer_elements(problem), problem.element_type)
+    def launch(self, code: Any, parameters: Any) -> Launch:
+        """A launch that runs Python."""
+        p, calls = self.given, [0]
+        shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
+        kind = C_TYPES[p.element_type]
 
-    def right(self) -> None:
-        """Compute C."""
-        inside(self.c_buffer, self.given)[:] = self.reference
+        def bind(*addresses: int) -> Call:
+            a, b, c = (_matrix(address, *shape, kind) for address, shape in zip(addresses, shapes, strict=True))
+
+            def right() -> None:
+                alpha, beta = (float(factor) for factor in scalars(p))
+                with np.errstate(all="ignore"):
+                    product = alpha * (a.astype(np.float64) @ b.astype(np.float64))
+                    c[:] = product + beta * c if beta else product
+
+            def outside() -> None:
+                kind.from_address(addresses[2] - c.itemsize).value = 1
+
+            def call() -> None:
+                calls[0] += 1
+                names = {"a": a, "b": b, "c": c, "call": calls[0], "timed": self.timing, "right": right, "outside": outside}
+                exec(code, {**names, **parameters, "Failed": Failed, "Refused": Refused, "os": os, "time": time})
+
+            return call
+
+        return Launch(bind)
 
     def kernel(self, kernel: Any, configuration: Any, binary: bytes) -> Launch:
-        code, calls = compile(binary, kernel.name, "exec"), [0]
-        parameters = dict(configuration.parameters)
+        return self.launch(compile(binary, kernel.name, "exec"), dict(configuration.parameters))
 
-        def call() -> None:
-            calls[0] += 1
-            names = {
-                "device": self,
-                "c": self.c_buffer,
-                "call": calls[0],
-                "right": self.right,
-                "Failed": Failed,
-                "os": os,
-                "time": time,
-            }
-            exec(code, names | parameters | {"Refused": Refused})
+    def _time(self, call: Call, before: Call = lambda: None) -> float:
+        start = time.perf_counter_ns()
+        try:
+            call()
+        except Failed as error:  # the context is lost with it
+            raise Refused("launch_error", str(error), fatal=True) from None
+        return (time.perf_counter_ns() - start) / 1e3
 
-        return Launch(call)
+    def time_round(self, samples: Any, cold: bool, seed: int, compare: bool = False) -> list[Timed]:
+        self.timing = True
+        try:
+            return super().time_round(samples, cold, seed, compare)
+        finally:
+            self.timing = False
 
-    def baseline(self, name: str) -> Launch:
-        return Launch(self.right)
-
-    def check(self, launch: Launch) -> Errors:
-        self.c_buffer.view(np.uint32)[:] = CANARY
-        self.time_round([launch], cold=False)
-        return compare(self.c_buffer, self.given, self.reference, self.scale)
-
-    def repeated(self, launch: Launch, times: int, cold: bool = False) -> Launch:
-        return launch
-
-    def time_round(self, launches: Any, cold: bool) -> list[float]:
-        times = []
-        for launch in launches:
-            start = time.perf_counter_ns()
-            try:
-                launch.call()
-            except Failed as error:  # the context is lost with it
-                raise Refused("launch_error", str(error), fatal=True) from None
-            times.append((time.perf_counter_ns() - start) / 1e3)
-        return times
+    def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
+        return 0.5, 1000.0
 
     def monitor(self) -> dict[str, float | int | None]:
         return {"sm_clock_mhz": 1000}
@@ -94,9 +108,6 @@ class Cuda(Device):
         self.state.write_text(json.dumps(state | {"others": counts[1:] or counts}))
         return counts[0]
 
-    def close(self) -> None:
-        pass
-
     def describe(self) -> dict[str, Any]:
         described: dict[str, Any] = json.loads(REAL.read_text())["attributes"]
         return described
@@ -106,6 +117,11 @@ class Cuda(Device):
 
     def launch_us(self, times: int) -> float:
         return 1.0
+
+
+def _matrix(address: int, rows: int, cols: int, ld: int, kind: Any) -> Any:
+    elements = np.ctypeslib.as_array((kind * ((rows - 1) * ld + cols)).from_address(address))
+    return np.lib.stride_tricks.as_strided(elements, (rows, cols), (ld * ctypes.sizeof(kind), ctypes.sizeof(kind)))
 
 
 def visible(slug: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""On PYTHONPATH this makes a worker open a fake GPU, which needs no driver: `ladder.devices.cuda` is then `cuda.py` of this folder."""
+"""Makes a worker open a fake GPU, which needs no driver, where this folder is on the path: `ladder.devices.cuda` is then its `cuda.py`."""
 
 import sys
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Fakes:
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The fake's place, if there is one."""
-        fakes = {"ladder.devices.cuda": "cuda.py", "ladder.baselines.cublas": "cublas.py"}
+        fakes = {"ladder.devices.cuda": "cuda.py", "ladder.baselines.cublas": "cublas.py", "ladder.cubin": "cubin.py"}
         return spec_from_file_location(name, HERE / fakes[name]) if name in fakes else None
 
 

@@ -1,4 +1,4 @@
-"""Launch two configurations of every CUDA rung on small problems: what compute-sanitizer watches (see test_sanitizer.py).
+"""Launch two configurations of every CUDA rung on some of the gauntlet's problems: what compute-sanitizer watches (see test_sanitizer.py).
 
 compute-sanitizer --tool racecheck python tests/gpu/sanitize.py
 """
@@ -7,14 +7,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "workflow"))
+from ladder import environment, kernels
+from ladder.compile import compile_kernel, compile_support
+from ladder.gauntlet import describe, problems
+from ladder.verify import judge
+from ladder.worker import open_device
 
-from ladder import environment, kernels  # noqa: E402
-from ladder.campaign import Problem  # noqa: E402
-from ladder.compile import compile_kernel, compile_support  # noqa: E402
-from ladder.verify import judge  # noqa: E402
-from ladder.worker import open_device  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
+SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 516)}
+"""M, N, K of those of the gauntlet's problems that are launched: whole tiles and edges, several of each."""
 
 
 def main() -> None:
@@ -23,21 +24,23 @@ def main() -> None:
     gpu = environment.detect_gpus()[0]
     (folder / "support").write_bytes(compile_support("cuda", gpu.arch))
     device = open_device("cuda", gpu.uuids[0], folder / "support")
+    chosen = [problem for problem in problems("float32") if (problem.m, problem.n, problem.k) in SHAPES]
+    made = {problem: device.operands(problem) for problem in chosen}
     for kernel in kernels.discover(ROOT).values():
         if kernel.kind != "cuda":
             continue
         legal = [(c, objection) for c, objection in kernel.expand({}, ["float32"]) if not objection]
-        chosen = [legal[0], legal[-1]]
-        rows = compile_kernel(kernel, chosen, gpu.arch, folder / kernel.name, 1)
-        for (configuration, _), row in zip(chosen, rows, strict=True):
-            for problem in (Problem(260, 132, 36, padding=4, beta=0.5), Problem(131, 67, 37, padding=1), Problem(1, 133, 3)):
-                device.problem(problem)
-                verdict = judge(
-                    device.check(device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())), problem
-                )
+        rows = compile_kernel(kernel, [legal[0], legal[-1]], gpu.arch, folder / kernel.name, 1)
+        for (configuration, _), row in zip([legal[0], legal[-1]], rows, strict=True):
+            for problem in chosen if row.status == "compiled" else []:
+                device.use(made[problem])
+                if kernel.unmet_need(configuration, {**problem.names(), **device.names}):
+                    continue
+                found = device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())
+                verdict = judge(device.check(found), problem)
                 launched += 1
                 if verdict.status != "correct":
-                    wrong.append((kernel.name, configuration.label, problem.label, verdict.reason))
+                    wrong.append((kernel.name, configuration.label, describe(problem), verdict.reason))
     device.close()
     print(f"{launched} launches, {len(wrong)} wrong {wrong[:3]}", flush=True)
     sys.exit(bool(wrong))

@@ -7,19 +7,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from ladder.kernels import discover
 from planted import ROOT, Project
 
 pytestmark = pytest.mark.gpu
 
 
-def sanitize(tool: str, root: Path) -> tuple[int, str]:
+def sanitize(tool: str, root: Path, python: str = sys.executable) -> tuple[int, str]:
     """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it printed."""
     command = shutil.which("compute-sanitizer")
     if not command:
         pytest.skip("compute-sanitizer is not on the PATH (it comes with the CUDA toolkit)")
-    only = [arg for name in ("gemm", "reduce") for arg in ("--kernel-name", f"kernel_name={name}")]
+    cuda = [kernel for kernel in discover(root).values() if kernel.kind == "cuda"]
+    names = {"gemm", *(launch["function"] for kernel in cuda for launch in kernel.then)}
+    only = [arg for name in sorted(names) for arg in ("--kernel-name", f"kernel_name={name}")]
     done = subprocess.run(
-        [command, "--tool", tool, *only, sys.executable, str(root / "tests" / "gpu" / "sanitize.py")],
+        [command, "--tool", tool, *only, python, str(root / "tests" / "gpu" / "sanitize.py")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     summary = re.search(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", done.stdout)
@@ -51,5 +54,5 @@ def test_a_planted_fault_is_found(project: Project, tool, right, wrong):
     kernel = project.folder / "kernels" / "cuda" / "03_shared_tile.cu"
     assert right in kernel.read_text()
     kernel.write_text(kernel.read_text().replace(right, wrong, 1))
-    errors, output = sanitize(tool, project.folder)
+    errors, output = sanitize(tool, project.folder, project.python)
     assert errors > 0, output[-3000:]

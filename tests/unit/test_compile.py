@@ -17,12 +17,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def build(folder, name, text, workers=1):
+def build(folder, name, text, workers=1, arch="sm_90"):
     path = folder / "kernels" / name
     path.write_text(text)
     kernel = kernels.parse(path)
     configurations = list(kernel.expand({}, ["float32"]))
-    arch = "sm_90" if kernel.kind == "cuda" else "here"
+    arch = arch if kernel.kind == "cuda" else "here"
     return compiling.compile_kernel(kernel, configurations, arch, folder / "build", workers)
 
 
@@ -79,6 +79,36 @@ def test_an_architecture_that_is_too_old_is_a_row(folder):
     assert {(row.status, row.reason) for row in build(folder, "cuda/20_test.cu", text)} == {
         ("not_supported", "needs compute capability 10.0")
     }
+
+
+def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder):
+    code = CU_RIGHT + '  asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");'  # of sm_90a only
+    text = cuda_kernel("t", code).replace("title:", "architecture: sm_90a\ntitle:")
+    assert {(row.status, row.arch) for row in build(folder, "cuda/20_test.cu", text)} == {("compiled", "sm_90a")}
+    for other in ("sm_80", "sm_100"):
+        assert {(row.status, row.reason) for row in build(folder, "cuda/20_test.cu", text, arch=other)} == {
+            ("not_supported", "needs architecture sm_90a")
+        }
+    assert {row.status for row in build(folder, "cuda/20_test.cu", cuda_kernel("t", code))} == {"compile_error"}
+
+
+PTXAS = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'reduce' for 'sm_90'
+ptxas info    : Function properties for reduce
+    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers
+ptxas info    : Compiling entry function 'gemm' for 'sm_90'
+ptxas info    : Function properties for gemm
+    0 bytes stack frame, 16 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem
+"""
+
+
+def test_resources_are_of_the_function_with_the_most_registers_and_spills_of_all():
+    for text in (PTXAS, PTXAS.replace("reduce", "x").replace("gemm", "reduce").replace("x", "gemm")):
+        found = compiling.parse_ptxas(text)
+        assert found.pop("function") == text.split("entry function '")[2].split("'")[0]
+        assert found == {"registers": 168, "static_shared": 2048, "stack_frame": 0, "spill_stores": 20, "spill_loads": 12}
 
 
 def test_cpu_kernels_are_shared_objects(folder):

@@ -18,7 +18,7 @@ SAMPLE = (
     '"","","","","sector","Mbyte","byte","%","inst"\n'
     '"0","4242","gemm","(256, 1, 1)","100,663,296","134.25","1,024","71.50","n/a"\n'
 )
-TASK = {"kernel": "kernels/cuda/01_naive.cu"}
+TASK = {"kernel": "kernels/cuda/01_naive.cu", "functions": ["gemm", "reduce"]}
 
 
 def test_a_table_is_read():
@@ -66,7 +66,8 @@ def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotCounted, match="not on the PATH"):
         profile(TASK)
-    fake_ncu(tmp_path, f"import sys\nassert sys.argv[-3:-1] == ['-m', 'ladder.counters'], sys.argv\nprint({SAMPLE!r})")
+    good = "sys.argv[-3:-1] == ['-m', 'ladder.counters'] and 'regex:^(gemm|reduce)$' in sys.argv"
+    fake_ncu(tmp_path, f"import sys\nassert {good}, sys.argv\nprint({SAMPLE!r})")
     assert profile(TASK)["dram__bytes_write.sum"] == 1024
     fake_ncu(tmp_path, "import time\ntime.sleep(60)")
     monkeypatch.setattr(counters, "SECONDS", 0.5)
@@ -95,14 +96,17 @@ def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
 
     kernel = kernels.discover(ROOT)["cuda/02_naive_coalesced"]
     row = {"kernel": kernel.name, "configuration": "BX=32 BY=8", "element_type": "float32", "alpha": 1, "beta": 0, "padding": 0,
-           "distribution": "uniform", "state": "warm"}  # fmt: skip
+           "distribution": "uniform", "state": "warm", "tflops": 1.0}  # fmt: skip
     sizes = [(1024, 1024), (4096, 4096), (8192, 8192), (4096, 64)]
     best = pd.DataFrame(
-        [row | {"m": m, "n": n, "k": n} for m, n in sizes] + [row | {"kernel": "cublas", "m": 2048, "n": 2048, "k": 2048}]
+        [row | {"m": m, "n": n, "k": n, "problem": str(m) if m == n else f"{m}x{n}x{n}"} for m, n in sizes]
+        + [row | {"kernel": "cublas", "m": 2048, "n": 2048, "k": 2048, "problem": "2048"}]
+        + [row | {"m": 4096, "n": 4096, "k": 4096, "problem": "4096 padding=3", "padding": 3}]
     )
     resources = pd.DataFrame([row | {"binary": "x.cubin"}])
     ((key, task),) = counters.tasks(best, resources, {kernel.name: kernel}, tmp_path, tmp_path / "support.bin", "GPU-1")
     assert (key["m"], task["problem"]["m"]) == (4096, 4096)
     assert task["binary"] == str(tmp_path / kernel.name / "x.cubin")
     assert task["problem"]["padding"] == 0
+    assert task["functions"] == ["gemm"]
     assert counters.tasks(best[:0], resources, {kernel.name: kernel}, tmp_path, tmp_path, "") == []

@@ -1,75 +1,403 @@
-"""Figures of campaigns that are not the published one: no squares, several element types."""
+"""What the figures show, read from what is drawn: of a made-up dataset, and at the widths of a screen and of a paper's columns."""
 
 import json
+import re
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
+import synthetic
 from ladder import figures, tables
+from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
+from ladder.figures.page import side_by_side
+from ladder.kernels import discover
+from ladder.models import of_folder
 
-H200 = ROOT / "results" / "published" / "nvidia-h200"
-
-
-@pytest.fixture
-def dataset():
-    """The published H200 tables, by name, of state `warm` only, and their environment."""
-    found = {name: tables.read_csv(H200 / f"{name}.csv") for name in ("summary", "best", "models")}
-    found = {name: table[table["state"] == "warm"] if "state" in table else table for name, table in found.items()}
-    return found, json.loads((H200 / "environment.json").read_text())
+WIDTHS = [11.0, 7.1, 3.4]
 
 
-def title(figure):
-    return figure.get_suptitle()
+def made(folder, **given):
+    """The tables of a made-up dataset as figures read them, and its environment."""
+    found, environment = of_folder(synthetic.write(folder, **given), discover(ROOT).values())
+    for name in DRAWN_FROM:
+        tables.write_csv(found[name], folder / f"{name}.csv")
+    return {name: tables.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, environment
 
 
-@pytest.mark.parametrize("name", list(figures.FIGURES))
-def test_a_campaign_without_squares_is_drawn_at_its_largest_problem(dataset, name):
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("data") / "x")
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+def draw(dataset, name, state="warm", width=11.0):
+    return figures.draw(name, figures.Dataset(*dataset, state, width))
+
+
+def words(figure):
+    """All text of a figure."""
+    artists = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
+    legends = [text for legend in figure.legends for text in legend.get_texts()]
+    return [artist.get_text() for artist in [*artists, *legends]]
+
+
+def note(figure):
+    return figure.texts[1].get_text()
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
+
+
+def name(kernel):
+    return kernel.replace("_", " ")
+
+
+NAMES = [
+    *(it for it in figures.FIGURES if it not in ("ratio", "time")),  # laid out as performance is
+    "parameters-05_register_tile",
+    "parameters-16_thin_edge",
+]
+
+
+def boxes(figure):
+    """The boxes of a figure's title, note, legend and panels, by name."""
+    renderer = figure.canvas.get_renderer()
+    found = {"title": figure.texts[0], "note": figure.texts[1]} | {f"legend {i}": it for i, it in enumerate(figure.legends)}
+    found = {key: artist.get_window_extent(renderer) for key, artist in found.items()}
+    return found | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("which", NAMES)
+def test_a_figure_has_its_width_and_nothing_on_it_overlaps(dataset, which, width):
+    figure = draw(dataset, which, width=width)
+    figure.canvas.draw()
+    assert figure.get_size_inches()[0] == width
+    assert figure.get_size_inches()[1] < 14
+    found, page = boxes(figure), figure.bbox
+    for key, box in found.items():
+        assert min(box.x0 - page.x0, page.x1 - box.x1, box.y0 - page.y0, page.y1 - box.y1) > -1, f"{key} leaves the page"
+    for key, box in found.items():
+        for other, its in found.items():
+            apart = box.x1 <= its.x0 + 1 or its.x1 <= box.x0 + 1 or box.y1 <= its.y0 + 1 or its.y1 <= box.y0 + 1
+            assert key == other or apart, f"{key} overlaps {other}"
+    renderer = figure.canvas.get_renderer()
+    for axes in figure.axes:
+        for axis, low, high in ((axes.xaxis, "x0", "x1"), (axes.yaxis, "y0", "y1")):
+            shown = [label for label in axis.get_ticklabels() if label.get_visible() and label.get_text()]
+            ends = sorted((getattr(b, low), getattr(b, high)) for b in (it.get_window_extent(renderer) for it in shown))
+            if not any(label.get_rotation() % 90 for label in shown):  # what stands aslant has boxes that overlap
+                assert all(b[0] >= a[1] - 0.5 for a, b in pairwise(ends)), [t.get_text() for t in shown]
+    for text in [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]:
+        assert text.get_fontsize() >= 5.5, text.get_text()
+
+
+def test_how_many_panels_stand_side_by_side():
+    assert [side_by_side(width) for width in WIDTHS] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("which", ["performance", "ratio"])
+def test_a_linear_panel_shows_what_lies_near_the_reference(dataset, which):
+    figure = draw(dataset, which)
+    linear = [axes for axes in figure.axes if axes.get_yscale() == "linear"]
+    logarithmic = [axes for axes in figure.axes if axes.get_yscale() == "log"]
+    assert (len(linear), len(logarithmic)) == (2, 2)  # squares and other shapes
+    bottom, top = linear[0].get_ylim()
+    best = dataset[0]["best"]
+    at = best[(best["kernel"] == "cublas") & (best["problem"].astype(str) == "4096") & (best["state"] == "warm")].iloc[0]
+    reference = 100 * at["ratio"] if which == "ratio" else at["tflops"]
+    tall = linear[0].get_window_extent().height / figure.dpi
+    assert bottom == 0
+    assert 1.2 * reference < top
+    assert 0.4 * reference / top * tall > 0.5  # inches from 80 to 120 %
+    assert "points above" in note(figure)  # TF32 is far above
+
+
+def test_intervals_and_marks_are_drawn(dataset):
+    best = dataset[0]["best"].astype({"problem": str})
+    best = best[(best["state"] == "warm") & (best["kernel"] == "05_register_tile")]
+    squares, others = (axes for axes in draw(dataset, "ratio").axes if axes.get_yscale() == "linear")
+    rows = best[best["problem"].str.isdigit()].sort_values("m")
+    assert lines(squares)["05 register tile"].get_ydata() == pytest.approx(100 * rows["ratio"].to_numpy())
+    bands = [
+        path.get_paths()[0].vertices[:, 1] for path in squares.collections if path.get_alpha() == 0.25 and len(path.get_paths())
+    ]
+    ends = 100 * rows["ratio_low"].min(), 100 * rows["ratio_high"].max()
+    assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
+    bars = [segment[:, 1] for it in others.collections if hasattr(it, "get_segments") for segment in it.get_segments()]
+    other = best[best["problem"] == "256x256x16384"].iloc[0]
+    assert any(sorted(bar) == pytest.approx([100 * other["ratio_low"], 100 * other["ratio_high"]]) for bar in bars)
+    edges = {tuple(np.round(edge[:3], 2)) for it in squares.collections for edge in it.get_edgecolors()}
+    assert (0.84, 0.15, 0.16) in edges  # throttled at 8192
+    figure = draw(dataset, "ratio")
+    assert "edge: throttled" in words(figure)
+    assert "t: throttled, the clock was held down" in note(figure)
+
+
+def test_a_line_that_ends_says_why(dataset):
+    figure = draw(dataset, "performance", "cold")
+    assert "Lines end where a launch takes so long that cold is as warm: 01 from 256 up" in note(figure).replace("512", "256")
+    drawn = lines(figure.axes[0])
+    best = dataset[0]["best"]
+    cold = best[(best["state"] == "cold") & (best["kernel"] == "03_shared_tile") & best["tflops"].notna()]
+    assert len(drawn["03 shared tile"].get_xdata()) == cold["problem"].astype(str).str.isdigit().sum() < 6
+    assert "as warm" not in note(draw(dataset, "performance"))
+
+
+def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset):
+    for state in ("warm", "cold"):
+        figure = draw(dataset, "ladder", state)
+        assert words(figure)[0] == f"The ladder at M = N = K = 4096 on NVIDIA Made Up, {state}"
+        told = note(figure)
+        (of,) = re.findall(r"over the (\d+) problems that every rung has: ([^.]*)\.", told)
+        assert (of[0], len(of[1].split(", "))) == ("10", 10)
+        texts = {text.split(":")[0]: text for text in words(figure)[2:]}
+        assert set(texts) >= {name(kernel) for kernel in synthetic.SHARES if kernel[0].isdigit() and not kernel.startswith("20")}
+        assert ("as warm" in texts["05 register tile"]) == (state == "cold")
+    best = dataset[0]["best"]
+    warm = best[(best["state"] == "warm") & (best["kernel"] == "05_register_tile")]
+    mean = 100 * np.exp(np.log(warm["ratio"]).mean())
+    texts = {text.split(":")[0]: text.replace("\n     ", " ") for text in words(draw(dataset, "ladder"))[2:]}
+    assert f"(mean {mean:.3g} %)" in texts["05 register tile"]
+    at = warm[warm["problem"].astype(str) == "4096"].iloc[0]
+    assert f"{at['tflops']:.3g} TFLOP/s, ×" in texts["05 register tile"]
+    assert f"{at['configuration']} and 1 tied" in texts["05 register tile"]
+
+
+def test_means_leave_out_what_a_rung_has_not(dataset):
     found, environment = dataset
-    thin = {key: table[(table["m"] != table["n"]) | (table["n"] != table["k"])] for key, table in found.items()}
-    data = figures.Dataset(thin["summary"], thin["best"], thin["models"], environment, "warm")
-    largest = thin["best"].loc[(thin["best"]["m"] * thin["best"]["n"] * thin["best"]["k"]).idxmax()]
-    figure = figures.draw(name, data)
-    if name in ("ladder", "roofline"):
-        assert f"at M = {largest['m']}, N = {largest['n']}, K = {largest['k']} on" in title(figure)
+    best = found["best"][(found["best"]["kernel"] != "10_block_tile_128") | (found["best"]["m"] != 2049)]
+    figure = draw((found | {"best": best}, environment), "ladder")
+    assert "over the 9 problems that every rung has" in note(figure)
+    assert "2049" not in note(figure)
 
 
-def test_the_ladder_is_drawn_at_the_largest_square_that_every_kernel_has(dataset):
+def test_gains_say_what_pairs_say(dataset):
+    texts = {text.split(":")[0]: text for text in words(draw(dataset, "ladder"))[2:]}
+    assert "faster" in texts["05 register tile"]
+    assert "≈×1 not distinguishable" in texts["08 padded shared"].replace("\n     ", " ")
     found, environment = dataset
-    best = found["best"]
-    squares = sorted(set(best.loc[(best["m"] == best["n"]) & (best["n"] == best["k"]), "m"]))
-    fewer = best[(best["m"] < squares[-1]) | (best["kernel"] != "03_shared_tile")]
-    data = figures.Dataset(found["summary"], fewer, found["models"], environment, "warm")
-    assert f"at M = N = K = {squares[-2]} on" in title(figures.draw("ladder", data))
+    pairs = found["pairs"].assign(verdict="slower")
+    texts = {text.split(":")[0]: text for text in words(draw((found | {"pairs": pairs}, environment), "ladder"))[2:]}
+    assert "slower" in texts["05 register tile"]
+    assert "faster" not in texts["05 register tile"]
+
+
+def test_bars_have_intervals_and_context_may_leave(dataset):
+    best = dataset[0]["best"].astype({"problem": str})
+    rows = best[(best["state"] == "warm") & (best["problem"] == "4096")].set_index("kernel")
+    (axes,) = draw(dataset, "ladder").axes
+    lengths = [bar.get_width() for bar in axes.patches]
+    assert lengths == pytest.approx(list(rows.loc[list(synthetic.SHARES), "tflops"]))
+    drawn = [sorted(line.get_xdata()) for line in axes.get_lines()]
+    assert drawn[3] == pytest.approx(list(rows.loc["05_register_tile", ["tflops_low", "tflops_high"]]))
+    assert rows.loc["16_thin_edge", "tflops"] < axes.get_xlim()[1] < rows.loc["20_tensor_cores", "tflops"]
+
+
+def test_a_marked_bar_is_hatched(tmp_path):
+    throttled = made(tmp_path / "x", problems=synthetic.SMALL, throttled=4096)
+    figure = draw(throttled, "ladder")
+    assert {bar.get_hatch() for bar in figure.axes[0].patches} == {"////"}
+    assert "t: throttled" in note(figure)
+    assert "hatched: marked by the letters in its text" in words(figure)
+
+
+def test_the_footer_names_what_a_number_depends_on(dataset):
+    told = note(draw(dataset, "performance"))
+    for part in ("power limit 700 W", "operands uniform", "Intervals: between-process, 95 %", "in 5 processes", "n = 40 samples",
+                 "FP32 peak 65.1 TFLOP/s, measured; 66.9 by lanes × clock", "Empty launch 5.1 µs, repeated 1.4"):  # fmt: skip
+        assert part in told, part
+
+
+def test_without_a_confirmation_intervals_are_within_run(tmp_path):
+    found = made(tmp_path / "x", problems=synthetic.SMALL, processes=0)
+    figure = draw(found, "ladder")
+    assert "Intervals: within-run, 95 %" in note(figure)
+    assert not re.search(r"in \d+ processes", note(figure))
+    assert not [text for text in words(figure) if "faster" in text and "×1" in text]  # no verdict without pairs
+    assert "f: few, fewer than three processes" in note(figure)
+
+
+def test_parameters_use_the_range_of_the_colours_and_tell_shapes_apart(dataset):
+    figure = draw(dataset, "parameters-05_register_tile")
+    squares, others = figure.axes[:2]
+    assert [axes.get_title(loc="left") for axes in (squares, others)] == ["squares", "other shapes"]
+    assert [label.get_text() for label in squares.get_xticklabels()] == ["256", "512", "1024", "2048", "4096", "8192"]
+    assert len(others.get_xticklabels()) == 4
+    low, high = squares.collections[0].get_clim()
+    values = np.concatenate([axes.collections[0].get_array().ravel() for axes in (squares, others)])
+    assert (high, others.collections[0].get_clim()) == (100, (low, high))
+    assert np.quantile(values, 0.05) - 1 <= low <= np.quantile(values, 0.15)
+    summary = dataset[0]["summary"]
+    mine = summary[summary["kernel"] == "05_register_tile"]
+    raced = [text.get_text() for axes in (squares, others) for text in axes.texts if text.get_text().startswith("~")]
+    assert len(raced) == (mine["stop"] == "race").sum() > 0
+    assert "n = 12 samples a cell, ~: lost the race, n = 5." in note(figure)
+    assert "within-run" in note(figure)
+    assert "between-process" not in note(figure)
+
+
+def test_gpus_show_each_series_once(dataset):
+    figure = draw(dataset, "gpus")
+    (axes,) = figure.axes
+    dots = sum(len(it.get_offsets()) for it in axes.collections)
+    jobs = len([kernel for kernel in synthetic.SHARES if kernel[0].isdigit()]) + 3  # the baselines are timed apart here
+    assert dots == jobs * len(synthetic.PROBLEMS)
+    assert len([text for text in words(figure) if text.startswith("GPU-")]) == 3
+
+
+def test_gpus_are_compared_on_what_all_measured(dataset):
+    found, environment = dataset
+    series = found["references"]
+    fewer = series[(series["uuid"] != synthetic.GPUS[1]) | (series["m"] != 8192)]
+    labels = [label.get_text() for label in draw((found | {"references": fewer}, environment), "gpus").axes[0].get_xticklabels()]
+    assert "4096" in labels
+    assert not [label for label in labels if label.startswith("8192")]
+
+
+def test_accuracy_has_every_kernel_and_the_bounds(dataset):
+    figure = draw(dataset, "accuracy")
+    by_k, elements, speed = figure.axes
+    best = dataset[0]["best"]
+    rows = best[(best["state"] == "warm") & best["tflops"].notna()]
+    assert sum(len(it.get_offsets()) for it in by_k.collections) == len(rows)
+    assert sorted(y for it in by_k.collections for _, y in it.get_offsets()) == pytest.approx(sorted(rows["frobenius_error"]))
+    assert sorted(x for it in speed.collections for x, _ in it.get_offsets()) == pytest.approx(sorted(100 * rows["ratio"]))
+    assert len(elements.get_lines()) == 2  # the bounds of float32 and of TF32
+    assert {"cuBLAS, TF32 (context)", "20 tensor cores (context)"} <= set(words(figure))
+
+
+def test_samples_show_every_sample_by_process(dataset):
+    figure = draw(dataset, "samples")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["4096:\nthe ladder's", "256:\nthe smallest", "256×256×16384:\nthe widest spread"]
+    for axes in figure.axes:
+        assert sum(len(it.get_offsets()) for it in axes.collections) == len(synthetic.SHARES) * 5 * 8
+        assert len({tuple(it.get_facecolor()[0]) for it in axes.collections}) == 5
+    widest = max(abs(x) for it in figure.axes[2].collections for x, _ in it.get_offsets())
+    assert widest > 10 > max(abs(x) for it in figure.axes[0].collections for x, _ in it.get_offsets())
+    assert "m" in next(label.get_text() for label in figure.axes[2].get_yticklabels() if "01" in label.get_text()).split()
+
+
+def test_energy_has_the_range_of_its_processes(dataset):
+    best = dataset[0]["best"]
+    rows = best[(best["state"] == "warm") & best["energy_j"].notna()].set_index("kernel")
+    figure = draw(dataset, "energy")
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(rows.loc[list(synthetic.SHARES), "tflop_per_j"]))
+    row = rows.loc["05_register_tile"]
+    work = row["tflop_per_j"] * row["energy_j"]
+    drawn = sorted(axes.get_lines()[3].get_xdata())
+    assert drawn == pytest.approx([work / row["energy_high_j"], work / row["energy_low_j"]])
+    assert axes.get_title(loc="left") == "4096"
+
+
+def test_time_stands_on_the_empty_launch(dataset):
+    figure = draw(dataset, "time")
+    assert {axes.get_yscale() for axes in figure.axes} == {"log"}
+    drawn = lines(figure.axes[0])
+    assert drawn["empty launch"].get_ydata()[0] == 5.1
+    assert drawn["empty launch, repeated within a sample"].get_ydata()[0] == 1.4
+    best = dataset[0]["best"].astype({"problem": str})
+    small = best[(best["state"] == "warm") & (best["kernel"] == "cublas") & (best["problem"] == "256")].iloc[0]
+    assert drawn["cuBLAS"].get_ydata()[0] == pytest.approx(small["median_us"])
+
+
+def test_what_rounds_its_operands_is_context(dataset):
+    data = figures.Dataset(*dataset, "warm")
+    assert "20_tensor_cores" in data.baselines
+    assert "20_tensor_cores" not in data.kernels
+    drawn = lines(draw(dataset, "performance").axes[0])
+    assert drawn["20 tensor cores (context)"].get_linestyle() == "-."
+    assert drawn["16 thin edge"].get_linestyle() == "-"
+    assert "×" not in next(text for text in words(draw(dataset, "ladder")) if text.startswith("20 tensor cores"))
+
+
+def test_datasets_side_by_side(dataset, tmp_path):
+    other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8)
+    drawn = {"nvidia-made-up": figures.Dataset(*dataset, "warm"), "nvidia-other": figures.Dataset(*other, "warm")}
+    figure = figures.comparison(drawn)
+    rates, ratios = figure.axes
+    count = len(synthetic.SHARES)
+    widths = [bar.get_width() for bar in rates.patches]
+    assert np.divide(widths[count:], widths[:count]) == pytest.approx([0.8] * count, rel=0.02)
+    widths = [bar.get_width() for bar in ratios.patches]
+    assert np.divide(widths[count:], widths[:count]) == pytest.approx([1] * count, rel=0.03)
+    assert {"nvidia-made-up: NVIDIA Made Up", "nvidia-other: NVIDIA Other"} <= set(words(figure))
+    assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
+
+
+def test_a_campaign_without_squares_is_drawn_at_its_largest_problem(tmp_path):
+    thin = made(
+        tmp_path / "x", problems=[(64, 4096, 4096), (256, 256, 16384)], kernels=("03_shared_tile", "05_register_tile", "cublas")
+    )
+    for which in ("performance", "ratio", "time", "ladder", "roofline", "samples", "parameters-03_shared_tile"):
+        figure = draw(thin, which)
+        if which in ("ladder", "roofline"):
+            assert (
+                "at M = 256, N = 256, K = 16384 on" in words(figure)[0] or "at M = 64, N = 4096, K = 4096 on" in words(figure)[0]
+            )
+
+
+def test_the_ladder_is_shown_where_most_kernels_are_up_to_4096():
+    rows = [{"kernel": k, "state": "warm", "tflops": 1.0, "m": m, "n": m, "k": m, "problem": str(m)}
+            for k, most in (("a", 8192), ("b", 8192), ("c", 2048)) for m in (1024, 2048, 4096, 8192) if m <= most]  # fmt: skip
+    assert tables.shown(pd.DataFrame(rows)) == "2048"
+    assert tables.shown(pd.DataFrame(rows[:-2])) == "4096"
+    assert tables.shown(pd.DataFrame([row for row in rows if row["m"] == 8192])) == "8192"
 
 
 def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     found, environment = dataset
-    both = [pd.concat([table, table.assign(element_type="float64")]) for table in found.values()]
-    drawn = {}
-
-    def keep(figure, stem):
-        drawn[stem.name] = figure
-        plt.close(figure)
-
-    monkeypatch.setattr(figures, "save", keep)
-    figures.draw_all(*both, environment, tmp_path)
-    names = [name for name in drawn if "float64" not in name]
-    assert {"performance-warm", "ladder-warm", "roofline-warm", "parameters-03_shared_tile-warm"} <= set(names)
-    assert {name.replace("-warm", "-float64-warm") for name in names} == set(drawn) - set(names)
-    for name, peak in (("performance-warm", True), ("performance-float64-warm", False), ("roofline-float64-warm", False)):
-        figure = drawn[name]
-        told = [text.get_text() for text in (*figure.axes[0].texts, *(figure.legends[0].get_texts() if figure.legends else []))]
-        assert any("measured FP32 peak" in text for text in told) == peak, told
+    both = {key: pd.concat([table, table.assign(element_type="float64")]) for key, table in found.items()}
+    tasks = []
+    monkeypatch.setattr(figures, "_draw_and_save", tasks.append)
+    figures.draw_all(both, environment, tmp_path)
+    stems = [stem.name for _, _, stem in tasks]
+    plain = [stem for stem in stems if "float64" not in stem]
+    assert {"performance-warm", "ladder-cold", "time-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
+    assert {re.sub("-(warm|cold)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
+    assert not [stem for stem in stems if stem.startswith(("parameters", "gpus", "energy")) and stem.endswith("cold")]
+    for data, _, stem in tasks:
+        assert (data.peak is None) == ("float64" in stem.name)
 
 
 def test_a_state_in_which_all_was_skipped_is_not_drawn(dataset, tmp_path, monkeypatch):
-    """As on a campaign of long launches only, whose `cold` is as `warm`."""
     found, environment = dataset
     drawn = []
     monkeypatch.setattr(figures, "_draw_and_save", lambda task: drawn.append(task[2].name))
-    skipped = found["summary"].assign(state="cold", status="skipped", tflops=float("nan"), reference_us=float("nan"))
-    summary = pd.concat([found["summary"], skipped])
-    figures.draw_all(summary, found["best"], found["models"], environment, tmp_path)
+    best = found["best"]
+    skipped = best[(best["state"] == "warm") | best["tflops"].isna()]
+    figures.draw_all(found | {"best": skipped}, environment, tmp_path)
     assert "performance-warm" in drawn
-    assert not [name for name in drawn if name.endswith("-cold")]
+    assert not [stem for stem in drawn if stem.endswith("-cold")]
+
+
+def test_the_same_data_give_the_same_bytes(dataset, tmp_path):
+    data = figures.Dataset(*dataset, "warm", 3.4)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        figures.save(figures.draw("samples", data), tmp_path / folder / "x")
+    for suffix in ("svg", "png", "pdf"):
+        assert (tmp_path / "a" / f"x.{suffix}").read_bytes() == (tmp_path / "b" / f"x.{suffix}").read_bytes()
+
+
+def test_the_environment_may_lack_what_is_of_gpus(dataset):
+    found, environment = dataset
+    plain = json.loads(json.dumps(environment)) | {"kind": "cpu"}
+    plain["attributes"] = {"library": "openblas"}
+    del plain["repeated_launch_us"], plain["launch_us"]
+    told = note(draw((found, plain), "performance"))
+    assert "GFLOP/s" in told
+    assert "power limit" not in told
+    assert "by lanes" not in told
+    assert len(draw((found, plain), "time").axes) == 2

@@ -56,6 +56,62 @@ def test_several_launches_and_a_workspace(tmp_path):
     assert big.objection(configuration) == "2048 threads a block; at most 1024"
 
 
+def test_a_launch_can_depend_on_the_problem_and_the_device(tmp_path):
+    more = "then: [{function: reduce, grid: [sm_count], block: [BM], dynamic_shared: 4 * K, when: K > 8 * BN}]\n"
+    more += "workspace: sm_count * BM\n---*/"
+    text = GOOD.replace("BM * BN * element_size", "min(K * BM, shared_memory_per_block)").replace("---*/", more)
+    kernel = kernels.parse(
+        write(tmp_path, text.replace("N % 4 == 0", "alignment % 16 == 0, shared_memory_per_block >= BM * 1024"))
+    )
+    configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
+    given = {"M": 32, "N": 16, "K": 128, "lda": 128, "ldb": 16, "ldc": 16, "alignment": 16}
+    given |= {"sm_count": 132, "shared_memory_per_block": 50000}
+    assert kernel.launches(configuration, given) == [kernels.LaunchShape("gemm", (1, 1, 1), (16, 32, 1), 4096)]
+    first, second = kernel.launches(configuration, given | {"K": 2000})
+    assert first.dynamic_shared == 50000
+    assert second == kernels.LaunchShape("reduce", (132, 1, 1), (32, 1, 1), 8000)
+    assert kernel.workspace_of(configuration, given) == 132 * 32
+    assert kernel.unmet_need(configuration, given) == ""
+    assert kernel.unmet_need(configuration, given | {"alignment": 8}) == "needs alignment % 16 == 0"
+    assert kernel.unmet_need(configuration, given | {"shared_memory_per_block": 4096}).startswith("needs shared_memory_per_block")
+
+
+def test_names_stand_for_expressions_and_may_use_each_other(tmp_path):
+    where = (
+        "where: {tiles: 'ceil_div(M, BM) * ceil_div(N, BN)', rest: tiles % sm_count}\ngrid: [tiles, rest]\nworkspace: rest * 4\n"
+    )
+    text = re.sub("grid: .*\n", where, GOOD).replace("N % 4 == 0", "rest > 1")
+    kernel = kernels.parse(write(tmp_path, text))
+    configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
+    given = {"M": 100, "N": 33, "sm_count": 7, "shared_memory_per_block": 50000}
+    assert kernel.launches(configuration, given)[0].grid == (12, 5, 1)
+    assert kernel.workspace_of(configuration, given) == 20
+    assert kernel.unmet_need(configuration, given | {"sm_count": 6}) == "needs rest > 1"
+
+
+def test_a_precision_is_named_of_float32_kernels_only(tmp_path):
+    text = GOOD.replace("element_types: [float32, float16]", "precision: tf32")
+    assert kernels.parse(write(tmp_path, text)).precision == "tf32"
+    assert kernels.parse(write(tmp_path, GOOD)).precision == ""
+    assert kernels.discover(ROOT)["cuda/20_tensor_cores"].precision == "tf32"
+    assert kernels.discover(ROOT)["cuda/21_tensor_split"].precision == ""
+    with pytest.raises(InputError, match=r'20_test.cu: header: precision: got "tf32"; expected element_types to be \[float32\]'):
+        kernels.parse(write(tmp_path, text.replace("sweep:", "element_types: [float64]\nsweep:")))
+    with pytest.raises(InputError, match='precision: got "bf16"; expected tf32'):
+        kernels.parse(write(tmp_path, text.replace("tf32", "bf16")))
+
+
+def test_configurations_are_tried_beside_the_sweep_or_in_its_place(tmp_path):
+    declared = "configurations: [{BM: 64}, {BM: 128, BN: 8}, {BM: 16, BN: 32}]\nrequires: [BM < 200]\n"
+    beside = kernels.parse(write(tmp_path, GOOD.replace("requires: [BM >= BN]\n", declared)))
+    labels = [c.label for c, _ in beside.expand({}, ["float32"])]
+    assert labels[:6] == [f"BM={bm} BN={bn}" for bm in (16, 32, 64) for bn in (16, 32)]
+    assert labels[6:] == ["BM=128 BN=8"]  # the others are of the product
+    assert [c.label for c, _ in beside.expand({"BM": [32], "BN": [8]}, ["float32"])] == ["BM=32 BN=8"]
+    alone = kernels.parse(write(tmp_path, beside.text.replace("sweep: {BM: [16, 32, 64], BN: [16, 32]}\n", "")))
+    assert [c.label for c, _ in alone.expand({}, ["float32"])] == ["BM=64 BN=16", "BM=128 BN=8", "BM=16 BN=32"]
+
+
 def test_lists_of_the_campaign_replace_the_kernels_own(tmp_path):
     kernel = kernels.parse(write(tmp_path, GOOD))
     assert [c.label for c, _ in kernel.expand({"BM": [128]}, ["float32"])] == ["BM=128 BN=16", "BM=128 BN=32"]
@@ -90,6 +146,25 @@ def test_the_digest_covers_what_is_included(tmp_path):
         (("{BM: 32, BN: 16}", "{M: 32, BN: 16}"), "parameters.M: the name is taken"),
         (("sweep: {BM", "sweep: {BK: [1], BM"), "sweep.BK: no such parameter; known: BM, BN"),
         (("sweep: {BM: [16, 32, 64]", "sweep: {BM: []"), "sweep.BM: got []; expected a list"),
+        (("needs:", "where: {sm_count: BM}\nneeds:"), "where.sm_count: the name is taken by the pipeline"),
+        (("needs:", "where: {a: b, b: M}\nneeds:"), 'where.a: "b": unknown name b'),
+        (("needs:", "where: {A: M}\nneeds:"), "expected a name of small letters, digits and underscores"),
+        (("block: [BN, BM]", "where: {a: M}\nblock: [BN, a]"), 'block: "a": unknown name a'),
+        (("sweep:", "configurations: [{BM: 8}, {BK: 1}]\nsweep:"), "configurations[1].BK: no such parameter; known: BM, BN"),
+        (("sweep:", "configurations: [{BM: -8}]\nsweep:"), "configurations[0].BM: got -8; expected a whole number"),
+        (
+            ("needs:", "architecture: sm_90\nneeds:"),
+            'architecture: got "sm_90"; expected an architecture of one compute capability',
+        ),
+        (("[BM >= BN]", "[shared_memory_per_block > BM]"), "unknown name shared_memory_per_block"),
+        (
+            ("needs:", "then: [{function: f, grid: [1], block: [1], when: Q > 1}]\nneeds:"),
+            'then[0].when: "Q > 1": unknown name Q',
+        ),
+        (
+            ("needs:", "then: [{function: f, grid: [1], block: [1], accesses: [{shared_read: z, per_k: 1}]}]\nneeds:"),
+            'then[0].accesses: "z": unknown name z',
+        ),
         (("[float32, float16]", "[bfloat16]"), 'element_types[0]: got "bfloat16"; expected float32, float64 or float16'),
         (("block: [BN, BM]", "block: [BN, BK]"), 'block: "BK": unknown name BK; known: BM, BN, element_size'),
         (("block: [BN, BM]", "block: [BN, M]"), "unknown name M"),

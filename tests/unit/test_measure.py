@@ -1,95 +1,201 @@
-"""What a measure job decides by the records it has: whom state cold follows, and how good the best is."""
+"""What a measure job asks its child, and what it makes of the answers: a scripted child in place of the worker."""
+
+import hashlib
+from functools import partial
 
 import pytest
-from ladder import campaign, kernels
+from ladder import campaign, kernels, measure, records
+from ladder.child import Failure
 from ladder.environment import ROOT
-from ladder.measure import Job, Run, _read
+from ladder.measure import Job, Run, read_readings
 from ladder.records import Journal
+from ladder.units import InputError
 
-SLOW = 100  # microseconds of a launch beside which filling the caches is nothing
+ENVIRONMENT = {
+    "kind": "cuda",
+    "attributes": {"compute_capability": "9.0", "sm_count": 100, "max_sm_clock_mhz": 1000, "cache_bytes": 10**6},
+    "peaks": {"fp32_tflops": 20.0, "copy_tb_s": 4.0},
+}
+LEAST_US = 2 * 512**3 / 25.6e12 * 1e6  # about 10
+
+
+class Child:
+    """Answers as told: by the name of the request and its arguments; what it was asked is in `asked`."""
+
+    def __init__(self, asked, answers, *_):
+        self.asked, self.answers, self.loaded, self.busy_us = asked, answers, set(), 0.0
+
+    def ask(self, request, timeout):
+        self.asked.append(request)
+        yield from self.answers.get(request[0], lambda *_: [])(*request[1:])
+
+    def close(self):
+        pass
+
+
+def verdict(status="correct", reason="", **more):
+    return [("verdict", {"status": status, "reason": reason, "tensor_cores": False} | more)]
+
+
+def timed(us=100.0, status="correct", reason="", ours=5):
+    """What timing sends of each contestant; each is slower than the one before it by 1 us."""
+
+    def answer(indices, *_):
+        for index in indices:
+            sent = {
+                "samples": [us + index] * ours,
+                "reference": [50.0] * ours,
+                "readings": [{}] * ours,
+                "repeats": 3,
+                "stop": "target",
+            }
+            yield "series", index, sent, 0, {"status": status, "reason": reason}
+
+    return answer
 
 
 @pytest.fixture
-def make(tmp_path):
-    def run(**limits):
+def make(tmp_path, monkeypatch):
+    def run(answers=None, problems=(512, 640), parameters=None, binary=b"code", environment=ENVIRONMENT, **limits):
         data = {
-            "campaign": "t", "problems": {"cuda": [{"square": 64}]}, "kernels": ["cuda/03_shared_tile"],
-            "parameters": {"cuda/03_shared_tile": {"BM": [8, 16, 32], "BN": [8, 16, 32], "BK": [8]}},
-            "measure": {"states": ["cold", "warm"], **limits},
+            "campaign": "t", "problems": {"cuda": [{"square": list(problems)}]}, "kernels": ["cuda/03_shared_tile"],
+            "parameters": {"cuda/03_shared_tile": parameters or {"BM": [8, 16, 32], "BN": [8], "BK": [8]}}, "measure": limits,
         }  # fmt: skip
         plan = campaign.load(data, "t", kernels.discover(ROOT)).plan("cuda", "03_shared_tile.float32")
-        job = Job("d", "cuda", plan, {}, tmp_path, tmp_path, {}, "code", refill_us=0.1)
-        return Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
+        rows = {}
+        for number, contestant in enumerate(plan["contestants"]):
+            (tmp_path / f"{number}.cubin").write_bytes(binary + bytes([number]))
+            sha256 = hashlib.sha256(binary + bytes([number])).hexdigest()
+            rows[contestant["slug"]] = {"status": "compiled", "sha256": sha256, "binary": f"{number}.cubin"}
+        asked = []
+        given = {"gauntlet": lambda *_: verdict(), "check": lambda *_: verdict(), "time": timed()} | (answers or {})
+        monkeypatch.setattr(measure, "Child", partial(Child, asked, given))
+        job = Job("d", "cuda", plan, rows, tmp_path, tmp_path, {}, "code", environment)
+        made = Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
+        made.asked = asked
+        return made
 
     return run
 
 
-def warm(run, times):
-    """Record warm samples of the first contestants; returns all entries of the states."""
-    entries = [entry for entry in run.entries if entry.state == "warm"]
-    for entry, us in zip(entries, times, strict=False):
-        run._record(entry, {"status": "correct", "samples_us": [us] * 5, "reference_us": [1.0] * 5, "stop": "target"})
-    return [entry for entry in run.entries if entry.state == "cold"]
+def outcomes(run):
+    """Status and reason of every entry, in order."""
+    run.measure_all()
+    found = [run.journal.records[entry.key] for entry in run.entries]
+    return [(record["status"], record["reason"]) for record in found]
 
 
-def test_warm_comes_first(make):
-    states = [entry.state for entry in make().entries]
-    assert states == sorted(states, reverse=True)
-    assert len(states) == 18
-
-
-def test_cold_follows_the_best_and_the_others_say_so(make):
-    run = make(cold_best=2)
-    cold = warm(run, [5.0, 2.0, 3.0, 9.0])[:4]
-    problem = cold[0].problem
-    assert [entry.index for entry in run._follow(problem, cold)] == [1, 2]
-    skipped = [run.journal.records[cold[index].key] for index in (0, 3)]
-    assert {record["status"] for record in skipped} == {"skipped"}
-    assert "2 best of state warm" in skipped[0]["reason"]
-
-
-def test_cold_of_long_launches_is_warm(make):
-    run = make(cold_best=0)
-    cold = warm(run, [5.0, SLOW])[:2]
-    assert [entry.index for entry in run._follow(cold[0].problem, cold)] == [0]
-    assert "filling the caches takes 0.1 us" in run.journal.records[cold[1].key]["reason"]
-
-
-def test_without_warm_all_are_cold(make):
+def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     run = make()
-    cold = warm(run, [])
-    assert run._follow(cold[0].problem, cold) == cold
+    assert outcomes(run) == [("correct", "")] * 6
+    of = {name: [request[1:] for request in run.asked if request[0] == name] for name in ("gauntlet", "problem", "check", "time")}
+    assert len(of["gauntlet"]) == 3  # of three configurations, on two problems
+    assert [problem["distribution"] for problem, _ in of["problem"]] == ["exact", "uniform"] * 2
+    assert [problem["m"] for problem, _ in of["problem"]] == [512, 512, 640, 640]
+    assert of["check"] == [(0,), (1,), (2,)] * 2
+    assert [(request[0], request[1]) for request in of["time"]] == [([0, 1, 2], "warm")] * 2
+    first = [request[0] for request in run.asked].index("time")
+    assert [request[0] for request in run.asked[:first]].count("gauntlet") == 3  # nothing is timed before it
+    record = run.journal.records[run.entries[0].key]
+    assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
+
+
+def test_what_the_journal_has_is_not_asked_for_again(make):
+    outcomes(make())
+    again = make()
+    outcomes(again)
+    assert again.asked == []
+
+
+@pytest.mark.parametrize(
+    ("change", "gauntlets"), [({"race": False}, 0), ({"problems": (128, 640)}, 0), ({"binary": b"other"}, 3)]
+)
+def test_what_has_changed_is_measured_anew_and_what_has_passed_the_gauntlet_is_not_run_there_again(make, change, gauntlets):
+    outcomes(make())
+    again = make(**change)
+    outcomes(again)
+    assert [request[0] for request in again.asked].count("gauntlet") == gauntlets
+    assert "time" in [request[0] for request in again.asked]
+
+
+def test_who_fails_the_gauntlet_is_measured_nowhere(make):
+    def gauntlet(element_type, name, path, parameters, *_):
+        return verdict("incorrect", "on M=1 N=1 K=1 exact: wrong") if parameters[0] == ["BM", 16] else verdict()
+
+    run = make({"gauntlet": gauntlet})
+    assert outcomes(run) == [("correct", ""), ("incorrect", "on M=1 N=1 K=1 exact: wrong"), ("correct", "")] * 2
+    assert [request[1] for request in run.asked if request[0] == "time"] == [[0, 2]] * 2
+
+
+def test_a_child_that_dies_in_the_gauntlet_leaves_the_problem_that_it_was_at(make):
+    def die(element_type, name, path, parameters, *_):
+        if parameters[0] == ["BM", 8]:
+            yield "trying", "M=7 N=13 K=3 exact"
+            raise Failure("launch_error", "killed by signal 11", alive=False)
+        yield from verdict()
+
+    found = outcomes(make({"gauntlet": die}))
+    assert found[0] == found[3] == ("launch_error", "on M=7 N=13 K=3 exact: killed by signal 11")
+    assert found[1] == ("correct", "")
+
+
+def test_who_is_wrong_on_whole_numbers_of_the_problems_size_is_not_timed(make):
+    def check(index):
+        return verdict("incorrect", "C[0][0] is not exact") if index == 2 else verdict()
+
+    run = make({"check": check})
+    assert outcomes(run) == [("correct", "")] * 2 + [("incorrect", "C[0][0] is not exact")] + [("correct", "")] * 2 + [
+        ("incorrect", "C[0][0] is not exact")
+    ]
+
+
+def test_what_an_audit_finds_is_incorrect_and_has_no_speed(make):
+    run = make({"time": timed(status="incorrect", reason="sample 3: a row of C is off by 1")})
+    assert set(outcomes(run)) == {("incorrect", "while timed: sample 3: a row of C is off by 1")}
+    assert all("samples_us" not in run.journal.records[entry.key] for entry in run.entries)
+
+
+@pytest.mark.parametrize(
+    ("us", "tensor_cores", "status"),
+    [
+        (LEAST_US * 1.01, False, "correct"),
+        (LEAST_US * 0.9, False, "incorrect"),
+        (LEAST_US * 0.9, True, "correct"),  # its binary has the instructions of the tensor cores
+        (LEAST_US / 20, True, "incorrect"),
+    ],
+)
+def test_what_is_faster_than_the_device_is_incorrect(make, us, tensor_cores, status):
+    answers = {"gauntlet": lambda *_: verdict(tensor_cores=tensor_cores), "time": timed(us)}
+    ((found, reason),) = outcomes(make(answers, problems=[512], parameters={"BM": [8], "BN": [8], "BK": [8]}))
+    assert found == status
+    assert reason.startswith("faster than the device: ") == (status == "incorrect")
+
+
+def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
+    run = make()
+    (tmp_path / "1.cubin").write_bytes(b"another")
+    with pytest.raises(InputError, match=r"1\.cubin: its sha256 is not the one in resources\.csv; expected what was compiled"):
+        run.measure_all()
+    (tmp_path / "1.cubin").unlink()
+    with pytest.raises(InputError, match=r"1\.cubin: its sha256"):
+        make_again = Run(run.job, run.journal, "uuid", lock=0)
+        make_again.measure_all()
+
+
+def test_the_best_of_earlier_groups_is_told_to_the_next(make):
+    run = make(problems=[512], parameters={"BM": list(range(8, 32, 2)), "BN": [8], "BK": [8]})
+    outcomes(run)
+    bests = [request[-1] for request in run.asked if request[0] == "time"]
+    assert bests == [0.0, pytest.approx(0.5)]  # after the first eight, of which the fastest took 100 us and the reference 50
 
 
 def test_another_sweep_is_measured_anew(make):
     assert {e.key for e in make().entries}.isdisjoint(e.key for e in make(race=False).entries)
 
 
-def test_energy_is_that_of_the_best_that_finished_and_measured_once(make):
-    run = make()
-    warm(run, [5.0, 2.0])
-    (problem,) = run.entries_of
-    best, raced = run._timed(problem, "warm").values()
-    run.journal.append(best | {"stop": "race", "repeats": 1})  # the faster one
-    run.journal.append(raced | {"repeats": 3})
-    asked = []
-
-    class Child:
-        loaded = frozenset({0, 1})
-
-        def ask(self, request, timeout):
-            asked.append(request)
-            return iter([("energy", 0.25)])
-
-    run._ready = lambda problem: Child()
-    for _ in range(2):
-        run._measure_energy(problem, [entry for entry in run.entries if entry.state == "warm"])
-    assert asked == [("energy", 0, 3, 15.0)]
-    assert [record.get("energy_j") for record in run._timed(problem, "warm").values()] == [None, 0.25]
-
-
 def test_readings_become_columns():
-    found = _read([{"sm_clock_mhz": 1000, "throttle_reasons": 0, "power_w": None}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
-    assert (found["sm_clock_mhz"], found["power_w"], found["throttle_reasons"]) == (950.0, None, 4)
+    found = read_readings([{"sm_clock_mhz": 1000, "throttle_reasons": 0}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
+    assert (found["sm_clock_mhz"], found["temperature_c"], found["throttle_reasons"]) == (950.0, None, 4)
     assert (found["samples_sm_clock_mhz"], found["samples_throttle_reasons"]) == ([1000, 900], [0, 4])
-    assert _read([{}])["throttle_reasons"] is None
+    assert read_readings([{}])["throttle_reasons"] is None
+    assert set(found) <= set(records.SCHEMA.names)

@@ -14,7 +14,9 @@ from planted import ROOT
 
 LANES = range(32)
 H200 = {"compute_capability": "9.0", "sm_count": 132, "shared_memory_per_sm_bytes": 233472, "registers_per_sm": 65536,
-        "threads_per_sm": 2048, "max_sm_clock_mhz": 1980}  # fmt: skip
+        "threads_per_sm": 2048, "max_sm_clock_mhz": 1980, "shared_memory_per_block_bytes": 232448}  # fmt: skip
+GPU = {"sm_count": 132, "shared_memory_per_block": 232448}
+"""What the expressions of headers call it."""
 
 
 @pytest.mark.parametrize(
@@ -138,24 +140,24 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
     for configuration, objection in kernel.expand({}, ["float32"]):
         if objection:
             continue
-        names = {**configuration.names(), **problem.names()}
-        first = kernel.launches(configuration, problem.names())[0]
-        threads = prod(first.block) * prod(first.grid)
-        read = (
-            sum(models.evaluate(access["per_k"], names) for access in kernel.accesses if "global_read" in access) * threads * 512
-        )
-        slices = names.get("SLICES", 0) * 512 * 512 if kernel.workspace else 0  # read by the second launch
-        assert read + slices == pytest.approx(models.evaluate(kernel.global_reads, names)), configuration.label
-        found = models.traffic(kernel, configuration, problem)
-        assert found["shared_writes"] in (0, pytest.approx(read))
-        assert found["global_sectors"] >= 4 * read / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
+        given = problem.names() | GPU
+        names = kernel.names(configuration, given)
+        read = [
+            sum(models.evaluate(access["per_k"], names) for access in shape.accesses if "global_read" in access)
+            * prod(shape.block) * prod(shape.grid) * 512
+            for shape in kernel.launches(configuration, given)
+        ]  # fmt: skip
+        assert sum(read) == pytest.approx(models.evaluate(kernel.global_reads, names)), configuration.label
+        found = models.traffic(kernel, configuration, given)
+        assert found["shared_writes"] in (0, pytest.approx(read[0]))
+        assert found["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
 
 
 def test_every_warp_of_a_block_accesses_shared_memory_alike():
     """So the first may stand for all."""
     for kernel in CUDA:
         for configuration, objection in kernel.expand({}, ["float32"]):
-            block = kernel.launches(configuration, Problem(1, 1, 1).names())[0].block
+            block = kernel.launches(configuration, Problem(1, 1, 1).names() | GPU)[0].block
             names = configuration.names() if not objection else {}
             for access in kernel.accesses if not objection else ():
                 address = access.get("shared_read", access.get("shared_write"))
@@ -175,7 +177,7 @@ def test_a_row_by_hand():
     kernel = next(kernel for kernel in CUDA if kernel.name == "03_shared_tile")
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
-    resource = {"registers": "32", "static_shared": "8192", "dynamic_shared": "0"}
+    resource = {"function": "gemm", "registers": "32", "static_shared": "8192"}
     row = models.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ)
     assert row["flops"] == 2 * 1024**3
     assert row["global_reads"] == 2 * 1024**3 / 32
@@ -190,16 +192,47 @@ def test_a_row_by_hand():
     assert (row["bound"], row["threads"], row["blocks_per_sm"], row["occupancy"]) == ("l1", 1024, 2, 1.0)
 
 
+def test_a_row_is_of_all_launches_and_its_occupancy_of_the_one_with_the_most_registers(tmp_path):
+    """A first launch that packs A, and a second that multiplies, with dynamic shared memory that depends on the device."""
+    path = tmp_path / "kernels" / "cuda" / "20_test.cu"
+    path.parent.mkdir(parents=True)
+    path.write_text("""/*---
+title: t
+idea: i
+grid: [sm_count]
+block: [64]
+accesses: [{global_read: thread, per_k: 2 / K}]
+then:
+  - function: multiply
+    grid: [4]
+    block: [128]
+    dynamic_shared: shared_memory_per_block // 3
+    accesses: [{shared_read: 2 * thread, per_k: 1}]
+  - {function: add, grid: [4], block: [32], when: K > 4096, accesses: [{global_read: thread, per_k: 1}]}
+---*/
+""")
+    kernel = kernels.parse(path)
+    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
+    resource = {"function": "multiply", "registers": "168", "static_shared": "1000"}
+    row = models.model(kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, environ)
+    assert row["global_sectors"] == 132 * 2 * 2 * 4  # blocks, warps, elements a thread, sectors of 32 neighbours
+    assert row["shared_reads"] == 4 * 128 * 512
+    assert (row["shared_wavefronts"], row["bank_conflicts"]) == (2 * 4 * 4 * 512, 4 * 4 * 512)
+    assert (row["function"], row["threads"], row["registers"]) == ("multiply", 128, 168)
+    assert (row["shared_bytes"], row["blocks_per_sm"], row["occupancy_limit"]) == (232448 // 3 + 1000, 2, "shared memory")
+
+
 def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
-    ran = {"kernel": kernel.name, "element_type": "float32", "m": 64, "n": 64, "k": 64, "beta": 0.0, "padding": 0}
+    ran = {"kernel": kernel.name, "element_type": "float32", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0, "padding": 0,
+           "problem": "64"}  # fmt: skip
     summary = pd.DataFrame(
         [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
         + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]
     )
     resources = summary[["kernel", "element_type", "configuration"]].assign(
-        status="compiled", registers="32", static_shared="0", dynamic_shared="0"
+        status="compiled", function="gemm", registers="32", static_shared="0"
     )
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
     table = models.table(summary, [kernel], resources, environ)

@@ -1,4 +1,4 @@
-"""What reads the user's input gives a right answer or an error of ours, whatever it is given. `tests/fuzz.py` tries 100,000."""
+"""What reads the user's input gives a right answer or an error of ours, whatever it is given. `studies/fuzz.py` tries 100,000."""
 
 import contextlib
 import json

@@ -1,6 +1,18 @@
 import numpy as np
 import pytest
-from ladder.statistics import geometric_mean, median_interval, median_ranks, paired_ratio, relative_half_width, tied, trend
+from ladder.statistics import (
+    DRIFT,
+    between_processes,
+    geometric_mean,
+    median_interval,
+    median_ranks,
+    paired_ratio,
+    relative_half_width,
+    student_t,
+    tied,
+    trend,
+    within_processes,
+)
 
 
 def test_ranks_are_those_of_the_tables():
@@ -41,7 +53,16 @@ def test_a_trend_is_told_from_noise():
     assert trend([1, 1, 2, 3]) == pytest.approx((5 - 1) / np.sqrt((4 * 3 * 13 - 2 * 1 * 9) / 18))
     assert trend([3, 3, 3]) == 0
     random = np.random.default_rng(3)
-    assert np.mean([abs(trend(random.normal(size=30))) > 3.29 for _ in range(2000)]) < 0.004
+    assert np.mean([abs(trend(random.normal(size=30))) > DRIFT for _ in range(2000)]) < 0.004
+
+
+def test_a_trend_is_looked_for_within_series_and_not_across():
+    rising = [[1, 2, 3], [1, 2, 3]]
+    assert trend(*rising) == pytest.approx((6 - 1) / np.sqrt(2 * 3 * 2 * 11 / 18))
+    random = np.random.default_rng(4)
+    steps = [[5 * process + random.normal(size=8) for process in range(5)] for _ in range(500)]
+    assert np.mean([abs(trend(*processes)) > DRIFT for processes in steps]) < 0.01
+    assert np.mean([abs(trend(np.concatenate(processes))) > DRIFT for processes in steps]) > 0.99
 
 
 NOISE = {
@@ -78,3 +99,54 @@ def test_no_geometric_mean_of_what_has_none(values):
         geometric_mean(values)
     with pytest.raises(ValueError, match="no samples"):
         median_interval([])
+
+
+def test_student_is_that_of_the_tables():
+    # Abramowitz and Stegun, table 26.10, for probabilities of 95 % and 99 %
+    for degrees, at_95, at_99 in [
+        (1, 12.706, 63.657),
+        (2, 4.303, 9.925),
+        (4, 2.776, 4.604),
+        (7, 2.365, 3.499),
+        (120, 1.980, 2.617),
+    ]:
+        assert student_t(degrees) == pytest.approx(at_95, abs=5e-4)
+        assert student_t(degrees, 0.99) == pytest.approx(at_99, abs=5e-4)
+    with pytest.raises(ValueError, match="no degrees of freedom"):
+        student_t(0)
+
+
+def test_processes_by_hand():
+    # medians 1, e and e squared: mean 1 and standard deviation 1 of the logarithms, so the half-width is 4.303 / sqrt(3)
+    middle, low, high = between_processes([[1, 1, 9], [np.e], [np.e**2, np.e, np.e**2]])
+    assert middle == pytest.approx(np.e)
+    assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
+    assert between_processes([[2, 2, 2]]) == (pytest.approx(2), 0, np.inf)
+    assert within_processes([[1, 1, 1], [4, 4, 4]]) == (pytest.approx(2), pytest.approx(2))
+    assert within_processes([[1, 2, 4], [1, 2, 4]]) == (pytest.approx(1), pytest.approx(4))
+    with pytest.raises(ValueError, match="no processes"):
+        between_processes([])
+
+
+TAILS = {"normal": lambda random, size: random.normal(0, 1, size), "heavy tails": lambda random, size: random.standard_t(2, size)}
+
+
+@pytest.mark.parametrize("processes", [3, 5, 8])
+@pytest.mark.parametrize("noise", TAILS)
+@pytest.mark.parametrize("sd", [(0.01, 0.02, 0.003), (0.0, 0.02, 0.003), (0.01, 0.0, 0.0005)])
+def test_the_between_process_interval_covers_what_more_processes_would_find(processes, noise, sd):
+    """Log times of two kernels: kernel + process (its own for each kernel) + round (shared) + noise. The quotient is known: 1.02."""
+    random, trials, rounds = np.random.default_rng(11), 4000, 8
+    of_process, of_round, of_noise = sd
+    shared = of_round * TAILS[noise](random, (trials, processes, rounds))
+    one, other = (
+        kernel
+        + of_process * random.normal(0, 1, (trials, processes, 1))
+        + shared
+        + of_noise * TAILS[noise](random, (trials, processes, rounds))
+        for kernel in (3.0, 3.0 + np.log(1.02))
+    )
+    found = [between_processes(pairs) for pairs in np.exp(other - one)]
+    assert 0.93 <= np.mean([low <= 1.02 <= high for _, low, high in found]) <= 0.97
+    if of_process:  # and the within-run interval does not
+        assert np.mean([low <= 1.02 <= high for low, high in map(within_processes, np.exp(other - one))]) < 0.85

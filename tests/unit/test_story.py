@@ -1,16 +1,22 @@
 """docs/ladder.md says what the committed data say, tells every rung, and its drawings are those that docs/drawings.py makes."""
 
+import hashlib
 import importlib.util
+import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
-from ladder import story
+from ladder import records, story
+from ladder.campaign import Problem
 from ladder.environment import ROOT
 from ladder.kernels import discover
 from ladder.units import InputError
 
 TEXT = story.DOCUMENT.read_text()
+STUDIED = story.DOCUMENTS[1:]
+"""What takes from studies only."""
 IMAGES = ROOT / "docs" / "img"
 
 
@@ -23,13 +29,9 @@ def drawings():
 
 DRAWINGS = drawings()
 
-BEST = """kernel,configuration,element_type,m,n,k,problem,state,median_us,tflops,ratio,peak_fraction,reference
-01_first,BX=32,float32,64,64,64,64,warm,200,2,0.25,0.1,cublas
-02_second,BM=16,float32,64,64,64,64,warm,100,4,0.5,0.2,cublas
-cublas,-,float32,64,64,64,64,warm,50,8,1,0.4,cublas
-"""
-ENVIRONMENT = """{"kind": "cuda", "name": "Test", "time": "2026-01-01T", "attributes": {"sm_count": 3},
-"peaks": {"fp32_tflops": 20, "copy_tb_s": 1}, "project": {"commit": "abc", "dirty": false}}"""
+ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},
+               "attributes": {"sm_count": 3, "compute_capability": "9.0", "library": "cuBLAS 1"},
+               "peaks": {"fp32_tflops": 0.05, "copy_tb_s": 1.0}, "project": {"commit": "abc", "dirty": False}}  # fmt: skip
 HEADER = (
     "/*---\ntitle: {0}\nidea: i\nparameters: {{{1}}}\nblock: [1]\ngrid: ['ceil_div(M, 16)', 2]\nglobal_reads: 2*M*N*K\n---*/\n{2}"
 )
@@ -46,40 +48,72 @@ def small(tmp_path):
         path = tmp_path / "kernels" / "cuda" / f"{name}.cu"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(HEADER.format(name, parameter, comment))
-    data = tmp_path / "results" / "published" / "test"
-    data.mkdir(parents=True)
-    (data / "environment.json").write_text(ENVIRONMENT)
-    (data / "best.csv").write_text(BEST)
-    (data / "summary.csv").write_text(BEST)
+    publish(tmp_path)
     return tmp_path
+
+
+def publish(root, second_us=100.0, state="warm", name="test"):
+    """A dataset of two kernels and the reference on 64 x 64 x 64, each timed side by side in three processes."""
+    folder = root / "results" / "published" / name
+    (folder / "samples").mkdir(parents=True, exist_ok=True)
+    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
+    jobs = {}
+    times = {"01_first": ("BX=32", 200.0), "02_second": ("BM=16", second_us), "cublas": ("-", 50.0)}
+    base = dict.fromkeys(records.SCHEMA.names) | vars(Problem(64, 64, 64)) | {
+        "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
+    }  # fmt: skip
+    rows = []
+    for kernel, (configuration, us) in times.items():
+        row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us] * 3}
+        job = "baselines.float32" if kernel == "cublas" else f"{kernel}.float32"
+        records.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
+        jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
+        for process in (1, 2, 3):
+            noisy = [us * (1 + process * 1e-6)] * 3
+            rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
+    records.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}})
 
 
 def fill(marker, root):
     return story.fill(f"<!-- {marker} -->old<!-- end -->", story.Story(root))
 
 
+def edit(root, table, old, new):
+    """Change a table of the small checkout's dataset."""
+    path = root / "results" / "published" / "test" / f"{table}.csv"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
 def test_the_committed_document_is_current():
-    assert story.fill(TEXT, story.Story(ROOT)) == TEXT, "docs/ladder.md is stale: PYTHONPATH=workflow python -m ladder.story"
+    assert story.fill(TEXT, story.Story(ROOT)) == TEXT, "docs/ladder.md is stale: .venv/bin/ladder story"
+
+
+@pytest.mark.parametrize("document", STUDIED, ids=lambda document: document.name)
+def test_a_page_says_what_the_studies_found(document):
+    text = document.read_text()
+    assert story.fill(text, story.Story(ROOT), document.name) == text, f"{document.name} is stale: .venv/bin/ladder story"
+    assert story.PART.search(text)
 
 
 def test_filling_again_changes_nothing(small):
-    once = fill("table: best cuda 64", small)
+    once = fill("table: best cuda", small)
     assert story.fill(once, story.Story(small)) == once
 
 
 def test_other_data_give_another_document(small):
-    before = fill("table: best cuda 64", small)
-    path = small / "results" / "published" / "test" / "best.csv"
-    path.write_text(path.read_text().replace("warm,100,4,", "warm,80,5,"))
-    after = fill("table: best cuda 64", small)
-    assert "| `02_second` | 100 | 4.00 | ×2.00 | 50.0 % | 20.0 % | `BM=16` |" in before
-    assert "| `02_second` | 80.0 | 5.00 | ×2.50 | 50.0 % | 20.0 % | `BM=16` |" in after
+    before = fill("table: best cuda", small)
+    publish(small, 80.0)
+    after = fill("table: best cuda", small)
+    assert "| `02_second` | 100 | 0.00524 | ×2.00 | 50.0 % | 10.5 % | `BM=16` |" in before
+    assert "| `02_second` | 80.0 | 0.00655 | ×2.50 | 62.5 % | 13.1 % | `BM=16` |" in after
 
 
 def test_what_has_no_result_says_so(small):
-    assert "| `03_third` | not measured yet | – | – | – | – | – |" in fill("table: best cuda 64", small)
+    assert "| `03_third` | not measured yet | – | – | – | – | – |" in fill("table: best cuda", small)
     assert "not measured yet" in fill("table: rung 04_unknown 64", small)
-    assert "not measured yet" in fill("table: best cpu 64", small) or "Not measured yet" in fill("table: best cpu 64", small)
+    assert "not measured yet" in fill("table: best cpu", small) or "Not measured yet" in fill("table: best cpu", small)
     assert fill("value: rate 03_third 64", small) == "<!-- value: rate 03_third 64 -->not measured yet<!-- end -->"
     shutil.rmtree(small / "results")
     assert "Not measured yet." in fill("table: rates cuda", small)
@@ -87,21 +121,30 @@ def test_what_has_no_result_says_so(small):
 
 def test_values_and_tables_hold_the_data(small):
     assert "×2.00" in fill("value: gain 02_second 64", small)
-    assert "8.00 TFLOP/s" in fill("value: rate cublas 64", small)
-    assert "2.50 TFLOP/s" in fill("value: peak cuda 8", small)
-    assert "| 64 | 4.00 | ×2.00 | 50.0 % | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
-    assert r"| 01_first | `2*M*N*K` | 2.00 | 200 | 2\*M\*N reads and more. |" in fill("table: methods cuda 64", small)
-    assert "| `02_second` | ×2.00 | 1 of 1 | ×2.00 (64) | ×2.00 (64) |" in fill("table: gains cuda", small)
-    assert "| `-` | 4.00 | – |" not in fill("table: compare 02_second BM 64", small)
+    assert "0.0105 TFLOP/s" in fill("value: rate cublas 64", small)
+    assert "0.00625 TFLOP/s" in fill("value: peak cuda 8", small)
+    assert "| 64 | 0.00524 | ×2.00 | 50.0 % | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
+    assert r"| 01_first | `2*M*N*K` | 2.00 | 200 | 2\*M\*N reads and more. |" in fill("table: methods cuda", small)
+    assert "| `02_second` | ×2.00 | 1 of 1 | 0 of 1 | 0 of 1 | ×2.00 (64) | ×2.00 (64) |" in fill("table: gains cuda", small)
+    assert "Over the 1 problems that every rung has, 64:" in fill("table: gains cuda", small)
+    assert "At M = N = K = 64:" in fill("table: best cuda", small)
+    assert "| `-` | 0.00524 | – |" not in fill("table: compare 02_second BM 64", small)
     assert "BM=16" in fill("table: compare 02_second BM 64", small)
     assert "| TFLOP/s | 01 | 02 | 03 | cuBLAS |" in fill("table: rates cuda", small)
-    assert "| 64 | 2.00 | 4.00 | – | 8.00 |" in fill("table: rates cuda", small)
+    assert "| 64 | 0.00262 | 0.00524 | – | 0.0105 |" in fill("table: rates cuda", small)
 
 
-@pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda", "value: speed 01_first 64", "value: rate"])
+@pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda 64", "value: speed 01_first 64", "value: rate"])
 def test_a_marker_that_asks_for_what_is_unknown_is_an_error(small, marker):
     with pytest.raises(InputError, match=r"ladder\.md"):
         fill(marker, small)
+
+
+def test_blocks_are_counted_where_the_grid_asks_for_the_device():
+    kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == "15_last_wave")
+    row = {"configuration": "BM=128 BN=256 IDLE=4", "element_type": "float32", "m": 8192, "n": 8192, "k": 64}
+    names = story._names(kernel, row, SimpleNamespace(environment={"attributes": {"sm_count": 132}}))
+    assert (names["wave"], names["rest"]) == (128, 0)
 
 
 def test_every_kernel_is_told():

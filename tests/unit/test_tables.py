@@ -1,10 +1,16 @@
+import hashlib
+import math
+
+import faults
+import numpy as np
+import pandas as pd
 import pytest
 from ladder import records, tables
 from ladder.units import InputError
 
 
 def row(**given):
-    base = dict.fromkeys(records.SCHEMA.names)
+    base = dict.fromkeys(records.SCHEMA.names) | {"alpha": 1.0, "beta": 0.0, "padding": 0}
     base |= {"device": "d", "kernel": "k", "configuration": "-", "element_type": "float32", "m": 100, "n": 100, "k": 100, "state": "warm",
              "status": "correct", "reference": "cublas", "samples_us": [2.0] * 10, "reference_us": [1.0] * 10}  # fmt: skip
     return base | given
@@ -33,18 +39,29 @@ def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
         row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
         row(kernel="other", status="timeout"),
     ]
-    (line,) = tables.best(tables.summarise(rows, 1.0)).to_dict("records")
+    (line,) = tables.best(tables.summarise(rows, 1.0), tables.Confirmed()).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
+
+
+def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_differs():
+    rows = [row(beta=2.0), row(beta=2.0, padding=3, samples_us=[3.0] * 10), row(beta=2.0, padding=3, samples_us=[4.0] * 10)]
+    summary = tables.summarise(rows, 1.0)
+    assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]  # all have that beta
+    best = tables.best(summary, tables.Confirmed())
+    assert best[["problem", "median_us"]].to_numpy().tolist() == [["100", 2.0], ["100 padding=3", 3.0]]
 
 
 def test_two_environments_are_never_one_dataset(tmp_path):
     for name, driver in (("a", "580"), ("b", "590")):
-        records.write(tmp_path / f"{name}.parquet", [row()], {"fingerprint": {"driver": driver, "device": "H"}})
-    with pytest.raises(InputError, match=r'b\.parquet: measured in another environment: driver was "590"; expected "580"'):
+        path = tmp_path / f"{name}.float32.parquet"
+        records.write(path, [row(kernel=name)], {"fingerprint": {"driver": driver, "device": "H"}})
+    with pytest.raises(
+        InputError, match=r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"'
+    ):
         tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
     with pytest.raises(
         InputError,
-        match=r'a\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
+        match=r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
     ):
         tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "590", "device": "L"}})
 
@@ -63,7 +80,7 @@ def test_what_lost_the_race_is_neither_best_nor_tied():
     ]
     summary = tables.summarise(rows, 1.0)
     assert summary["samples"].tolist() == [10, 5]
-    (line,) = tables.best(summary).to_dict("records")
+    (line,) = tables.best(summary, tables.Confirmed()).to_dict("records")
     assert (line["configuration"], line["configurations"], line["tied_with"]) == ("finished", 2, "")
 
 
@@ -72,9 +89,6 @@ def test_energy_clock_and_throttling():
     given = row(
         samples_us=[2.0] * 4, reference_us=[1.0] * 4, energy_j=1e-4, sm_clock_mhz=1000.0, samples_throttle_reasons=reasons
     )
-    environment = {"kind": "cuda", "attributes": {"compute_capability": "9.0", "sm_count": 2}}
-    assert tables.flop_per_clock(environment) == 2 * 128 * 2
-    assert tables.flop_per_clock({"kind": "cpu"}) is None
     (line,) = tables.summarise([given], 2.0, per_clock=2000.0).to_dict("records")
     assert line["tflop_per_j"] == pytest.approx(0.02)  # 2e6 operations for 1e-4 J
     assert line["clock_fraction"] == pytest.approx(0.5)  # 1 TFLOP/s of 2000 a clock at 1 GHz
@@ -82,3 +96,251 @@ def test_energy_clock_and_throttling():
     assert (line["samples"], line["stop"]) == (4, None)
     (line,) = tables.summarise([row()], 2.0).to_dict("records")
     assert all(line[name] is None or line[name] != line[name] for name in ("tflop_per_j", "clock_fraction", "throttled_share"))
+
+
+def write(folder, *names, session=None, **given):
+    """Sample files of kernels of the given names, each with one row; returns their paths."""
+    paths = [folder / f"{name}.float32.parquet" for name in names]
+    for path, name in zip(paths, names, strict=True):
+        records.write(path, [row(kernel=name, **given)], {"code": "v1", "job": path.stem} | (session or {}))
+    return paths
+
+
+def confirm(folder, paths, **session):
+    """The file of a confirmation of those files."""
+    jobs = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    path = folder / "confirmed.parquet"
+    records.write(path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "other"} | session)
+    return path
+
+
+EMPTY = {"fingerprint": {}}
+
+
+def test_a_dataset_that_is_whole_is_read(tmp_path):
+    paths = write(tmp_path, "a", "b")
+    (tmp_path / "baselines.float32.parquet").write_bytes(
+        write(tmp_path, "x", session={"job": "baselines.float32"})[0].read_bytes()
+    )
+    found, sessions = tables.load(paths, EMPTY)
+    assert [record["kernel"] for record in found] == ["a", "b"]
+    found, sessions = tables.load([*paths, confirm(tmp_path, paths)], EMPTY)
+    assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
+
+
+def test_a_file_under_another_name_is_refused(tmp_path):
+    """As one kernel's samples in place of another's, or of another element type, or of another shard."""
+    one, other = write(tmp_path, "a", "b")
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(InputError, match=rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it"):
+        tables.load([one], EMPTY)
+    records.write(one, [row(kernel="b")], {})  # of before files said what they are
+    with pytest.raises(InputError, match=r"has the measurements of b\.float32; expected those of a\.float32\. .*git checkout"):
+        tables.load([one], EMPTY)
+    shard = tmp_path / "b.float32.2of3.parquet"
+    records.write(shard, [row(kernel="b")], {"job": "b.float32.1of3"})
+    with pytest.raises(InputError, match=r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3"):
+        tables.load([shard], EMPTY)
+    calls = tmp_path / "baselines.float32.parquet"
+    records.write(calls, [row(kernel="cublas")], {})
+    assert len(tables.load([calls], EMPTY)[0]) == 1
+
+
+def test_two_versions_of_the_measuring_code_are_never_one_dataset(tmp_path):
+    paths = [*write(tmp_path, "a", "b"), *write(tmp_path, "c", session={"code": "v2"})]
+    with pytest.raises(InputError, match=rf"c\.float32\.parquet: {faults.MACHINE['mixed'].reason}, as of a\.float32"):
+        tables.load(paths, EMPTY)
+
+
+def test_samples_that_are_not_those_confirmed_are_refused(tmp_path):
+    paths = write(tmp_path, "a", "b")
+    whole = confirm(tmp_path, paths)
+    with pytest.raises(InputError, match=rf"confirmed\.parquet: {faults.MACHINE['missing'].reason}"):
+        tables.load([paths[0], whole], EMPTY)
+    with pytest.raises(InputError, match=r"in samples/: c\.float32 is not among them"):
+        tables.load([*paths, *write(tmp_path, "c"), whole], EMPTY)
+    write(tmp_path, "b", samples_us=[1.0] * 10)  # with a checksum of its own that is right
+    with pytest.raises(InputError, match=r"in samples/: b\.float32 is another\. Where it is committed, restore"):
+        tables.load([*paths, whole], EMPTY)
+
+
+def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
+    """Rows of the confirmation: a contestant's times in each process, whose rounds share what the reference has; with noise of its own."""
+    rows = []
+    for process, level in enumerate(levels, 1):
+        random = np.random.default_rng([process, *f"{kernel} {configuration}".encode()])
+        shared = np.random.default_rng(process).normal(0, 0.05, rounds)
+        times = np.exp(shared + random.normal(0, 1e-4, rounds))
+        rows.append(
+            row(kernel=kernel, configuration=configuration, role=role, process=process, samples_us=list(level * times),
+                reference_us=list(np.exp(shared)), stop="max_samples", **given)
+        )  # fmt: skip
+    return rows
+
+
+def swept(*names, kernel="k"):
+    """The sweep's rows of a kernel's configurations, all correct."""
+    return [row(kernel=kernel, configuration=name, frobenius_error=1e-7, stop="target") for name in names]
+
+
+def made(rows, within=0.0):
+    """The table of the best."""
+    return tables.best(tables.summarise(rows, 2.0), tables.Confirmed(rows, within, 2.0))
+
+
+NEAR = [1.0, 1.001, 0.999]
+
+
+def test_the_best_is_the_sweeps_unless_pairs_say_otherwise():
+    """`b` is faster, but not distinguishable from `a`; `c` is always slower by 1 %, `d` faster, although the rounds differ by 5 %."""
+    rows = (
+        swept("a", "b", "c", "d")
+        + again("k", "a", NEAR, "best")
+        + again("k", "b", [0.9985, 1.0005, 0.9985])
+        + again("k", "c", np.multiply(NEAR, 1.01))
+    )
+    (line,) = made(rows).to_dict("records")
+    assert (line["configuration"], line["tied_with"], line["configurations"]) == ("a", "b", 4)
+    assert (line["interval"], line["processes"], line["samples"]) == ("between-process", 3, 18)
+    assert line["frobenius_error"] == 1e-7
+    (line,) = made(rows, within=0.02).to_dict("records")
+    assert line["tied_with"] == "b; c"
+    (line,) = made(rows + again("k", "d", np.multiply(NEAR, 0.99))).to_dict("records")
+    assert (line["configuration"], line["tied_with"]) == ("d", "")
+
+
+def test_intervals_of_the_best_are_between_processes():
+    (line,) = made(swept("a") + again("k", "a", [1.0, 1.02, 0.98], "best")).to_dict("records")
+    half = 4.303 * np.std(np.log([1, 1.02, 0.98]), ddof=1) / math.sqrt(3)
+    middle = -np.log([1, 1.02, 0.98]).mean()
+    assert np.log([line["ratio"], line["ratio_low"], line["ratio_high"]]) == pytest.approx(
+        [middle, middle - half, middle + half], abs=1e-3
+    )
+    assert line["within_high"] / line["within_low"] < 1.001 < line["ratio_high"] / line["ratio_low"]
+    assert line["low_us"] < line["median_us"] < line["high_us"]
+    assert line["tflops"] == pytest.approx(2 / line["median_us"])
+    assert line["peak_fraction"] == pytest.approx(line["tflops"] / 2)
+
+
+def test_energy_is_the_median_of_processes_with_its_range():
+    rows = again("k", "a", NEAR, "best")
+    for record, joules in zip(rows, (1.0, 3.0, 2.0), strict=True):
+        record["energy_j"] = joules
+    (line,) = made(swept("a") + rows).to_dict("records")
+    assert (line["energy_j"], line["energy_low_j"], line["energy_high_j"]) == (2.0, 1.0, 3.0)
+    assert line["tflop_per_j"] == pytest.approx(2e-6 / 2)
+
+
+def test_states_are_never_mixed():
+    rows = swept("a", "b") + again("k", "a", NEAR, "best") + again("k", "b", np.multiply(NEAR, 1.01))
+    cold = again("k", "a", np.multiply(NEAR, 3), "best", state="cold") + again("k", "b", np.multiply(NEAR, 2), state="cold")
+    lines = made(rows + cold)
+    assert lines[["state", "configuration"]].to_numpy().tolist() == [["warm", "a"], ["cold", "b"]]
+
+
+def test_what_fails_in_the_confirmation_is_correct_nowhere():
+    elsewhere = [*swept("a", "b"), row(kernel="k", configuration="a", m=200, n=200, k=200)]
+    rows = elsewhere + again("k", "a", NEAR[:1], "best") + again("k", "b", NEAR)
+    rows.append(
+        row(kernel="k", configuration="a", role="best", process=2, status="incorrect", reason="off by much", samples_us=None)
+    )
+    summary = tables.summarise(rows, 2.0)
+    assert summary["status"].tolist() == ["incorrect", "correct", "incorrect"]
+    assert summary["reason"][0] == "in the confirmation, on 100: off by much"
+    assert summary.loc[[0, 2], "tflops"].isna().all()
+    (line,) = made(rows).to_dict("records")
+    assert line["configuration"] == "b"
+    (line,) = made([record for record in rows if record["configuration"] == "a"] + again("other", "x", NEAR)).to_dict("records")
+    assert (line["kernel"], line["status"], line["processes"]) == ("k", "incorrect", 0)
+    assert line["reason"] == "in the confirmation, on 100: off by much"
+    assert math.isnan(line["tflops"])
+
+
+def test_a_control_is_no_configuration_of_its_kernel():
+    rows = swept("a") + swept("b", kernel="l") + again("k", "a", NEAR, "best") + again("l", "b", NEAR, "control")
+    assert made(rows)["kernel"].tolist() == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("given", "mark"),
+    [
+        ({}, ""),
+        ({"samples_throttle_reasons": [0x4, *[0x1] * 9]}, "throttled"),
+        ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
+        ({"samples_us": list(np.linspace(1, 1.01, 12)), "reference_us": [1.0] * 12}, "drifting"),
+        ({"samples_us": [1.0] * 12, "reference_us": list(np.linspace(1, 1.01, 12))}, "drifting"),
+        ({"stop": "race"}, "raced"),
+        ({"stop": "race", "samples_us": [1.0, 1.2] * 5}, "multimodal; raced"),
+    ],
+)
+def test_marks(given, mark):
+    (line,) = tables.summarise([row(**given)], 1.0).to_dict("records")
+    assert line["marks"] == mark
+    if "race" not in str(given):
+        (line,) = tables.best(tables.summarise([row(**given)], 1.0), tables.Confirmed()).to_dict("records")
+        assert line["marks"] == "; ".join(filter(None, [mark, "few"]))  # the sweep is one process
+
+
+def test_processes_that_differ_are_two_modes_and_no_drift():
+    (line,) = made(swept("a") + again("k", "a", [1.0, 1.01, 1.2], "best")).to_dict("records")
+    assert "multimodal" in line["marks"]
+    rows = again("k", "a", NEAR, "best")
+    for record in rows:  # the shared noise would hide the modes that are told of here
+        record["samples_us"] = record["reference_us"] = [1.0] * 6
+    assert made(swept("a") + rows)["marks"].tolist() == [""]
+    for record in rows:
+        record["samples_us"] = list(np.linspace(1, 1.01, 6))
+    assert made(swept("a") + rows)["marks"].tolist() == ["drifting"]
+    assert made(swept("a") + rows[:2])["marks"].tolist() == ["drifting; few"]
+
+
+def compared(rows, sha256=None):
+    """The table of pairs, by (pair, kernel)."""
+    summary, confirmed = tables.summarise(rows, 2.0), tables.Confirmed(rows, 0.0, 2.0)
+    resources = pd.DataFrame(sha256 or [], columns=["kernel", "element_type", "configuration", "sha256"])
+    return {
+        (line["pair"], line["kernel"]): line
+        for line in tables.pairs(summary, tables.best(summary, confirmed), resources, confirmed).to_dict("records")
+    }
+
+
+def test_pairs():
+    rows = [record for kernel in ("01_a", "02_b", "03_c", "cublas", "cublas_tf32") for record in swept("-", kernel=kernel)]
+    for kernel, factor in (("01_a", 2.0), ("02_b", 1.0), ("03_c", 1.0)):
+        rows += again(kernel, "-", np.multiply(NEAR, factor) if kernel != "03_c" else [1.001, 0.999, 1.0], "best")
+    rows += again("cublas_tf32", "-", NEAR, "best")  # no binary, like the other call, and no twin of it
+    rows += again("cublas", "-", [1.0, 1.00001, 0.99999], "best") + again("02_b", "twin", NEAR, "control")
+    found = compared(
+        rows,
+        [
+            ("01_a", "float32", "-", "s1"),
+            ("02_b", "float32", "twin", "s1"),
+            ("02_b", "float32", "-", "s1"),
+            ("cublas", "float32", "-", ""),
+        ],
+    )
+    assert set(found) == {("gain", "02_b"), ("gain", "03_c"), ("null", "cublas"), ("twins", "01_a")}
+    gain = found["gain", "02_b"]
+    assert (gain["other"], gain["verdict"], gain["problem"], gain["processes"]) == ("01_a", "faster", "100", 3)
+    assert gain["ratio"] == pytest.approx(2, rel=1e-3)
+    assert gain["low"] < gain["ratio"] < gain["high"] < 2.1
+    assert found["gain", "03_c"]["verdict"] == "not distinguishable"
+    assert found["null", "cublas"]["verdict"] == "not distinguishable"
+    assert found["twins", "01_a"]["verdict"] == "slower"  # twice the time: no twin in truth
+
+
+def test_a_slow_one_is_compared_in_the_rounds_it_took_part_in():
+    slow = again("01_a", "-", np.multiply(NEAR, 50), "best", rounds=3)
+    for record in slow:
+        record["samples_us"][0] *= 9  # the median of three rounds does not mind
+    found = compared(swept("-", kernel="01_a") + swept("-", kernel="02_b") + slow + again("02_b", "-", NEAR, "best", rounds=8))
+    assert found["gain", "02_b"]["ratio"] == pytest.approx(50, rel=1e-3)
+    assert found["gain", "02_b"]["verdict"] == "faster"
+
+
+def test_without_a_confirmation_gains_are_of_ratios_and_no_verdict():
+    """The rounds of the second kernel were twice as slow, reference and all: its rate is half, and it is as fast."""
+    rows = [row(kernel="01_a"), row(kernel="02_b", samples_us=[4.0] * 10, reference_us=[2.0] * 10)]
+    (line,) = compared(rows).values()
+    assert (line["pair"], line["ratio"], line["verdict"]) == ("gain", 1.0, "not confirmed")
+    assert math.isnan(line["low"])

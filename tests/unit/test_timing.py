@@ -6,36 +6,44 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from ladder import timing
-from ladder.campaign import Limits
-from ladder.devices import Device, Launch
+from ladder.campaign import Limits, Problem
+from ladder.devices import Audit, Device, Errors, Launch, Refused, Sample, Timed
+
+OK = Audit(0.0, 0, 0)
 
 
 class Scripted(Device):
-    """Times come from functions of the round; `rounds` remembers the order in which launches were timed."""
+    """Times come from functions of the round, audits from `audits`; `rounds` remembers the order in which launches were timed."""
 
     kind = "cpu"
+    given = Problem(64, 64, 64, seed=5)
 
     def __init__(self, **times: Callable[[int], float]) -> None:
-        self.times, self.round, self.rounds, self.cold = times, 0, [], []
-        self.launches = {name: Launch(lambda: None) for name in times}
-        self.owner = {id(launch): (name, 1) for name, launch in self.launches.items()}
+        self.times, self.round, self.rounds, self.cold, self.seeds, self.compared = times, 0, [], [], [], []
+        self.audits: dict[str, Callable[[int], Audit]] = {}
+        self.launches = {name: Launch(lambda *addresses: lambda: None) for name in times}
+        self.reserved: list[tuple[int, bool]] = []
 
-    def repeated(self, launch, times, cold=False):
-        name, _ = self.owner[id(launch)]
-        many = Launch(lambda: None)
-        self.owner[id(many)] = (name, times)
-        self.keep = [*getattr(self, "keep", []), many]
-        return many
+    def reserve(self, times, cold):
+        self.reserved.append((times, cold))
 
-    def time_round(self, launches, cold):
+    def sample(self, launch, times, cold=False):
+        (name,) = (name for name, own in self.launches.items() if own is launch)
+        return Sample(name, lambda: None, times)
+
+    def time_round(self, samples, cold, seed, compare=False):
         self.round += 1
-        named = [self.owner[id(launch)] for launch in launches]
-        self.rounds.append([name for name, _ in named])
+        names = [sample.call for sample in samples]
+        self.rounds.append(names)
         self.cold.append(cold)
+        self.seeds.append(seed)
+        self.compared.append(compare)
         self.reading = {"sm_clock_mhz": 1000 + self.round}
-        return [self.times[name](self.round) * repeats for name, repeats in named]
-
-    problem = kernel = baseline = check = monitor = describe = peaks = launch_us = close = None
+        errors = Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0) if compare else None
+        return [
+            Timed(self.times[name](self.round) * sample.times, self.audits.get(name, lambda r: OK)(self.round), errors)
+            for name, sample in zip(names, samples, strict=True)
+        ]
 
 
 Scripted.__abstractmethods__ = frozenset()
@@ -44,9 +52,9 @@ Scripted.__abstractmethods__ = frozenset()
 def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, timing.Series]:
     names = [name for name in device.launches if name != "reference"]
     launches = {index: device.launches[name] for index, name in enumerate(names)}
-    best = limits.pop("best", 0.0)
+    best, seed = limits.pop("best", 0.0), limits.pop("seed", 7)
     given = Limits(**{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits})
-    done = timing.measure(device, launches, device.launches["reference"], state, given, seed=7, best=best)
+    done = timing.measure(device, launches, device.launches["reference"], state, given, seed=seed, best=best)
     return {item[0]: item[1] for item in done if item is not None}
 
 
@@ -118,10 +126,10 @@ def test_cold_launches_are_repeated_where_their_operands_rotate():
     assert all(device.cold)
 
 
-def test_a_slow_kernel_warms_up_by_the_rounds_that_tell_how_slow_it_is():
+def test_a_slow_kernel_has_warmed_up_by_the_round_that_tells_how_slow_it_is():
     device = Scripted(kernel=lambda r: 2e5, reference=lambda r: 1e5)
     run(device)
-    assert len(device.rounds) == 2 + 10
+    assert len(device.rounds) == 1 + 10
 
 
 def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
@@ -166,3 +174,77 @@ def test_drift_is_looked_for_ever_more_seldom():
     assert looks[:4] == [20, 22, 25, 27]
     assert all(later <= 1.1 * earlier + 1 for earlier, later in itertools.pairwise(looks))
     assert len(looks) < 70
+
+
+def steady(*names):
+    return Scripted(**dict.fromkeys(names, lambda r: 100.0), reference=lambda r: 50.0)
+
+
+def test_every_round_draws_operands_of_its_own_and_one_at_random_compares_all_of_them():
+    compared = set()
+    for seed in range(12):
+        device = steady("kernel")
+        (series,) = run(device, seed=seed).values()
+        (which,) = [turn for turn, compare in enumerate(device.compared) if compare]
+        assert device.seeds[which] == device.given.seed  # whose reference is at hand
+        assert len(set(device.seeds)) == len(device.seeds)
+        assert series.errors == Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0)
+        compared.add(which - (len(device.rounds) - 10))
+    assert compared == set(range(timing.RACE_SAMPLES))  # also what leaves the race first has been compared
+
+
+def test_room_is_made_for_the_longest_sample_before_the_first_is_made():
+    device = Scripted(slow=lambda r: 100.0, fast=lambda r: 10.0, reference=lambda r: 50.0)
+    run(device)
+    assert device.reserved == [(50, False)]
+
+
+def bad(worst=1.0, changed=0, stray=0, first=0):
+    return lambda r: Audit(worst, changed, stray) if r >= first else OK
+
+
+def test_what_an_audit_finds_ends_the_sampling_of_that_launch_alone():
+    device = steady("right", "wrong")
+    device.audits["wrong"] = bad(stray=3, worst=0.0, first=8)
+    series = run(device, target=-1.0, max_samples=20)
+    assert (series[0].stop, series[0].fault, len(series[0].samples)) == ("max_samples", "", 20)
+    assert series[1].stop == "fault"
+    assert series[1].fault == f"sample {len(series[1].samples) + 1}: 3 elements outside C were overwritten"
+    assert len(series[1].samples) < 8
+
+
+@pytest.mark.parametrize("worst", [1e-3, float("inf"), float("nan")])
+def test_a_row_that_is_off_is_a_fault(worst):
+    device = steady("kernel")
+    device.audits["kernel"] = bad(worst)
+    assert "a row of C is off by" in run(device)[0].fault
+
+
+def test_a_reference_that_becomes_wrong_ends_it_all():
+    device = steady("kernel")
+    device.audits["reference"] = bad(first=6)
+    with pytest.raises(Refused, match="the reference beside it became wrong: a row of C is off by 1 of its size") as refused:
+        run(device)
+    assert (refused.value.status, refused.value.fatal) == ("incorrect", True)
+
+
+def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_round():
+    """All that is launched after it in a round is wrong, the reference too, and none of that round's times count."""
+    device = steady("a", "culprit", "b")
+
+    def audit(name):
+        def found(r):
+            order = device.rounds[-1]
+            if r < 7 or "culprit" not in order or order.index(name) < order.index("culprit"):
+                return OK
+            return Audit(0.5, 4, 0)
+
+        return found
+
+    device.audits = {name: audit(name) for name in device.launches}
+    series = run(device, target=-1.0, max_samples=12)
+    assert "4 elements of A and B were overwritten" in series[1].fault
+    assert [series[key].fault for key in (0, 2)] == ["", ""]
+    assert [len(series[key].samples) for key in (0, 2)] == [12, 12]
+    spoilt = sum("culprit" in names for names in device.rounds)
+    assert len(device.rounds) - spoilt == 12 - len(series[1].samples)

@@ -1,109 +1,236 @@
+"""The verdict on one launch: right results pass in any order of summation and on any operands, wrong ones do not."""
+
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from host import checked, drawn, host, launch, poke, right
 from ladder.campaign import Problem
-from ladder.devices import CANARY, buffer_elements, host_operands, scalars
-from ladder.devices.cpu import compare, inside
+from ladder.devices import GUARD, exactly, scalars
+from ladder.units import DISTRIBUTIONS
 from ladder.verify import judge
 
 
-class Case:
-    """A problem, its float64 reference, and the verdict on any C."""
+def summed(p, a, b, order):
+    """The product in the element type, summed along K in an order."""
+    total = np.zeros((p.m, p.n), a.dtype)
+    for k in order:
+        total += a[:, k : k + 1] * b[k : k + 1]
+    return total
 
-    def __init__(self, *shape: int, **given: object) -> None:
-        self.problem = Problem(*shape, **given)
-        self.a, self.b, self.c0 = host_operands(self.problem)
-        p = self.problem
-        alpha, beta = (float(x) for x in scalars(p))
-        a, b, c = (x[:, :n].astype(float) for x, n in ((self.a, p.k), (self.b, p.n), (self.c0, p.n)))
-        self.reference, self.scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
-        if beta:
-            self.reference, self.scale = self.reference + beta * c, self.scale + abs(beta) * np.abs(c)
 
-    def verdict(self, c, stray=None, tf32=False):
-        buffer = np.full(buffer_elements(self.problem) * self.a.itemsize // 4, CANARY, np.uint32).view(self.a.dtype)
-        inside(buffer, self.problem)[:, : self.problem.n] = c
-        if stray is not None:
-            buffer[stray] = 1
-        return judge(compare(buffer, self.problem, self.reference, self.scale), self.problem, tf32)
+def scaled(p, total, c):
+    """What becomes of C, in the element type."""
+    alpha, beta = scalars(p)
+    return alpha * total + beta * c if p.beta else alpha * total
 
-    def product(self, order):
-        """alpha*A*B + beta*C in the element type, summed along K in the given order."""
-        p, (alpha, beta) = self.problem, scalars(self.problem)
-        total = np.zeros((p.m, p.n), self.a.dtype)
-        for k in order:
-            total += self.a[:, k : k + 1] * self.b[k : k + 1, : p.n]
-        return alpha * total + (beta * self.c0[:, : p.n] if beta else 0)
+
+def forward(p, a, b, c):
+    """In the order of K."""
+    with np.errstate(all="ignore"):
+        c[:] = scaled(p, summed(p, a, b, range(p.k)), c)
+
+
+def pairwise(p, a, b, c):
+    """Sixteen products at a time, then in pairs."""
+    with np.errstate(all="ignore"):
+        parts = [summed(p, a, b, range(k, min(k + 16, p.k))) for k in range(0, p.k, 16)]
+        while len(parts) > 1:
+            parts = [sum(parts[at + 1 : at + 2], parts[at]) for at in range(0, len(parts), 2)]
+        c[:] = scaled(p, parts[0], c)
+
+
+ORDERS = {"forward": forward, "pairwise": pairwise}
+
+
+def verdict(problem, compute, tf32=False):
+    return judge(checked(problem, compute), problem, tf32)
 
 
 CASES = [
-    ((33, 17, 500), {}), ((64, 64, 64), {"alpha": -1.5, "beta": 0.5, "padding": 3}), ((1, 1, 1), {}),
-    ((7, 5, 3000), {"distribution": "normal"}),
+    ((33, 17, 500), {}), ((64, 64, 64), {"alpha": -1.5, "beta": 0.5, "padding": 3}), ((1, 1, 1), {}), ((5, 3, 7), {"offset": 3}),
     ((33, 17, 50), {"element_type": "float64"}), ((1, 9, 2), {"beta": 1.0}), ((8, 8, 64), {"alpha": 0.0, "beta": 1.0}),
+    ((8, 8, 64), {"alpha": 0.0}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("shape", "given"), CASES)
-@pytest.mark.parametrize("order", ["forward", "backward", "shuffled"])
-def test_honest_arithmetic_passes_in_any_order(shape, given, order):
-    case = Case(*shape, **given)
-    ks = np.arange(case.problem.k)
-    ks = {"forward": ks, "backward": ks[::-1], "shuffled": np.random.default_rng(3).permutation(ks)}[order]
-    verdict = case.verdict(case.product(ks))
-    assert (verdict.status, verdict.reason) == ("correct", "")
-    assert verdict.component_error <= verdict.component_bound
+@pytest.mark.parametrize("order", list(ORDERS))
+def test_right_arithmetic_passes_with_any_factors_and_layout(shape, given, order):
+    problem = Problem(*shape, **given)
+    found = verdict(problem, ORDERS[order])
+    assert (found.status, found.reason) == ("correct", "")
+    assert found.component_error <= found.component_bound
+    found = verdict(exactly(problem), ORDERS[order])
+    assert (found.status, found.component_error) == ("correct", 0)
+
+
+@pytest.mark.parametrize("k", [1, 300, 2048])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_right_arithmetic_passes_on_any_operands(distribution, k):
+    problem = Problem(40, 24, k, distribution=distribution, beta=0.5)
+    for order in ORDERS.values():
+        found = verdict(problem, order)
+        assert (found.status, found.reason) == ("correct", "")
+
+
+def off_by(share, which):
+    """An honest result, but for elements that are off by a share of `|alpha||A||B|`."""
+
+    def compute(p, a, b, c):
+        forward(p, a, b, c)
+        with np.errstate(all="ignore"):
+            scale = np.abs(a).astype(float) @ np.abs(b).astype(float)
+            c[which] += (share * scale)[which].astype(c.dtype)
+
+    return compute
+
+
+def dropped(p, a, b, c):
+    """The largest product of an element left out, and those beside it in other elements."""
+    with np.errstate(all="ignore"):
+        largest = np.nanargmax(np.abs(a[0] * b[:, 0]))
+    kept = np.delete(a, largest, axis=1), np.delete(b, largest, axis=0)
+    forward(replace(p, k=p.k - 1), *kept, c)
+
+
+def never_written(p, a, b, c):
+    kept = c[3, 4]
+    forward(p, a, b, c)
+    c[3, 4] = kept
+
+
+def transposed(p, a, b, c):
+    forward(p, a, b, c)
+    c[:] = c[:, ::-1]
+
+
+WRONG = {
+    "one element off": off_by(1e-3, (5, 6)),
+    "all elements off": off_by(1e-4, ...),
+    "never written": never_written,
+    "columns in another order": transposed,
+    "a product left out": dropped,
+}
+
+
+@pytest.mark.parametrize("fault", list(WRONG))
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_wrong_arithmetic_fails_on_any_operands(distribution, fault):
+    found = verdict(Problem(40, 24, 300, distribution=distribution), WRONG[fault])
+    assert found.status == "incorrect"
+    assert found.reason
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_one_nan_or_infinity_never_passes(value):
-    case = Case(64, 64, 64)
-    c = case.product(range(64))
-    c[63, 63] = value
-    verdict = case.verdict(c)
-    assert verdict.status == "incorrect"
-    assert verdict.reason.startswith("1 of 4096 elements are NaN")
-    assert verdict.frobenius_error is None
+    def compute(p, a, b, c):
+        right(p, a, b, c)
+        c[63, 62] = value
+
+    found = verdict(Problem(64, 64, 64), compute)
+    assert found.status == "incorrect"
+    assert found.reason.startswith("1 of 4096 elements, C[63][62] for one, are NaN or infinite")
+    assert found.frobenius_error is None
 
 
-def test_an_element_not_written_never_passes():
-    case = Case(64, 64, 64)
-    c = case.product(range(64))
-    c.view(np.uint32)[5, 6] = CANARY
-    assert case.verdict(c).status == "incorrect"
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
+def test_a_special_value_must_be_the_right_one(value):
+    def compute(p, a, b, c):
+        right(p, a, b, c)
+        c[np.isnan(c)] = value
+
+    found = verdict(Problem(64, 64, 300, distribution="nonfinite"), compute)
+    assert found.status == ("correct" if np.isnan(value) else "incorrect")
 
 
 @pytest.mark.parametrize("padding", [0, 5])
-def test_a_write_outside_c_never_passes(padding):
-    case = Case(16, 16, 16, padding=padding)
-    c = case.product(range(16))
-    spots = [0, 1023, 1024 + 16 * (16 + padding), -1, *([1024 + 16] if padding else [])]
-    for spot in spots:
-        verdict = case.verdict(c, stray=spot)
-        assert (verdict.status, verdict.reason) == ("incorrect", "1 elements outside C were overwritten")
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_write_outside_c_never_passes(padding, offset):
+    ld = 16 + 2 * padding
+    for place in (-GUARD - offset, -1, 16 * ld, 16 * ld + GUARD - 1, *([16, 15 * ld + 16] if padding else [])):
+
+        def compute(p, a, b, c, place=place):
+            right(p, a, b, c)
+            poke(c, place, 1)
+
+        found = verdict(Problem(16, 16, 16, padding=padding, offset=offset), compute)
+        assert (found.status, found.reason) == ("incorrect", "1 elements outside C were overwritten")
 
 
-@pytest.mark.parametrize("k", [16, 500, 4096])
-def test_a_product_left_out_does_not_pass(k):
-    case = Case(64, 64, k)
-    assert case.verdict(case.product(range(k - 1))).status == "incorrect"
+def fewer_bits(values, bits):
+    """Values rounded to so many significant bits, ties to even."""
+    fraction, exponent = np.frexp(values.astype(np.float64))
+    return np.ldexp(np.round(np.ldexp(fraction, bits)), exponent - bits)
 
 
-def test_a_transposed_product_does_not_pass():
-    case = Case(64, 64, 64)
-    wrong = (case.b[:, :64] @ case.a[:, :64]).astype(np.float32)
-    assert case.verdict(wrong).status == "incorrect"
+def narrow(bits, share=1.0):
+    """The operands rounded to so many bits in the first share of K: 11 for TF32, 8 for bfloat16."""
+
+    def compute(p, a, b, c):
+        count = round(share * p.k)
+        a, b = a.astype(float), b.astype(float)
+        a[:, :count], b[:count] = fewer_bits(a[:, :count], bits), fewer_bits(b[:count], bits)
+        c[:] = scaled(p, (a @ b).astype(np.float32), c)
+
+    return compute
 
 
-def test_operands_rounded_to_tf32_pass_only_as_tf32():
-    case = Case(256, 256, 512)
-    a, b = ((x.view(np.uint32) & 0xFFFFE000).view(np.float32).astype(float) for x in (case.a, case.b))
-    c = (a @ b).astype(np.float32)
-    assert case.verdict(c).status == "incorrect"
-    assert case.verdict(c, tf32=True).status == "correct"
+@pytest.mark.parametrize("k", [16, 512, 4096, 16384])
+def test_operands_rounded_to_tf32_pass_only_as_tf32_and_to_bfloat16_never(k):
+    problem = Problem(64, 48, k)
+    assert verdict(problem, narrow(11)).status == "incorrect"
+    assert verdict(problem, narrow(11), tf32=True).status == "correct"
+    assert verdict(problem, narrow(8)).status == "incorrect"
+    assert verdict(problem, narrow(8), tf32=True).status == "incorrect"
+    assert verdict(exactly(problem), narrow(11)).status == "incorrect"
+    assert verdict(exactly(problem, tf32=True), narrow(11), tf32=True).status == "correct"
 
 
-def test_operands_are_the_same_for_a_seed_and_never_zero():
-    first, second, other = (host_operands(Problem(20, 30, 40, seed=seed))[0] for seed in (1, 1, 2))
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, other)
-    assert np.count_nonzero(first) == first.size
-    assert np.isnan(host_operands(Problem(4, 4, 4))[2]).all()  # beta == 0: a kernel that reads C gets NaN
+TRIALS = 20  # fewer where one takes long
+PASSED_ALONE = [
+    (4096, 5.7e-4, 0.06, 0.001),
+    (16384, 2.2e-3, 0.31, 0.002),
+    (65536, 8.9e-3, 0.96, 0.01),
+    (1048576, 0.14, 1.0, 0.05),
+]
+"""K; what passes the bound on rounded numbers alone: an element that is off by a share of rms C, a share of products left out in one
+element, a first part of K whose operands are rounded to TF32. Of all these nothing passes the launch on whole numbers."""
+
+
+@pytest.mark.parametrize(
+    ("k", "off", "products", "tf32"),
+    PASSED_ALONE,
+    ids=[
+        f"K={k}, by the bound alone: {off:.2%} of rms C in an element, {products:.0%} of products, TF32 in {tf32:.1%} of K; now: none"
+        for k, off, products, tf32 in PASSED_ALONE
+    ],
+)
+def test_what_passes_the_bound_does_not_pass_the_exact_launch(k, off, products, tf32):
+    plain, random = Problem(8, 8, k), np.random.default_rng(k)
+    for problem, bound_alone in ((plain, True), (exactly(plain), False)):
+        operands = host().operands(problem)
+        a, b, _ = drawn(problem)
+        host().use(operands)
+        honest = a.astype(float) @ b.astype(float)
+        rms = np.sqrt(np.mean(honest**2))
+
+        def passes(wrong, problem=problem, honest=honest):
+            def compute(p, a, b, c):
+                c[:] = honest
+                c[3, 5] += wrong
+
+            errors = host().check(launch(host(), compute))
+            whole = {name: getattr(errors, name) * (4096 / 8) ** 2 for name in ("ref2", "scale2")}
+            return judge(replace(errors, **whole), problem).status == "correct"  # one element of 4096 x 4096
+
+        assert passes(0.0)
+        assert passes(0.5 * off * rms) == bound_alone
+        assert not passes(2 * off * rms)
+        places = random.integers((8, 8, k), size=(min(TRIALS, 2**22 // k), 3))
+        found = sum(passes(-float(a[i, inner]) * float(b[inner, j])) for i, j, inner in places) / len(places)
+        assert found == pytest.approx(products, abs=0.2) if bound_alone else found == 0
+        host().free(operands)
+    assert verdict(plain, narrow(11, tf32)).status == "correct"
+    if k != 65536:  # there one launch has few wide numbers in so short a part
+        assert verdict(exactly(plain), narrow(11, tf32)).status == "incorrect"

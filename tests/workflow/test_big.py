@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 import time
 
 from ladder import campaign
@@ -18,12 +17,13 @@ kernels: [cuda/03_shared_tile]
 problems: {{cuda: [{{square: [64, 128, 256, 512, 1024, 2048, 4096]}}, [64, 4096, 4096], [4096, 64, 4096], [4096, 4096, 64]]}}
 parameters: {{cuda/03_shared_tile: {SIDES}}}
 measure: {{shard: 100}}
+confirm: {{processes: 0}}
 """
 
 
 def test_a_big_sweep_is_planned_in_seconds_and_few_jobs(project):
     command = [
-        sys.executable,
+        project.python,
         "-m",
         "snakemake",
         "--cores",

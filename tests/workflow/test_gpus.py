@@ -13,6 +13,7 @@ kernels: ["cuda/8*"]
 parameters: {cuda/80_many: {BX: [1, 2, 3, 4, 5, 6, 7, 8]}}
 problems: {cuda: [[5, 6, 7], {square: 8}]}
 measure: {min_samples: 10, max_samples: 10, target: 0.000001, race: false, shard: 3}
+confirm: {processes: 3, rounds: 3}
 """
 SLOW = "// python: time.sleep(0.01); right()\n"
 

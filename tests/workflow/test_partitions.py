@@ -19,6 +19,7 @@ campaign: split
 kernels: [cpu/02_reordered_ikj]
 problems: {cpu: [{square: [32, 48]}]}
 measure: {min_samples: 5, max_samples: 5, target: 0.5}
+confirm: {processes: 0}
 partitions:
 """
 HERE = f"  one: {{device: {CPU}, resources: {{gres: gpu}}}}\n"
@@ -135,11 +136,12 @@ def test_the_id_of_a_job_is_read_from_bsub(tmp_path: Path):
 def test_the_comparison_draws_the_rates_of_each_dataset():
     folder = ROOT / "results" / "published" / "nvidia-h200"
     environment = json.loads((folder / "environment.json").read_text())
-    summary, best, models = (tables.read_csv(folder / f"{name}.csv") for name in ("summary", "best", "models"))
+    read = {name: tables.read_csv(folder / f"{name}.csv") for name in figures.TABLES}
+    best = read["best"]
     rates = ["tflops", "tflops_low", "tflops_high"]
     slower = best.assign(**{name: best[name] / 2 for name in rates})
     figure = figures.comparison(
-        {name: figures.Dataset(summary, t, models, environment, "warm") for name, t in {"fast": best, "slow": slower}.items()}
+        {name: figures.Dataset(read | {"best": t}, environment, "warm") for name, t in {"fast": best, "slow": slower}.items()}
     )
     expected = best[(best["m"] == 8192) & (best["n"] == 8192) & (best["state"] == "warm") & (best["kernel"] != "cublas_tf32")]
     for axes, column, share in ((figure.axes[0], "tflops", 0.5), (figure.axes[1], "ratio", 1.0)):

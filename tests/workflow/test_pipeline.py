@@ -1,12 +1,13 @@
 """The pipeline itself: Snakemake runs in a copy of the project and measures the CPU for real."""
 
-import csv
 import re
 import shutil
+import subprocess
 
 import pandas as pd
 import pytest
-from ladder.figures import FORMATS
+import synthetic
+from ladder.figures.page import FORMATS
 from planted import C_RIGHT, ROOT, c_kernel
 
 TINY = """
@@ -16,6 +17,7 @@ architectures: [sm_80]
 kernels: {kernels}
 problems: {{cpu: [{{square: 48}}, [33, 17, 65]], cuda: [[1, 1, 1]]}}
 measure: {{min_samples: 5, max_samples: 5, target: 0.5, timeout_seconds: {timeout}}}
+confirm: {{processes: 0}}
 """
 
 
@@ -54,7 +56,7 @@ def test_cuda_kernels_are_compiled_without_a_gpu(smoke):
 
 def test_every_figure_is_there_in_every_format(smoke):
     (folder,) = (smoke.folder / "results" / "smoke").glob("cpu-*/figures")
-    names = ["performance", "ratio", "ladder", "roofline", "parameters-03_blocked"]
+    names = ["performance", "ratio", "time", "ladder", "roofline", "accuracy", "samples", "parameters-03_blocked"]
     for name in names:
         for suffix in FORMATS:
             assert (folder / f"{name}-warm.{suffix}").stat().st_size > 5000, name
@@ -196,47 +198,57 @@ def test_a_bad_kernel_header_is_refused_before_anything_runs(project):
     assert "Traceback" not in done.stdout
 
 
-PUBLISHED = sorted(path.parent for path in (ROOT / "results" / "published").glob("*/environment.json"))
+def publish(project, name="nvidia-a"):
+    """A made-up published dataset in the copy of the project; returns its folder."""
+    folder = project.folder / "results" / "published" / name
+    small = {"problems": synthetic.SMALL, "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+    synthetic.write(folder, device=name, **small)
+    write_sums(project, name)
+    return folder
 
 
-MADE = ("summary.csv", "best.csv", "costs.csv", "models.csv")
+MADE = ("summary.csv", "best.csv", "pairs.csv", "costs.csv", "models.csv")
 
 
-def test_there_is_a_published_dataset():
-    assert "nvidia-h200" in [path.name for path in PUBLISHED]
+def write_sums(project, *names):
+    """The checksums of published datasets, drawn by a process of the copy: it knows the kernels there."""
+    code = "import sys, pathlib; from ladder import publish; list(publish.redraw(pathlib.Path('results/published')))"
+    first = "import pathlib; from ladder import publish\n"
+    for name in names:
+        first += f"publish.write_sums(pathlib.Path('results/published/{name}'), pathlib.Path('nothing'))\n"
+    for text in (first, code):
+        subprocess.run([project.python, "-c", text], cwd=project.folder, check=True)
 
 
-def test_published_figures_are_drawn_again_from_the_committed_samples(project):
-    shutil.copytree(ROOT / "results" / "published", project.folder / "results" / "published")
-    for committed in [project.folder / "results" / "published" / path.name for path in PUBLISHED]:  # only the data may be read
-        shutil.rmtree(committed / "figures")
-        for name in MADE:
-            (committed / name).unlink()
-    project.ok("published")
-    for committed in PUBLISHED:
-        redrawn = project.folder / "results" / "redrawn" / committed.name
-        for name in [*MADE, "resources.csv"]:
-            assert (redrawn / name).read_text() == (committed / name).read_text(), name
-        drawn = sorted(path.name for path in (redrawn / "figures").glob("*.*") if not path.name.startswith("."))
-        assert drawn == sorted(path.name for path in (committed / "figures").iterdir())
-        for path in (committed / "figures").glob("*.svg"):
-            assert (redrawn / "figures" / path.name).read_bytes() == path.read_bytes(), path.name
-        if (committed / "counters.csv").exists():
-            assert (redrawn / "counters.svg").read_bytes() == (committed / "counters.svg").read_bytes()
+def test_published_data_are_drawn_again_and_held_against_their_checksums(project):
+    """What was drawn is checked to the byte; damaged data are named before anything is drawn."""
+    folder = publish(project)
+    done = project.snakemake("published")
+    assert done.returncode == 0, done.stdout[-8000:]
+    redrawn = project.folder / "results" / "redrawn" / "nvidia-a"
+    assert (redrawn / "figures" / "performance-warm.svg").exists()
+    assert not (folder / "figures").exists()
+
+    sums = folder / "SHA256SUMS"
+    right = sums.read_text()
+    sums.write_text(re.sub(r"[0-9a-f]{64}(  \S*ladder-warm\.svg)", "0" * 64 + r"\1", right))
+    done = project.snakemake("published")
+    assert done.returncode != 0
+    assert "figures/ladder-warm.svg is another; expected what" in done.stdout
+    assert "performance-warm" not in done.stdout.split("is another")[0].split("Error")[-1]
+    sums.write_text(right)
+
+    shutil.rmtree(redrawn)
+    samples = folder / "samples" / "03_shared_tile.float32.parquet"
+    samples.write_bytes(samples.read_bytes()[:-9])
+    done = project.snakemake("published")
+    assert done.returncode != 0
+    assert "samples/03_shared_tile.float32.parquet is another" in done.stdout
+    assert "git checkout" in done.stdout
+    assert not (redrawn / "summary.csv").exists()
 
 
-def test_a_published_sample_that_is_changed_shows(project):
-    """The committed tables follow from the samples: another sample gives another table."""
-    from ladder import records
-    from ladder.publish import draw
-
-    target = project.folder / "published"
-    shutil.copytree(PUBLISHED[0], target)
-    path = sorted((target / "samples").glob("*.parquet"))[0]
-    rows, session = records.read(path)
-    rows[0]["samples_us"] = [value * 2 for value in rows[0]["samples_us"]]
-    records.write(path, rows, session)
-    draw(target)
-    with (target / "summary.csv").open() as ours, (PUBLISHED[0] / "summary.csv").open() as theirs:
-        changed = [a for a, b in zip(csv.reader(ours), csv.reader(theirs), strict=True) if a != b]
-    assert len(changed) == 1
+def test_figures_are_as_wide_as_the_campaign_says(project):
+    project.ok("--configfile", project.campaign(TINY.format(kernels="[cpu/02*]", timeout=60) + "figures: {width: 3.4}\n"))
+    (svg,) = (project.folder / "results" / "tiny").glob("cpu-*/figures/ladder-warm.svg")
+    assert re.search(r'<svg [^>]*width="244\.8pt"', svg.read_text())

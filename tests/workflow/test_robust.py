@@ -1,6 +1,7 @@
 """What happens to a campaign when the machine misbehaves: killed processes, full and read-only disks, two runs at once."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import kill
 import pytest
 from ladder import records
 from ladder.environment import detect_cpu
-from ladder.measure import exclusive
-from planted import C_RIGHT, c_kernel
+from ladder.lock import exclusive
+from planted import C_RIGHT, ROOT, c_kernel
 
 SLOW = """
 campaign: tiny
@@ -26,13 +27,14 @@ architectures: [sm_80]
 kernels: {kernels}
 problems: {{cpu: [{{square: 48}}]}}
 measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, sample_us: 500, timeout_seconds: 5}}
+confirm: {{processes: 0}}
 """
 
 
 def test_killed_anywhere_nothing_is_lost(tmp_path):
-    """A few of the kills that `tests/kill.py` does by the dozen."""
-    counted = kill.kill(3, 7, tmp_path / "project", ("child", "job", "all"), ("--until", "aggregate"))
-    assert counted["kills"] == 3
+    """A few of the kills that `studies/kill.py` does by the dozen."""
+    counted = kill.kill(2, 7, tmp_path / "project", ("child", "all"), ("--until", "aggregate"))
+    assert counted["kills"] == 2
 
 
 def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
@@ -48,7 +50,7 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
         "sys.argv[0] = 'snakemake'; runpy.run_module('snakemake', run_name='__main__')"
     )
     full = subprocess.run(
-        [sys.executable, "-c", script, "--cores", "1", *command, "--until", "measure"],
+        [project.python, "-c", script, "--cores", "1", *command, "--until", "measure"],
         cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     assert full.returncode != 0
@@ -158,3 +160,24 @@ def test_two_runs_at_once_never_measure_at_once(make_project, tmp_path):
         rows, _ = records.read(path)
         assert [row["status"] for row in rows] == ["correct"]
         assert min(rows[0]["samples_us"]) >= 3000  # a call that found the other's returned at once
+
+
+def test_a_checkout_is_not_run_with_the_package_of_another(project):
+    project.python = sys.executable
+    refused = project.snakemake("--dry-run")
+    assert refused.returncode == 1
+    assert f"Error: {sys.executable}: runs the package of {ROOT}; expected that of {project.folder}, which" in refused.stdout
+    assert "Traceback" not in refused.stdout
+
+
+def test_jobs_in_the_image_have_the_package_of_this_checkout(project, monkeypatch):
+    """In an Apptainer made up here, which says what it is asked for and fails."""
+    (project.folder / "gemm-ladder.sif").touch()
+    script = '#!/bin/sh\n[ "$1" = --version ] && echo apptainer version 1.4.5 || ! echo asked: "$@"\n'
+    tool = project.write("bin/apptainer", script)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    config = project.campaign(SLOW.format(kernels="[cpu/02_reordered_ikj]", samples=5))
+    said = project.snakemake("--configfile", config, "--sdm", "apptainer", "--apptainer-args=--nv", "--until", "support").stdout
+    (asked,) = re.findall("^asked: .*", said, re.MULTILINE)
+    assert f" --nv --bind {project.folder}:/opt/gemm-ladder " in asked

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 
 import pytest
 from ladder.environment import detect_cpu
-from planted import CU_RIGHT, ROOT, cuda_kernel
+from planted import CU_RIGHT, cuda_kernel
 
 CAMPAIGN = """
 campaign: stale
@@ -18,6 +18,7 @@ architectures: [sm_90]
 kernels: [cuda/80_a, cuda/81_b, cpu/02_reordered_ikj]
 problems: {cuda: [[5, 6, 7]], cpu: [[33, 17, 65]]}
 measure: {min_samples: 4, max_samples: 4, target: 0.9}
+confirm: {processes: 3, rounds: 3}
 """
 GPU = {"name": "Fake 1", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 1.0", "others": [0]}
 
@@ -44,7 +45,7 @@ def _dry_run(folder, log):
     sys.stdout = sys.stderr = log.open("w")  # what pytest has there is not the terminal
     for name in [name for name in sys.modules if name.split(".")[0] == "ladder"]:
         del sys.modules[name]
-    sys.path[:] = [path for path in sys.path if path != str(ROOT / "workflow")]
+    sys.path.insert(0, str(folder / "workflow"))
     from snakemake.cli import main
 
     main(["--configfile", "config/test.yaml", "--cores", "1", "--dry-run", "--quiet", "host"])
@@ -71,9 +72,13 @@ def would_run(project):
 
 
 CPU = detect_cpu().slug
-A = {"compile sm_90 80_a", "measure fake-1 80_a", "aggregate fake-1", "figures fake-1"}
-ON_GPU = {f"measure fake-1 {job}" for job in ("baselines", "80_a", "81_b")} | {"aggregate fake-1", "figures fake-1"}
-ON_CPU = {f"measure cpu {job}" for job in ("baselines", "02_reordered_ikj")} | {"aggregate cpu", "figures cpu"}
+TABLES = {f"{rule} {device}" for rule in ("aggregate", "figures") for device in ("cpu", "fake-1")}
+ON_GPU = {f"{rule} fake-1" for rule in ("confirm", "aggregate", "figures")}
+ON_CPU = {f"{rule} cpu" for rule in ("confirm", "aggregate", "figures")}
+CONFIRMED = ON_GPU | ON_CPU
+A = {"compile sm_90 80_a", "measure fake-1 80_a"} | ON_GPU
+ON_GPU |= {f"measure fake-1 {job}" for job in ("baselines", "80_a", "81_b")}
+ON_CPU |= {f"measure cpu {job}" for job in ("baselines", "02_reordered_ikj")}
 BUILT_ON_GPU = {"support sm_90", "compile sm_90 80_a", "compile sm_90 81_b", "probe fake-1"}
 BUILT_ON_CPU = {"support cpu", "compile cpu 02_reordered_ikj", "probe cpu"}
 
@@ -94,7 +99,6 @@ def gpu(**changes):
     return lambda project: project.write("gpus.json", json.dumps(GPU | changes))
 
 
-TABLES = {f"{rule} {device}" for rule in ("aggregate", "figures") for device in ("cpu", "fake-1")}
 OTHER_GPU = {job.replace("fake-1", "fake-2") for job in ON_GPU | {"probe fake-1"}}
 PARAMS = "Params have changed"
 CASES = {
@@ -108,11 +112,13 @@ CASES = {
     "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
     "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
     "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),
+    "how is confirmed": (edit("rounds: 3", "rounds: 4"), CONFIRMED, PARAMS),
+    "the code that confirms": (module("confirm"), CONFIRMED, PARAMS),
     "how is timed": (module("timing"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
     "how a device is described": (module("probe"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
     "how is compiled": (module("compile"), BUILT_ON_GPU | BUILT_ON_CPU | ON_GPU | ON_CPU, PARAMS),
     "how tables are made": (module("tables"), TABLES, PARAMS),
-    "how figures are drawn": (module("figures"), {"figures cpu", "figures fake-1"}, PARAMS),
+    "how figures are drawn": (module("figures/scaling"), {"figures cpu", "figures fake-1"}, PARAMS),
     "a job's script": (
         append("workflow/scripts/figures.py", "# changed\n"),
         {"figures cpu", "figures fake-1"},

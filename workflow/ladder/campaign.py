@@ -6,8 +6,9 @@ import hashlib
 import itertools
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,26 @@ from ladder import yamlfile
 from ladder.kernels import Configuration, Kernel
 from ladder.units import ELEMENT_TYPES, KINDS, InputError, flops
 
-BASELINES = {"cuda": ("cublas", "cublas_tf32"), "cpu": ("blas_1", "blas_all")}
+BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
 """Vendor calls a device kind knows; the first is the reference that every kernel is paired with."""
+PRECISION = {"cublas_tf32": "tf32"}
+"""What baselines round their operands to, as `precision` in a kernel's header says it of a kernel."""
 MAX_PROBLEMS = 10_000
 """Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
+WIDTH = 11.0
+"""Inches that a figure is wide, for a screen, unless the campaign says otherwise; published ones are."""
+FEWEST = 3
+"""Processes of a confirmation at the least."""
+CONFIRMED = "confirmed"
+"""The name of the confirmation's job and of its file, beside the folder of the sweep's samples."""
+DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
+"""The tables of a dataset that its figures are drawn from."""
 BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
+
+
+VARIED = ("alpha", "beta", "padding")
+"""What an entry of `problems` may say of its own, in place of the campaign."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,9 @@ class Problem:
     alpha: float = 1.0
     beta: float = 0.0
     padding: int = 0
-    """Elements added to every row: lda = K + padding, ldb = ldc = N + padding."""
+    """Elements added to every row: lda = K + padding, ldb = N + padding, ldc = N + 2 * padding, so that none can be taken for another."""
+    offset: int = 0
+    """Elements that A, B and C begin after an aligned address."""
     distribution: str = "uniform"
     seed: int = 0
 
@@ -49,12 +66,22 @@ class Problem:
 
     @property
     def ldc(self) -> int:
-        return self.n + self.padding
+        return self.n + 2 * self.padding
 
     @property
     def label(self) -> str:
-        """`4096` for a square, else `64x4096x4096` (M x N x K)."""
-        return str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+        """`4096` for a square, else `64x4096x4096` (M x N x K), and what is not usual of its operands: `4096 beta=0.5 padding=3`."""
+        size = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+        usual = Problem(self.m, self.n, self.k)
+        return " ".join(
+            [size, *(f"{name}={getattr(self, name):g}" for name in VARIED if getattr(self, name) != getattr(usual, name))]
+        )
+
+    @property
+    def alignment(self) -> int:
+        """The largest power of two, 16 at most, that divides the addresses of A, B and C."""
+        shift = self.offset * ELEMENT_TYPES[self.element_type].size
+        return min(16, shift & -shift) if shift else 16
 
     @property
     def flops(self) -> int:
@@ -68,7 +95,15 @@ class Problem:
 
     def names(self) -> dict[str, int]:
         """What header expressions call the problem's numbers."""
-        return {"M": self.m, "N": self.n, "K": self.k, "lda": self.lda, "ldb": self.ldb, "ldc": self.ldc}
+        return {
+            "M": self.m,
+            "N": self.n,
+            "K": self.k,
+            "lda": self.lda,
+            "ldb": self.ldb,
+            "ldc": self.ldc,
+            "alignment": self.alignment,
+        }
 
 
 @dataclass(frozen=True)
@@ -76,8 +111,6 @@ class Limits:
     """How long to measure. Times in the unit their name ends in."""
 
     states: Sequence[str] = ("warm",)
-    cold_best: int = 3
-    """Configurations of each problem, the fastest found `warm`, that are measured `cold` too; 0 for all."""
     race: bool = True
     """Whether a configuration clearly slower than the best leaves before it has `min_samples`."""
     target: float = 0.005
@@ -88,6 +121,22 @@ class Limits:
     """Launches shorter than this are repeated within one sample."""
     max_seconds: float = 4.0
     timeout_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """How the finalists of the sweep are measured again."""
+
+    processes: int = 5
+    """Fresh processes, each of which measures all; 0 leaves the confirmation out."""
+    rounds: int = 8
+    """Rounds a process, problem and state, in each of which all finalists are timed once."""
+    within: float = 0.02
+    """A finalist's ratio to the reference is at most this share below its kernel's best; so near, configurations count as tied."""
+    finalists: int = 3
+    """The most of a kernel on a problem."""
+    seconds: float = 0.3
+    """A finalist leaves the rounds of a process once its samples there have taken this long."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +164,23 @@ class Campaign:
     kernels: Mapping[str, Kernel]
     devices: Sequence[str]
     architectures: Sequence[str]
-    problem_sizes: Mapping[str, Sequence[tuple[int, int, int]]]
+    problem_sizes: Mapping[str, Sequence[Mapping[str, Any]]]
+    """m, n and k of every problem of a device kind, and what its entry says of alpha, beta and padding."""
     element_types: Sequence[str]
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
+    confirm: Confirm
+    energy: Sequence[str]
+    """Labels of the problems on which energy is counted."""
     partitions: Mapping[str, Partition]
     """Where jobs are submitted: the machines of the cluster, by the name of the dataset that is measured on them."""
     shard: int
     """Configurations that a measure job takes at most; 0 for all of a kernel's."""
     operands: Mapping[str, Any]
-    """alpha, beta, padding, distribution and seed: what is the same for every problem."""
+    """alpha, beta, padding, distribution and seed: what is the same for every problem, unless its entry says otherwise."""
+    width: float = WIDTH
+    """Of the figures, in inches."""
 
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
@@ -134,8 +189,9 @@ class Campaign:
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """The problems measured on devices of a kind, smallest first."""
-        sizes = sorted(self.problem_sizes.get(kind, []), key=lambda size: (flops(*size), size))
-        return [Problem(*size, element_type=element_type, **self.operands) for size in sizes]
+        entries = self.problem_sizes.get(kind, [])
+        problems = [Problem(element_type=element_type, **{**self.operands, **entry}) for entry in entries]
+        return sorted(dict.fromkeys(problems), key=lambda p: (p.flops, p.m, p.n, p.k))
 
     def jobs(self, kind: str) -> list[str]:
         """Names of the measure jobs of a device kind: a kernel, or the baselines, and an element type, as in `03_shared_tile.float32`.
@@ -167,7 +223,7 @@ class Campaign:
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
             names = [b for b in self.baselines[kind] if b != "cublas_tf32" or element_type == "float32"]
-            contestants = [_contestant(b, Configuration(element_type, ()), "") for b in names]
+            contestants = [_contestant(b, Configuration(element_type, ()), "", PRECISION.get(b, "")) for b in names]
             kernel = None
         else:
             kernel = f"{kind}/{name}"
@@ -176,7 +232,8 @@ class Campaign:
                 number, shards = (int(part) for part in shard[0].split("of"))
                 begin, end = (len(configurations) * part // shards for part in (number - 1, number))
                 configurations = configurations[begin:end]
-            contestants = [_contestant(name, configuration, objection) for configuration, objection in configurations]
+            precision = self.kernels[kernel].precision
+            contestants = [_contestant(name, configuration, objection, precision) for configuration, objection in configurations]
         return {
             "kernel": kernel,
             "geometry": self.kernels[kernel].geometry if kernel else [],
@@ -186,8 +243,22 @@ class Campaign:
             "limits": asdict(self.limits),
         }
 
+    def confirmation(self, kind: str) -> dict[str, Any]:
+        """What the confirmation of a device of a kind is asked to do, as plain data: Snakemake reruns it when it changes."""
+        confirm = asdict(self.confirm)
+        rounds, seconds = confirm.pop("rounds"), confirm.pop("seconds")
+        # below 0, which no interval is narrower than: all take part in the same rounds
+        alike = replace(self.limits, race=False, target=-1.0, min_samples=1, max_samples=rounds, max_seconds=seconds)
+        return confirm | {
+            "energy": list(self.energy),
+            "seed": self.operands.get("seed", 0),
+            "reference": BASELINES[kind][0],
+            "target": self.limits.target,
+            "limits": asdict(alike),
+        }
 
-def _contestant(name: str, configuration: Configuration, objection: str) -> dict[str, Any]:
+
+def _contestant(name: str, configuration: Configuration, objection: str, precision: str) -> dict[str, Any]:
     """What is measured, as plain data: a kernel in one configuration, or a baseline; with an objection it is skipped."""
     return {
         "name": name,
@@ -195,6 +266,7 @@ def _contestant(name: str, configuration: Configuration, objection: str) -> dict
         "label": configuration.label,
         "parameters": [list(parameter) for parameter in configuration.parameters],
         "objection": objection,
+        "precision": precision,
     }
 
 
@@ -215,6 +287,20 @@ def find(folder: Path, name: str) -> Path:
     return known[name]
 
 
+def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The data of the campaign that the command line asks for, and what messages call it.
+
+    `files` are those of --configfile, which Snakemake has merged into `given` already. Without any it is the campaign under `folder` that
+    `given` names, with `given` over it. Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    """
+    if files:
+        for file in files:  # Snakemake's loader takes more than ours
+            yamlfile.load(yamlfile.read(file), str(file))
+        return dict(given), ", ".join(os.path.relpath(file) for file in files)
+    path = find(folder, given.get("campaign", "default"))
+    return {**yamlfile.load(yamlfile.read(path), str(path)), **given}, str(path.relative_to(folder.parent))
+
+
 def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) -> Campaign:
     """Check a campaign and build it; `source` is the file that messages name.
 
@@ -225,11 +311,17 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
     chosen = _choose(data.get("kernels", "all"), source, kernels)
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     given = dict(data.get("measure", {}))
-    shard = given.pop("shard", 0)
+    shard, energy = given.pop("shard", 0), [str(label) for label in given.pop("energy", [])]
     limits = Limits(**given)
     if limits.max_samples < limits.min_samples:
         raise InputError(
             f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}"
+        )
+    confirm = Confirm(**data.get("confirm", {}))
+    if 0 < confirm.processes < FEWEST:
+        raise InputError(
+            f"{source}: confirm.processes: got {confirm.processes}; expected 0, which leaves the confirmation out, or at least {FEWEST}: "
+            "how far processes differ cannot be told from fewer"
         )
     devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
     campaign = Campaign(
@@ -243,9 +335,12 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         parameters=parameters,
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
+        confirm=confirm,
+        energy=energy,
         partitions=_partitions(data.get("partitions", {}), source),
         shard=shard,
         operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
+        width=data.get("figures", {}).get("width", WIDTH),
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:
@@ -315,18 +410,20 @@ def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[s
     return partitions
 
 
-def _sizes(entries: Sequence[Any], where: str) -> list[tuple[int, int, int]]:
+def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
     def many(value: Any) -> Sequence[int]:
         return value if isinstance(value, list) else [value]
 
-    sizes: dict[tuple[int, int, int], None] = {}
+    found: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
         if isinstance(entry, dict) and math.prod(len(many(value)) for value in entry.values()) > MAX_PROBLEMS:
             raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
         if isinstance(entry, list):
-            sizes[entry[0], entry[1], entry[2]] = None
+            sizes: list[tuple[int, ...]] = [tuple(entry)]
         elif "square" in entry:
-            sizes |= {(size, size, size): None for size in many(entry["square"])}
+            sizes = [(size, size, size) for size in many(entry["square"])]
         else:
-            sizes |= dict.fromkeys(itertools.product(many(entry["M"]), many(entry["N"]), many(entry["K"])))
-    return list(sizes)
+            sizes = list(itertools.product(many(entry["M"]), many(entry["N"]), many(entry["K"])))
+        own = {name: entry[name] for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+        found += [dict(zip(("m", "n", "k"), size, strict=True)) | own for size in sizes]
+    return found

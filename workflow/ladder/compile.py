@@ -19,7 +19,6 @@ from typing import Any
 
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
-from ladder.expressions import evaluate_int
 from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
 from ladder.units import InputError
@@ -43,12 +42,14 @@ class Resource:
     binary: str = ""
     """File name beside `resources.csv`."""
     sha256: str = ""
+    function: str = ""
+    """The one of the kernel's functions that takes the most registers: they, `static_shared` and `stack_frame` are its."""
     registers: int | None = None
     static_shared: int | None = None
-    dynamic_shared: int | None = None
     stack_frame: int | None = None
     spill_stores: int | None = None
     spill_loads: int | None = None
+    """Both over all of its functions."""
     seconds: float | None = None
     """Time the compiler took."""
 
@@ -85,6 +86,9 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     }
     if objection:
         return Resource(**row, status="skipped", reason=objection)
+    if kernel.architecture and capability(arch) != capability(kernel.architecture):
+        return Resource(**row, status="not_supported", reason=f"needs architecture {kernel.architecture}")
+    row["arch"] = arch = kernel.architecture or arch
     if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
         return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
@@ -105,7 +109,6 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         **row,
         **usage,
         status="compiled",
-        dynamic_shared=evaluate_int(kernel.dynamic_shared, configuration.names()),
         binary=binary.name,
         sha256=hashlib.sha256(built).hexdigest(),
         seconds=round(time.perf_counter() - start, 3),
@@ -124,7 +127,7 @@ def compile_support(kind: str, arch: str) -> bytes:
 
 
 def capability(arch: str) -> float:
-    """Compute capability of an architecture: `sm_90` -> 9.0."""
+    """Compute capability of an architecture: `sm_90` and `sm_90a` -> 9.0."""
     return int(re.sub(r"\D", "", arch)) / 10
 
 
@@ -203,8 +206,11 @@ _PTXAS = {
 }
 
 
-def parse_ptxas(text: str) -> dict[str, int]:
-    """Registers a thread, and bytes of static shared memory, stack and spills, from what `ptxas -v` prints of kernel `gemm`."""
-    _, _, mine = text.partition("Compiling entry function 'gemm'")
-    found = {name: re.search(pattern, mine or text) for name, pattern in _PTXAS.items()}
-    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
+def parse_ptxas(text: str) -> dict[str, Any]:
+    """What `ptxas -v` prints of a cubin, as fields of `Resource`: registers a thread, and bytes of static shared memory, stack and spills."""
+    functions: list[dict[str, Any]] = []
+    for part in text.split("Compiling entry function '")[1:]:
+        found = {name: re.search(pattern, part) for name, pattern in _PTXAS.items()}
+        functions.append({"function": part.partition("'")[0]} | {name: int(m.group(1)) if m else 0 for name, m in found.items()})
+    most: dict[str, Any] = max(functions, key=lambda one: one["registers"], default={})
+    return most | {name: sum(one[name] for one in functions) for name in ("spill_stores", "spill_loads")}

@@ -20,12 +20,11 @@ import pandas as pd
 
 from ladder import kernels
 from ladder.campaign import Problem
-from ladder.kernels import SUFFIX, Kernel
-from ladder.models import KEY, configuration_of
+from ladder.kernels import SUFFIX, Configuration, Kernel
+from ladder.models import KEY
+from ladder.tables import shown
 from ladder.worker import open_device
 
-SIZE = 4096
-"""The largest square that is counted: a counter takes several launches, a slow kernel seconds for each."""
 SECONDS = 600.0
 """Time that counting one kernel may take."""
 METRICS = {
@@ -44,7 +43,7 @@ METRICS = {
     "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"). Of one launch, caches flushed before it."""
+"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"). Of one GEMM, caches flushed before each launch."""
 COLUMNS = [*KEY, "reason", *METRICS, "bank_conflicts"]
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -87,7 +86,8 @@ def profile(task: Mapping[str, Any]) -> dict[str, float]:
     ncu = shutil.which("ncu")
     if not ncu:
         raise NotCounted("ncu (Nsight Compute) is not on the PATH")
-    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none", "--kernel-name", "gemm",
+    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
+               "--kernel-name", f"regex:^({'|'.join(task['functions'])})$",
                "--metrics", ",".join(METRICS.values()), sys.executable, "-m", "ladder.counters", json.dumps(task)]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                env=os.environ | {"LC_ALL": "C"})  # fmt: skip
@@ -107,14 +107,16 @@ def profile(task: Mapping[str, Any]) -> dict[str, float]:
 def tasks(
     best: pd.DataFrame, resources: pd.DataFrame, chosen: Mapping[str, Kernel], build: Path, support: Path, uuid: str
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What is counted: the key of a row and the task for it, for every kernel at the largest square up to `SIZE` that most have."""
-    squares = best[(best["m"] == best["n"]) & (best["n"] == best["k"]) & (best["m"] <= SIZE) & best["kernel"].isin(list(chosen))]
-    squares = squares[squares["state"] == squares["state"].iloc[0]] if len(squares) else squares
-    have = squares.groupby("m")["kernel"].nunique()
-    size = max(have.index, key=lambda m: (have[m], m), default=0)
+    """What is counted: the key of a row and the task for it, for every kernel on the problem that the ladder is shown at."""
+    rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
+    rows = (
+        rated[(rated["problem"].astype(str) == shown(rated)) & (rated["state"] == rated["state"].iloc[0])]
+        if len(rated)
+        else rated
+    )
     binaries = resources.set_index(["kernel", "element_type", "configuration"])["binary"].to_dict()
     found = []
-    for row in squares[squares["m"] == size].to_dict("records"):
+    for row in rows.to_dict("records"):
         problem = {"m": row["m"], "n": row["n"], "k": row["k"]} | {
             name: row[name] for name in ("element_type", "alpha", "beta", "padding", "distribution")
         }
@@ -122,6 +124,7 @@ def tasks(
             "uuid": uuid,
             "support": str(support),
             "kernel": str(chosen[row["kernel"]].path),
+            "functions": ["gemm", *(launch["function"] for launch in chosen[row["kernel"]].then)],
             "configuration": row["configuration"],
             "binary": str(build / row["kernel"] / binaries[row["kernel"], row["element_type"], row["configuration"]]),
             "problem": problem,
@@ -154,8 +157,8 @@ def launch(task: Mapping[str, Any]) -> None:
     """Launch one configuration once, on operands as a measurement has them."""
     device = open_device("cuda", task["uuid"], Path(task["support"]))
     problem = Problem(**task["problem"])
-    device.problem(problem)
-    configuration = configuration_of(problem.element_type, task["configuration"])
+    device.operands(problem)
+    configuration = Configuration.of(problem.element_type, task["configuration"])
     device.check(device.kernel(kernels.parse(Path(task["kernel"])), configuration, Path(task["binary"]).read_bytes()))
     device.close()
 

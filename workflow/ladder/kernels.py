@@ -21,12 +21,14 @@ MAX_THREADS = 1024
 MAX_CONFIGURATIONS = 10_000
 """Of a kernel and element type; beyond it a list of parameters is a mistake rather than a plan."""
 
-PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc")
+PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment")
+DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
+"""What expressions call attributes of a GPU, and what `environment.json` calls them."""
 THREAD_NAMES = ("thread", "x", "y")
-_OF_CONFIGURATION = ("block", "dynamic_shared", "requires")
+_OF_CONFIGURATION = ("block", "requires")
 """Keys whose expressions know the parameters only."""
-_OF_PROBLEM = ("grid", "workspace", "needs", "global_reads", "global_writes", "accesses")
-"""Keys whose expressions know the problem too."""
+_OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
+"""Keys whose expressions know the problem too, and of a CUDA kernel the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -37,6 +39,12 @@ class Configuration:
 
     element_type: str
     parameters: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, element_type: str, label: str) -> "Configuration":
+        """The configuration that tables call `BM=128 BN=64`."""
+        parts = (part.split("=") for part in label.split() if "=" in part)
+        return cls(element_type, tuple((name, int(value)) for name, value in parts))
 
     @property
     def slug(self) -> str:
@@ -55,12 +63,13 @@ class Configuration:
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """One launch: the function's name, blocks and threads in x, y, z, and dynamic shared memory of a block in bytes."""
+    """One launch: the function's name, blocks and threads in x, y, z, dynamic shared memory of a block in bytes, declared accesses."""
 
     function: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     dynamic_shared: int
+    accesses: Sequence[Mapping[str, str | int]] = ()
 
 
 @dataclass(frozen=True)
@@ -75,17 +84,25 @@ class Kernel:
     idea: str
     parameters: Mapping[str, int] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    configurations: Sequence[Mapping[str, int]] = ()
+    """Assignments tried beside the product of `sweep`, or alone where there is none; what one leaves out has its default."""
     element_types: Sequence[str] = ("float32",)
+    precision: str = ""
+    """The arithmetic its results are judged by where that is coarser than the element type's: `tf32`, as the baseline `cublas_tf32`."""
+    where: Mapping[str, str | int] = field(default_factory=dict)
+    """Names for expressions of the problem, for use in all that know it; each may use those before it."""
     block: Sequence[str | int] = (1,)
     grid: Sequence[str | int] = (1,)
     dynamic_shared: str | int = 0
     then: Sequence[Mapping[str, Any]] = ()
-    """Launches after the first, each with `function`, `grid`, `block` and, if it likes, `dynamic_shared`."""
+    """Launches after the first, each with `function`, `grid`, `block` and, if it likes, `dynamic_shared`, `when` and `accesses`."""
     workspace: str | int = ""
     """Bytes of device memory, not initialised, that every launch gets a pointer to as its last argument; "" for no such argument."""
     requires: Sequence[str] = ()
     needs: Sequence[str] = ()
     compute_capability: float = 0.0
+    architecture: str = ""
+    """What it is compiled for, such as `sm_90a`, and so the only compute capability it runs on; "" for that of the device."""
     global_reads: str = ""
     global_writes: str = ""
     accesses: Sequence[Mapping[str, str | int]] = ()
@@ -115,17 +132,23 @@ class Kernel:
         return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
 
     def expand(self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str]) -> Iterator[tuple[Configuration, str]]:
-        """Cross the swept lists; yield each configuration with the reason it is not legal ("" where it is). Raises `InputError`."""
+        """The product of the swept lists, then the declared assignments, each with the reason it is not legal ("" where it is).
+
+        `lists` are the campaign's: where it has any, they replace the kernel's own `sweep` and `configurations`. Raises `InputError`.
+        """
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
         if math.prod(map(len, values)) > MAX_CONFIGURATIONS:
             raise InputError(
                 f"{self.id}: the lists of its parameters make {math.prod(map(len, values))} configurations; "
                 f"expected at most {MAX_CONFIGURATIONS}"
             )
+        declared = [] if lists else [tuple({**self.parameters, **one}.values()) for one in self.configurations]
+        product = () if declared and not self.sweep else itertools.product(*values)
+        combinations = list(dict.fromkeys([*product, *declared]))
         for element_type in element_types:
             if element_type not in self.element_types:
                 continue
-            for combination in itertools.product(*values):
+            for combination in combinations:
                 configuration = Configuration(element_type, tuple(zip(self.parameters, combination, strict=True)))
                 yield configuration, self.objection(configuration)
 
@@ -142,8 +165,6 @@ class Kernel:
                 return f"requires {requirement}"
         if self.kind == "cuda":
             for launch in self._launches:
-                if evaluate_int(launch.get("dynamic_shared", 0), names) < 0:
-                    return "dynamic_shared is below 0"
                 block = _three(launch["block"], names)
                 if min(block) < 1:
                     return f"block extent {min(block)} is below 1"
@@ -153,34 +174,44 @@ class Kernel:
 
     @property
     def _launches(self) -> list[Mapping[str, Any]]:
-        first = {"function": "gemm", "grid": self.grid, "block": self.block, "dynamic_shared": self.dynamic_shared}
-        return [first, *self.then]
+        first = {name: getattr(self, name) for name in ("grid", "block", "dynamic_shared", "accesses")}
+        return [{"function": "gemm", **first}, *self.then]
 
-    def launches(self, configuration: Configuration, problem: Mapping[str, int]) -> list[LaunchShape]:
-        """The launches that together make one GEMM of a problem (`M N K lda ldb ldc`), in order."""
-        names = configuration.names()
+    def names(self, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, Number]:
+        """All that expressions which know the problem may name; `given` are the names of the problem and of the device."""
+        names = {**configuration.names(), **given}
+        for name, expression in self.where.items():
+            names[name] = evaluate(expression, names)
+        return names
+
+    def launches(self, configuration: Configuration, given: Mapping[str, int]) -> list[LaunchShape]:
+        """The launches that together make one GEMM, in order."""
+        names = self.names(configuration, given)
         return [
             LaunchShape(
                 launch["function"],
-                _three(launch["grid"], {**names, **problem}),
+                _three(launch["grid"], names),
                 _three(launch["block"], names),
                 evaluate_int(launch.get("dynamic_shared", 0), names),
+                launch.get("accesses", ()),
             )
             for launch in self._launches
+            if evaluate(launch.get("when", 1), names)
         ]
 
-    def workspace_of(self, configuration: Configuration, problem: Mapping[str, int]) -> int | None:
-        """Bytes of workspace for a problem; None where the kernel takes none."""
-        return evaluate_int(self.workspace, {**configuration.names(), **problem}) if self.workspace else None
+    def workspace_of(self, configuration: Configuration, given: Mapping[str, int]) -> int | None:
+        """Bytes of workspace for a problem on a device; None where the kernel takes none."""
+        return evaluate_int(self.workspace, self.names(configuration, given)) if self.workspace else None
 
     @property
     def geometry(self) -> list[Any]:
         """How the kernel is launched, as plain data: with its binary, all that decides what it does."""
-        return [[dict(launch) for launch in self._launches], self.workspace, list(self.needs)]
+        launches = [{key: value for key, value in launch.items() if key != "accesses"} for launch in self._launches]
+        return [dict(self.where), launches, self.workspace, list(self.needs)]
 
-    def unmet_need(self, configuration: Configuration, problem: Mapping[str, int]) -> str:
-        """The need that the problem does not meet, or ""."""
-        names = {**configuration.names(), **problem}
+    def unmet_need(self, configuration: Configuration, given: Mapping[str, int]) -> str:
+        """The need that the problem or the device does not meet, or ""."""
+        names = self.names(configuration, given)
         return next((f"needs {need}" for need in self.needs if not evaluate(need, names)), "")
 
     def source(self, configuration: Configuration) -> str:
@@ -225,35 +256,46 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
     for name in kernel.parameters:
         if name in (*PROBLEM_NAMES, "element_size", "T", "Acc"):
             raise InputError(f"{source}: parameters.{name}: the name is taken by the pipeline; choose another")
-    for name in kernel.sweep:
+    given = [("sweep", kernel.sweep), *((f"configurations[{i}]", one) for i, one in enumerate(kernel.configurations))]
+    for where, name in [(where, name) for where, values in given for name in values]:
         if name not in kernel.parameters:
-            raise InputError(f"{source}: sweep.{name}: no such parameter; known: {', '.join(kernel.parameters) or 'none'}")
+            raise InputError(f"{source}: {where}.{name}: no such parameter; known: {', '.join(kernel.parameters) or 'none'}")
+    if kernel.precision and list(kernel.element_types) != ["float32"]:
+        raise InputError(f"{source}: precision: got {yamlfile.shorten(kernel.precision)}; expected element_types to be [float32]")
     if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
         raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
-    launching = sorted({"block", "grid", "dynamic_shared", "then", "workspace"} & set(header))
+    launching = sorted({"architecture", "block", "grid", "dynamic_shared", "then", "workspace"} & set(header))
     if kernel.kind == "cpu" and launching:
         raise InputError(
             f"{source}: {launching[0]}: got {yamlfile.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
         )
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
-    sample = dict.fromkeys(PROBLEM_NAMES, 1000)
+    known = default | dict.fromkeys((*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000)
     of_thread = dict.fromkeys(THREAD_NAMES, 0)
-    given = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
+
+    def value_of(key: str, expression: str | int, names: Mapping[str, Number]) -> Number:
+        try:
+            unknown = names_in(expression) - set(names)
+            if unknown:
+                raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
+            return evaluate(expression, names)
+        except InputError as error:
+            raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}") from None
+
+    for name, expression in kernel.where.items():
+        if name in (*known, *of_thread):
+            raise InputError(f"{source}: where.{name}: the name is taken by the pipeline; choose another")
+        known[name] = value_of(f"where.{name}", expression, known)
+    expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
     for index, launch in enumerate(kernel.then):
-        given += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
-    for key, value in given:
-        with_problem = key.rsplit(".", 1)[-1] in _OF_PROBLEM
-        names = {**default, **(sample if with_problem else {}), **(of_thread if key == "accesses" else {})}
-        if key == "accesses":
+        expressions += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
+    for key, value in expressions:
+        last = key.rsplit(".", 1)[-1]
+        names = {**(known if last in _OF_PROBLEM else default), **(of_thread if last == "accesses" else {})}
+        if last == "accesses":
             value = [expression for access in value for expression in access.values()]
         for expression in value if isinstance(value, list) else [value]:
-            try:
-                unknown = names_in(expression) - set(names)
-                if unknown:
-                    raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
-                evaluate(expression, names)
-            except InputError as error:
-                raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}") from None
+            value_of(key, expression, names)
 
 
 def discover(root: Path) -> dict[str, Kernel]:

@@ -4,6 +4,7 @@ Shared memory has 32 banks of four bytes. A bank serves one word a wavefront, to
 sixteen bytes a thread goes in halves or quarters of the warp (CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks").
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -14,9 +15,10 @@ from typing import Any
 import pandas as pd
 
 from ladder.campaign import Problem
+from ladder.ceilings import flop_per_clock
 from ladder.expressions import Number, ceil_div, evaluate, names_in
-from ladder.kernels import Configuration, Kernel
-from ladder.tables import best, costs, flop_per_clock, load, summarise
+from ladder.kernels import DEVICE_NAMES, Configuration, Kernel
+from ladder.tables import Confirmed, best, costs, files, load, pairs, references, rounds, summarise
 from ladder.units import ELEMENT_TYPES
 
 WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
@@ -30,11 +32,11 @@ MAX_BLOCKS = {"7.5": 16, "8.6": 16, "8.7": 16, "8.9": 24, "10.1": 24, "11.0": 24
 """Blocks an SM holds, by compute capability; 32 where not listed. This and the granularities are those of the toolkit's
 `cuda_occupancy.h` (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
-KEY = ["kernel", "configuration", "element_type", "m", "n", "k"]
+KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
 COLUMNS = [
     *KEY, "problem", "flops", "global_reads", "global_writes", "global_sectors", "shared_reads", "shared_writes", "shared_wavefronts",
     "bank_conflicts", "intensity", "compulsory_intensity", "memory_tflops", "l1_tflops", "bound_tflops", "bound",
-    "threads", "registers", "shared_bytes", "blocks_per_sm", "occupancy", "occupancy_limit",
+    "function", "threads", "registers", "shared_bytes", "blocks_per_sm", "occupancy", "occupancy_limit",
 ]  # fmt: skip
 
 _NOTHING = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
@@ -76,26 +78,27 @@ def _warp(expression: str, block: tuple[int, int, int], names: tuple[tuple[str, 
     )
 
 
-def traffic(kernel: Kernel, configuration: Configuration, problem: Problem) -> dict[str, float]:
-    """What the declared `accesses` of a kernel amount to for a problem: elements, sectors, wavefronts and conflicts.
+def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, int]) -> dict[str, float]:
+    """What the declared `accesses` of all launches amount to: elements, sectors, wavefronts and conflicts.
 
-    `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and shared memory can serve them: a register a thread, or four
-    sectors, a cycle. Threads beyond the matrix count as the others do. Empty where the kernel declares no accesses.
+    `given` are the names of problem and device. `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and shared memory
+    can serve them: a register a thread, or four sectors, a cycle. Threads beyond the matrix count as the others do. Empty where the
+    kernel declares no accesses.
     """
-    if not kernel.accesses:
+    size, names = ELEMENT_TYPES[configuration.element_type].size, kernel.names(configuration, given)
+    accesses = [(shape, access) for shape in kernel.launches(configuration, given) for access in shape.accesses]
+    if not accesses:
         return {}
-    size, names = ELEMENT_TYPES[configuration.element_type].size, {**configuration.names(), **problem.names()}
-    first = kernel.launches(configuration, problem.names())[0]
-    blocks, threads, block = prod(first.grid), prod(first.block), first.block
     found = dict.fromkeys(
         ("global_sectors", "shared_reads", "shared_writes", "shared_wavefronts", "bank_conflicts", "l1_cycles"), 0.0
     )
-    for access in kernel.accesses:
-        width, elements = int(evaluate(access.get("width", 1), names)), evaluate(access["per_k"], names) * problem.k
+    for shape, access in accesses:
+        blocks, threads = prod(shape.grid), prod(shape.block)
+        width, elements = int(evaluate(access.get("width", 1), names)), evaluate(access["per_k"], names) * given["K"]
         times = elements / width * ceil_div(threads, WARP) * blocks
         kind = next(name for name in ("global_read", "shared_read", "shared_write") if name in access)
         used = tuple(sorted((name, names[name]) for name in names_in(access[kind]) & set(names)))
-        addresses = [size * index for index in _warp(str(access[kind]), block, used)]
+        addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
         if kind == "global_read":
             touched = sectors(addresses, size * width)
             found["global_sectors"] += touched * times
@@ -137,24 +140,21 @@ def l1_tb_s(environment: Mapping[str, Any]) -> float | None:
     return attributes["sm_count"] * L1_BYTES * clock * 1e-6 if clock else None
 
 
-def configuration_of(element_type: str, label: str) -> Configuration:
-    """The configuration that tables call `BM=128 BN=64`."""
-    parts = (part.split("=") for part in label.split() if "=" in part)
-    return Configuration(element_type, tuple((name, int(value)) for name, value in parts))
-
-
 def model(
     kernel: Kernel, configuration: Configuration, problem: Problem, resource: Mapping[str, Any], environment: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A row of the table: counts of one launch, bounds in TFLOP/s, intensities in FLOP a byte.
+    """A row of the table: counts of one GEMM, bounds in TFLOP/s, intensities in FLOP a byte.
 
     `intensity` counts every element that a thread reads, wherever it is found; `compulsory_intensity` every element of A, B and C once. The
     bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and what L1 and shared memory can serve.
+    Threads, shared memory and occupancy are those of the launch of `function`, the one that takes the most registers.
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
-    names = {**configuration.names(), **problem.names()}
+    attributes = environment["attributes"]
+    given = problem.names() | {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
+    names = kernel.names(configuration, given)
     old = problem.m * problem.n * (problem.beta != 0)  # what beta makes every kernel read of C
-    row: dict[str, Any] = {"problem": problem.label, "flops": problem.flops}
+    row: dict[str, Any] = {"flops": problem.flops}
     row["compulsory_intensity"] = problem.flops / size / (
         problem.m * problem.k + problem.k * problem.n + problem.m * problem.n + old
     )  # fmt: skip
@@ -165,18 +165,18 @@ def model(
     bounds = {"memory": peaks["copy_tb_s"] * row["compulsory_intensity"]}
     if configuration.element_type == "float32":
         bounds["arithmetic"] = peaks["fp32_tflops"]
-    found = traffic(kernel, configuration, problem)
+    found = traffic(kernel, configuration, given)
     cycles, rate = found.pop("l1_cycles", 0), l1_tb_s(environment)
     if cycles and rate:
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
     row |= found | {"memory_tflops": bounds["memory"], "bound": min(bounds, key=lambda name: bounds[name])}
     row["bound_tflops"] = bounds[row["bound"]]
-    if resource and kernel.kind == "cuda":
-        row["threads"] = prod(kernel.launches(configuration, problem.names())[0].block)
-        row["registers"] = int(resource["registers"])
-        row["shared_bytes"] = int(resource["static_shared"]) + int(resource["dynamic_shared"])
+    shapes = {shape.function: shape for shape in kernel.launches(configuration, given)} if kernel.kind == "cuda" else {}
+    if shape := shapes.get(resource.get("function", "")):
+        row["function"], row["threads"], row["registers"] = shape.function, prod(shape.block), int(resource["registers"])
+        row["shared_bytes"] = int(resource["static_shared"]) + shape.dynamic_shared
         row["blocks_per_sm"], row["occupancy"], row["occupancy_limit"] = occupancy(
-            row["threads"], row["registers"], row["shared_bytes"], environment["attributes"]
+            row["threads"], row["registers"], row["shared_bytes"], attributes
         )
     return row
 
@@ -200,29 +200,43 @@ def table(
         resource = compiled.get((given["kernel"], given["element_type"], given["configuration"]))
         if kernel is None or resource is None:
             continue
-        configuration = configuration_of(given["element_type"], given["configuration"])
+        configuration = Configuration.of(given["element_type"], given["configuration"])
         if [name for name, _ in configuration.parameters] != list(kernel.parameters):
             continue
-        size = given["m"], given["n"], given["k"]
-        problem = Problem(*size, given["element_type"], beta=given["beta"], padding=given["padding"])
-        rows.append({name: given[name] for name in KEY} | model(kernel, configuration, problem, resource, environment))
+        problem = Problem(**{name: given[name] for name in KEY[2:]})
+        rows.append(
+            {name: given[name] for name in (*KEY, "problem")} | model(kernel, configuration, problem, resource, environment)
+        )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def dataset_tables(
     samples: Sequence[Path], resources: Sequence[Path], kernels: Iterable[Kernel], environment: Mapping[str, Any]
 ) -> dict[str, pd.DataFrame]:
-    """Every table of a dataset, by name, from its samples and what the compiler said (files of `resources.csv`).
+    """Every table of a dataset, by name, from its samples, with those of the confirmation, and what the compiler said (`resources.csv`).
 
     Raises `InputError` as `tables.load` does.
     """
     records, sessions = load(samples, environment)
-    summary = summarise(records, environment["peaks"]["fp32_tflops"], flop_per_clock(environment))
+    peaks = environment["peaks"]["fp32_tflops"], flop_per_clock(environment)
+    summary = summarise(records, *peaks)
     compiled = pd.concat([_NOTHING, *(pd.read_csv(path, dtype=str, keep_default_na=False) for path in resources)])
+    confirmed = Confirmed(records, max(session.get("within", 0.0) for session in sessions), *peaks)
+    chosen = best(summary, confirmed)
     return {
         "summary": summary,
-        "best": best(summary),
+        "best": chosen,
+        "pairs": pairs(summary, chosen, compiled, confirmed),
+        "rounds": rounds(records, chosen),
+        "references": references(records),
         "costs": costs(sessions),
         "resources": compiled,
         "models": table(summary, kernels, compiled, environment),
     }
+
+
+def of_folder(folder: Path, kernels: Iterable[Kernel]) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
+    """Every table of the dataset in a folder, by name, and its environment; of `kernels` those of the device's kind are its own."""
+    environment: dict[str, Any] = json.loads((folder / "environment.json").read_text())
+    own = [kernel for kernel in kernels if kernel.kind == environment["kind"]]
+    return dataset_tables(files(folder), [folder / "resources.csv"], own, environment), environment

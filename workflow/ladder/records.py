@@ -22,12 +22,14 @@ SCHEMA = pa.schema(
         ("kernel", pa.string()),
         ("configuration", pa.string()),
         ("element_type", pa.string()),
+        ("precision", pa.string()),
         ("m", pa.int32()),
         ("n", pa.int32()),
         ("k", pa.int32()),
         ("alpha", pa.float64()),
         ("beta", pa.float64()),
         ("padding", pa.int32()),
+        ("offset", pa.int32()),
         ("distribution", pa.string()),
         ("seed", pa.int64()),
         ("state", pa.string()),
@@ -44,19 +46,26 @@ SCHEMA = pa.schema(
         ("component_bound", pa.float64()),
         ("time", pa.string()),
         ("uuid", pa.string()),
+        ("binary_sha256", pa.string()),
+        ("tensor_cores", pa.bool_()),
         ("sm_clock_mhz", pa.float64()),
         ("memory_clock_mhz", pa.float64()),
-        ("power_w", pa.float64()),
         ("temperature_c", pa.float64()),
         ("throttle_reasons", pa.int64()),
         ("samples_sm_clock_mhz", pa.list_(pa.float64())),
         ("samples_throttle_reasons", pa.list_(pa.int64())),
         ("energy_j", pa.float64()),
+        ("power_w", pa.float64()),
         ("key", pa.string()),
         ("other_processes", pa.int32()),
+        ("process", pa.int32()),
+        ("role", pa.string()),
     ]
 )
-"""One row a measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds."""
+"""One row a measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds.
+
+`process` (from 1) and `role` are those of the confirmation, whose rows of a problem, state and process are from the same rounds.
+"""
 
 
 class Journal:
@@ -151,6 +160,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             raise ValueError("its checksum is that of other contents")
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(
-            f"{path}: not a Parquet file of measurements: {error}. Remove it and run again: what a journal beside it has is kept"
+            f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore it: git checkout. Else remove it "
+            "and run again: what a journal beside it has is kept"
         ) from None
     return [dict.fromkeys(SCHEMA.names) | row for row in rows], session

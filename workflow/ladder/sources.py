@@ -54,7 +54,7 @@ def digest(*modules: str) -> str:
     for module in sorted(closure(*modules)):
         files = [path(module)]
         if module.startswith("devices"):
-            files += sorted((PACKAGE / "devices").glob("support.c*"))
+            files += sorted({*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")})
         for file in files:
             state.update(file.read_bytes())
     return state.hexdigest()[:16]

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 CONFIDENCE = 0.95
+DRIFT = 3.29
+"""Samples whose `trend` is beyond this drift: p < 0.001."""
 
 
 @lru_cache(maxsize=1024)
@@ -30,7 +32,10 @@ def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
 
 
 def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Median of the samples and the ends of its distribution-free interval; raises `ValueError` for no samples."""
+    """Median of the samples and the ends of its distribution-free interval; raises `ValueError` for no samples.
+
+    Of what one process timed in its rounds it is the within-run interval.
+    """
     ordered: NDArray[np.float64] = np.sort(np.asarray(samples, dtype=float))
     if ordered.size == 0:
         raise ValueError("no samples")
@@ -55,6 +60,59 @@ def paired_ratio(reference: ArrayLike, samples: ArrayLike, confidence: float = C
     return median_interval(np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float), confidence)
 
 
+@lru_cache(maxsize=1024)
+def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """The value that Student's t with so many degrees of freedom stays below in size with probability `confidence`.
+
+    For whole degrees of freedom the distribution is a finite sum in the angle atan(t / sqrt(degrees)) (Abramowitz and Stegun, Handbook of
+    Mathematical Functions, 26.7.3 and 26.7.4), of which the angle is found by bisection. Raises `ValueError` for no degrees of freedom.
+    """
+    if degrees < 1:
+        raise ValueError("no degrees of freedom")
+
+    def share(angle: float) -> float:
+        odd = degrees % 2
+        term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
+        for k in range(1 + odd, degrees, 2):
+            total += term
+            term *= k / (k + 1) * math.cos(angle) ** 2
+        return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share(middle) < confidence else (low, middle)
+    return math.sqrt(degrees) * math.tan((low + high) / 2)
+
+
+def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Estimate and between-process interval of a positive quantity that several processes each found in some rounds.
+
+    Model: log quantity = kernel + process + round, processes drawn anew. The value of a process is the median of its rounds' logarithms, the
+    estimate the mean of the values, and the interval that of Student's t with one degree of freedom fewer than processes, from the variance
+    between the values: in a balanced nested design it is the variance between processes plus that of what the rounds leave, which is just
+    what the mean's variance is made of (Searle, Casella and McCulloch, Variance Components, 1992, chapter 3). Of a single process
+    nothing is known but the value: its interval is from 0 to infinity. Raises `ValueError` for no process, or one without a round.
+    """
+    values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
+    if not values:
+        raise ValueError("no processes")
+    mean, n = math.fsum(values) / len(values), len(values)
+    if n == 1:
+        return math.exp(mean), 0.0, math.inf
+    half = student_t(n - 1, confidence) * math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The ends of the within-run interval round the estimate of `between_processes`: how far the median of one process's rounds is known.
+
+    Its ends are as far from the estimate as those of `median_interval` are from the median, in logarithms, in the mean of the processes.
+    """
+    found = [median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes]
+    return math.exp(np.mean([low for _, low, _ in found])), math.exp(np.mean([high for _, _, high in found]))
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """The mean of ratios across problems; raises `ValueError` for none or for values that are not positive."""
     if not len(values) or min(values) <= 0:
@@ -70,15 +128,18 @@ def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
     return found
 
 
-def trend(samples: ArrayLike) -> float:
+def trend(*series: ArrayLike) -> float:
     """How far samples in their order rise (above 0) or fall, as a standard normal deviate: the Mann-Kendall test, ties counted.
 
     Pairs that rise minus pairs that fall, over the standard deviation this has where there is no trend (Mann, Nonparametric tests
-    against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1975, for the ties).
+    against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1975, for the ties). Of several series the pairs within each
+    count, none across (Hirsch, Slack and Smith, Techniques of trend analysis, Water Resources Research 18, 1982).
     """
-    values: NDArray[np.float64] = np.asarray(samples, dtype=float)
-    n = values.size
-    score = float(sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n)))
-    _, ties = np.unique(values, return_counts=True)
-    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    score, variance = 0.0, 0.0
+    for samples in series:
+        values: NDArray[np.float64] = np.asarray(samples, dtype=float)
+        n = values.size
+        score += float(sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n)))
+        _, ties = np.unique(values, return_counts=True)
+        variance += (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance else 0.0

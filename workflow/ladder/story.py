@@ -1,4 +1,4 @@
-"""Fill in what docs/ladder.md takes from the published data: `python -m ladder.story` rewrites the file in place.
+"""Fills in what the README and the documents take from the published data.
 
 Such a part stands between `<!-- table: NAME ARGUMENTS -->`, or `<!-- value: … -->` within a line, and `<!-- end -->`. All else is written by
 hand and holds no number of ours, so the text cannot contradict the data.
@@ -7,37 +7,53 @@ hand and holds no number of ours, so the text cannot contradict the data.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.expressions import evaluate, evaluate_int
-from ladder.figures import BASELINE_NAME, Dataset
-from ladder.jobs import clear_errors
-from ladder.kernels import Configuration, Kernel, discover
+from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
+from ladder.kernels import DEVICE_NAMES, Configuration, Kernel, discover
+from ladder.models import of_folder
 from ladder.statistics import geometric_mean
-from ladder.tables import is_baseline, read_csv
+from ladder.study import NOTHING, studies
+from ladder.tables import SAME, UNCONFIRMED, is_baseline
 from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
-NOTHING = "not measured yet"
+DOCUMENTS = (DOCUMENT, ROOT / "README.md", ROOT / "docs" / "workstation.md")
+TOLD = ("nvidia-h200",)
+"""The datasets that the text is about."""
 PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 Row = Mapping[str, Any]
 
 
 class Story:
-    """The kernels of a checkout and what is published of them: the first dataset of each device kind, warm, in float32."""
+    """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
+
+    It is the one that the text was written about (`TOLD`), else the first.
+    """
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
-        self.data: dict[str, Dataset] = {}
-        for path in sorted((root / "results" / "published").glob("*/environment.json")):
-            environment = json.loads(path.read_text())
-            summary, best = (read_csv(path.with_name(f"{name}.csv")) for name in ("summary", "best"))
-            summary, best = (table[table["element_type"] == "float32"].astype({"problem": str}) for table in (summary, best))
-            self.data.setdefault(environment["kind"], Dataset(summary, best, summary, environment, "warm"))
+
+    @cached_property
+    def data(self) -> dict[str, Dataset]:
+        """The dataset of each device kind."""
+        found: dict[str, Dataset] = {}
+        folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
+        for folder in sorted(folders, key=lambda folder: (folder.name not in TOLD, folder.name)):
+            if json.loads((folder / "environment.json").read_text())["kind"] not in found:
+                tables, environment = of_folder(folder, self.kernels.values())
+                tables = {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}
+                found[environment["kind"]] = Dataset(tables, environment, "warm")
+        return found
 
     def ladder(self, kind: str) -> list[str]:
         """The names of a kind's kernels in their order."""
@@ -55,11 +71,11 @@ class Story:
         rows = data.best[(data.best["kernel"] == kernel) & (data.best["problem"] == problem)].to_dict("records")
         return rows[0] if rows else None
 
-    def gain(self, kernel: str, problem: str) -> float | None:
-        """How many times as fast as the rung below the kernel is, each at its best."""
-        below = self.below(kernel)
-        mine, theirs = self.best(kernel, problem), self.best(below, problem) if below else None
-        return mine["tflops"] / theirs["tflops"] if mine and theirs else None
+    def gain(self, kernel: str, problem: str) -> Row | None:
+        """The row of `pairs.csv` of the kernel against the rung below it, each at its best."""
+        data = self.dataset(kernel)
+        row = data.gain(kernel, problem) if data else None
+        return row if row and row["other"] == self.below(kernel) else None
 
     def below(self, kernel: str) -> str | None:
         """The rung below."""
@@ -87,6 +103,27 @@ def _number(value: float | None, sign: str = "") -> str:
     return f"{sign}{value:,.0f}" if abs(value) >= 100 or isinstance(value, int) else f"{sign}{value:#.3g}"
 
 
+def _gain(row: Row | None) -> str:
+    """How many times as fast as the rung below, with ≈ where the two cannot be told apart."""
+    return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
+
+
+def _rate(data: Dataset, row: Row) -> str:
+    """The rate in the device's unit, with a letter for each mark of the value."""
+    found = marked(row)
+    letters = [MARKS[mark][0] for mark in found if mark != "raced"]
+    return ("~" if "raced" in found else "") + " ".join([_number(data.rate(row["tflops"])), *letters])
+
+
+def _legend(table: str) -> str:
+    """The table, and below it what the letters in it mean."""
+    cells = {word for line in table.splitlines()[2:] for cell in line.split("|") for word in cell.split()[1:]}
+    told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in cells]
+    told += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
+    told += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
+    return "\n\n".join([table, *(["; ".join(told).capitalize() + "."] if told else [])])
+
+
 def _percent(value: float) -> str:
     return f"{_number(100 * value)} %"
 
@@ -105,11 +142,12 @@ def _parameters(row: Row) -> dict[str, int]:
     return {name: int(value) for name, value in pairs}
 
 
-def _names(kernel: Kernel, row: Row) -> dict[str, Any]:
-    """The names of the header's expressions for a configuration and its problem."""
-    m, n, k = row["m"], row["n"], row["k"]
-    configuration = Configuration(row["element_type"], tuple(_parameters(row).items()))
-    return {**configuration.names(), "M": m, "N": n, "K": k, "lda": k, "ldb": n, "ldc": n}
+def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:
+    """The names of the header's expressions for a configuration, its problem and the dataset's device."""
+    m, n, k, attributes = row["m"], row["n"], row["k"], data.environment["attributes"]
+    given = {"M": m, "N": n, "K": k, "lda": k, "ldb": n, "ldc": n}
+    given |= {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
+    return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
 
 
 def _lacks(kernel: Kernel) -> str:
@@ -141,9 +179,19 @@ def device(story: Story, kind: str) -> str:
     return _table(["", ""], [[name, str(value)] for name, value in facts.items() if value is not None], words=(0, 1))
 
 
-def best(story: Story, kind: str, problem: str) -> str:
-    """The whole ladder on one problem."""
+def _at(story: Story, kind: str, table: str) -> str:
+    """The table of the problem that the ladder is shown at, below a line that says which."""
     data = story.data.get(kind)
+    return f"At {data.where()}:\n\n{table}" if data else table
+
+
+def _problem(story: Story, kind: str) -> str:
+    return story.data[kind].shown if kind in story.data else ""
+
+
+def best(story: Story, kind: str) -> str:
+    """The whole ladder on the problem that its figure shows it at."""
+    data, problem = story.data.get(kind), _problem(story, kind)
     rows = []
     for kernel in [*story.ladder(kind), *(data.baselines if data else [])]:
         row = story.best(kernel, problem, data)
@@ -152,12 +200,12 @@ def best(story: Story, kind: str, problem: str) -> str:
             continue
         gain = None if is_baseline(kernel) else story.gain(kernel, problem)
         rows.append([
-            _code(kernel), _number(float(row["median_us"])), _number(data.rate(row["tflops"])), _number(gain, "×"), _percent(row["ratio"]),
-            "–" if kernel == "cublas_tf32" else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
+            _code(kernel), _number(float(row["median_us"])), _rate(data, row), _gain(gain), _percent(row["ratio"]),
+            "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
     columns = ["rung", "time, µs", unit, "over the rung below", f"of {reference}", "of the peak", "best configuration"]
-    return _table(columns, rows, words=(0, -1))
+    return _at(story, kind, _legend(_table(columns, rows, words=(0, -1))))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
@@ -170,18 +218,17 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
             continue
         declared = story.kernels[kernel]
         blocks = (
-            math.prod(evaluate_int(extent, _names(declared, row)) for extent in declared.grid)
+            math.prod(evaluate_int(extent, _names(declared, row, data)) for extent in declared.grid)
             if declared.kind == "cuda"
             else None
         )
         rows.append([
-            _shown(problem), _number(data.rate(row["tflops"])), _number(story.gain(kernel, problem), "×"), _percent(row["ratio"]),
+            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(row["ratio"]),
             _number(blocks), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    return _table(
-        ["M × N × K", unit, "over the rung below", f"of {reference}", "blocks", "best configuration"], rows, words=(0, -1)
-    )
+    columns = ["M × N × K", unit, "over the rung below", f"of {reference}", "blocks", "best configuration"]
+    return _legend(_table(columns, rows, words=(0, -1)))
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -195,40 +242,47 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
         others = _parameters(row)
         value = others.pop(parameter, 0)
         label = " ".join(f"{name}={at}" for name, at in others.items())
-        rates.setdefault(label, {})[value] = _number(data.rate(row["tflops"]))
+        rates.setdefault(label, {})[value] = _rate(data, row)
     values = sorted({value for row in rates.values() for value in row})
     rows = [[f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()]
-    return _table([f"{data.unit}, {_shown(problem)}", *(f"{parameter}={value}" for value in values)], rows)
+    return _legend(_table([f"{data.unit}, {_shown(problem)}", *(f"{parameter}={value}" for value in values)], rows))
 
 
-def methods(story: Story, kind: str, problem: str) -> str:
+def methods(story: Story, kind: str) -> str:
     """Method, global reads, time, and what it lacks: the table of the source "General Matrix Multiplication", for every rung."""
     rows = []
     for name in story.ladder(kind):
-        kernel, row = story.kernels[name], story.best(name, problem)
+        kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
         each, time = "–", NOTHING
         if row is not None:
             time = _number(float(row["median_us"]))
-            each = _number(evaluate(kernel.global_reads, _names(kernel, row)) / (row["m"] * row["n"] * row["k"]))
+            each = _number(
+                evaluate(kernel.global_reads, _names(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
+            )
         rows.append([kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, _lacks(kernel)])
-    return _table(["method", "global reads", "reads / MNK", "time, µs", "what it lacks"], rows, words=(0, 1, -1))
+    return _at(
+        story, kind, _table(["method", "global reads", "reads / MNK", "time, µs", "what it lacks"], rows, words=(0, 1, -1))
+    )
 
 
 def gains(story: Story, kind: str) -> str:
-    """Every rung against the rung below over all problems."""
+    """Every rung against the rung below, over the problems that every rung has: by direct pairs; no verdict where nothing was confirmed."""
     data, rows = story.data.get(kind), []
+    common = data.common() if data else []
     for kernel in story.ladder(kind)[1:]:
-        problems = list(dict.fromkeys(data.best["problem"])) if data else []
-        found = [(gain, problem) for problem in problems if (gain := story.gain(kernel, problem)) is not None]
+        found = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
         if not found:
-            rows.append(_unmeasured(_code(kernel), 5))
+            rows.append(_unmeasured(_code(kernel), 7))
             continue
-        faster = sum(gain > 1 for gain, _ in found)
-        ends = [f"{_number(gain, '×')} ({_shown(problem)})" for gain, problem in (min(found), max(found))]
-        rows.append(
-            [_code(kernel), _number(geometric_mean([gain for gain, _ in found]), "×"), f"{faster} of {len(found)}", *ends]
-        )
-    return _table(["rung", "gain, geometric mean", "faster on", "least", "most"], rows)
+        verdicts = Counter(row["verdict"] for row in found)
+        counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(found)}" for it in ("faster", SAME, "slower")]
+        by_ratio = sorted(found, key=lambda row: row["ratio"])
+        ends = [f"{_number(float(row['ratio']), '×')} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
+        rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in found]), "×"), *counts, *ends])
+    table = _table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows)
+    return (
+        f"Over the {len(common)} problems that every rung has, {', '.join(map(_shown, common))}:\n\n{table}" if common else table
+    )
 
 
 def rates(story: Story, kind: str) -> str:
@@ -241,12 +295,24 @@ def rates(story: Story, kind: str) -> str:
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
         found = [story.best(kernel, problem, data) for kernel in kernels]
-        rows.append([_shown(problem), *(_number(data.rate(row["tflops"])) if row else "–" for row in found)])
-    return _table([data.unit, *short], rows)
+        rows.append([_shown(problem), *(_rate(data, row) if row else "–" for row in found)])
+    return _legend(_table([data.unit, *short], rows))
+
+
+def answers(story: Story) -> str:
+    """Every study: its question, what was found on each device, the command, and the files."""
+    rows = []
+    for study in studies(story.root):
+        files = [f"[`{path.name}`]({path.relative_to(story.root)})" for path in study.published(story.root)] or ["–"]
+        rows.append([study.question, "<br>".join(study.told(story.root)), f"`{study.run}`", "<br>".join(files)])
+    return _table(["question", "found", "by", "data"], rows, words=range(4))
 
 
 def value(story: Story, name: str, *arguments: str) -> str:
-    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`."""
+    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`; or what a study found: `study NAME`."""
+    if name == "study":
+        (study,) = (study for study in studies(story.root) if study.name == arguments[0])
+        return "; ".join(study.told(story.root))
     if name in ("peak", "copy", "sms"):
         data = story.data.get(arguments[0])
         if data is None:
@@ -262,36 +328,31 @@ def value(story: Story, name: str, *arguments: str) -> str:
     if row is None or data is None:
         return NOTHING
     if name == "gain":
-        return _number(story.gain(kernel, problem), "×")
+        return _gain(story.gain(kernel, problem))
     return _percent(row["ratio"]) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"
 
 
 TABLES: dict[str, Callable[..., str]] = {
-    function.__name__: function for function in (device, best, rung, compare, methods, gains, rates)
+    function.__name__: function for function in (device, best, rung, compare, methods, gains, rates, answers)
 }
 
 
-def fill(text: str, story: Story) -> str:
+def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
     """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown."""
 
     def part(found: re.Match[str]) -> str:
         form, call = found.group(1), found.group(2)
         name, *arguments = call.split()
         if form == "table" and name not in TABLES:
-            raise InputError(f"{DOCUMENT.name}: table: got {name}; expected {', '.join(TABLES)}")
-        known = ("peak", "copy", "sms", "rate", "gain", "share")
+            raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
+        known = ("peak", "copy", "sms", "rate", "gain", "share", "study")
         if form == "value" and name not in known:
-            raise InputError(f"{DOCUMENT.name}: value: got {name}; expected {', '.join(known)}")
+            raise InputError(f"{document}: value: got {name}; expected {', '.join(known)}")
         try:
             made = TABLES[name](story, *arguments) if form == "table" else value(story, name, *arguments)
         except (TypeError, ValueError, KeyError, IndexError) as error:
-            raise InputError(f"{DOCUMENT.name}: {call}: {error}; kinds are {', '.join(KINDS)}") from error
+            raise InputError(f"{document}: {call}: {error}; kinds are {', '.join(KINDS)}") from error
         made = f"\n\n{made}\n\n" if form == "table" else made
         return f"<!-- {form}: {call} -->{made}<!-- end -->"
 
     return PART.sub(part, text)
-
-
-if __name__ == "__main__":
-    with clear_errors():
-        DOCUMENT.write_text(fill(DOCUMENT.read_text(), Story(ROOT)))

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ladder.campaign import Limits
-from ladder.devices import Device, Launch
+from ladder.devices import Device, Errors, Launch, Refused, Sample, Timed
 from ladder.statistics import paired_ratio, relative_half_width, trend
+from ladder.verify import fault
 
 WARM_SECONDS = 0.05
 """The least time to warm up for: clocks of an idle GPU take tens of milliseconds to rise."""
 MAX_WARM_SECONDS = 1.0
+LONG_US = 1e5
+"""A launch that takes so long is not made again only to warm up."""
 SETTLED = 0.02
 """Two successive rounds that agree within this share of the time end the warm-up."""
 RACE_SAMPLES = 5
@@ -39,7 +42,11 @@ class Series:
     readings: list[Mapping[str, Any]] = field(default_factory=list)
     """What `Device.monitor` read while the round ran."""
     stop: str = ""
-    """Why sampling ended: `target`, `race`, `drift`, `max_samples` or `max_seconds`."""
+    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`."""
+    fault: str = ""
+    """What the audit of a timed launch found."""
+    errors: Errors | None = None
+    """Of a timed launch of a round chosen at random, every element of its result."""
 
 
 def measure(
@@ -47,59 +54,76 @@ def measure(
 ) -> Iterator[tuple[int, Series] | None]:
     """Measure several launches side by side; yields each key with its samples as soon as they suffice, and None after every round.
 
-    A round times every launch that is not done and the reference once, in random order. Launches shorter than `limits.sample_us` are
-    repeated within a sample, in state `cold` only on a device that rotates copies of the operands for it; there each sample begins
-    after a flush of the caches. With `limits.race` a launch leaves early that is clearly slower than the best of these, or than one
-    whose ratio to the reference is at least `best`.
+    A round draws new operands, then times every launch that is not done and the reference once, in random order, and audits each.
+    Launches shorter than `limits.sample_us` are repeated within a sample, in state `cold` only on a device that rotates copies of the
+    operands for it; there each sample begins after a flush of the caches. With `limits.race` a launch leaves early that is clearly slower
+    than the best of these, or than one whose ratio to the reference is at least `best`.
     """
-    cold, start = state == "cold", time.perf_counter()
-    ready: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
-    # the first launches include the loading of code; the second ones tell how long one takes
-    times = _round(device, ready, cold)
-    if max(times.values()) < 1e5:
-        times = _round(device, ready, cold)
-    counts = {key: _repeats(us, limits.sample_us) if device.rotates or not cold else 1 for key, us in times.items()}
-    ready = {key: device.repeated(launch, counts[key], cold) for key, launch in ready.items()}
-    yield from _warm_up(device, ready, cold, start, sum(times.values()) if max(counts.values()) == 1 else math.inf)
+    cold, start, random = state == "cold", time.perf_counter(), np.random.default_rng(seed)
+    given: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
 
-    random = np.random.default_rng(seed)
+    def seeds() -> int:
+        return int(random.integers(2**63))
+
+    def round_of(samples: Mapping[int | None, Sample], seed: int, compare: bool = False) -> dict[int | None, Timed]:
+        return dict(zip(samples, device.time_round(list(samples.values()), cold, seed, compare), strict=True))
+
+    def total(samples: Mapping[int | None, Sample]) -> float:
+        return sum(timed.us for timed in round_of(samples, seeds()).values())
+
+    # the first launches include the loading of code; the second ones tell how long one takes
+    single = {key: device.sample(launch, 1, cold) for key, launch in given.items()}
+    times = round_of(single, seeds())
+    if max(timed.us for timed in times.values()) < LONG_US:
+        times = round_of(single, seeds())
+    counts = {key: _repeats(one.us, limits.sample_us) if device.rotates or not cold else 1 for key, one in times.items()}
+    device.reserve(max(counts.values()), cold)
+    ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
+    before = sum(one.us for one in times.values()) if max(counts.values()) == 1 else math.inf
+    while max(one.us for one in times.values()) < LONG_US:  # until two rounds agree; long launches have warmed up already
+        now, elapsed = total(ready), time.perf_counter() - start
+        yield None
+        if elapsed > MAX_WARM_SECONDS or (elapsed > WARM_SECONDS and abs(now - before) < SETTLED * now):
+            break
+        before = now
+
     series = {key: Series(counts[key]) for key in launches}
     active, lows = dict(series), {}
+    compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
     while active:
         order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
-        times = _round(device, {key: ready[key] for key in order}, cold)
+        # on its own operands the reference of a problem is at hand
+        seed = device.given.seed if turn == compared else seeds()
+        times = round_of({key: ready[key] for key in order}, seed, compare=turn == compared)
         yield None
+        faults = {key: fault(one.audit, device.given, given[key].tf32) for key, one in times.items()}
+        # who overwrites an operand spoils it for those that follow in the round
+        spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))
+        if faults[None] and order.index(None) <= spoilt:
+            raise Refused("incorrect", f"the reference beside it became wrong: {faults[None]}", fatal=True)
         ratios = {}
         for key, mine in active.items():
-            mine.samples.append(times[key] / counts[key])
-            mine.reference.append(times[None] / counts[None])
-            mine.readings.append(dict(device.reading))
-            if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
-                ratios[key] = paired_ratio(mine.reference, mine.samples)
-                lows[key] = ratios[key][1]
-        for key in ratios:
-            active[key].stop = _stop(active[key], ratios[key], limits, max(best, *lows.values()))
+            if order.index(key) <= spoilt and faults[key]:
+                mine.fault, mine.stop = f"sample {turn + 1}: {faults[key]}", "fault"
+            elif spoilt == len(order):
+                mine.samples.append(times[key].us / counts[key])
+                mine.reference.append(times[None].us / counts[None])
+                mine.readings.append(dict(device.reading))
+                mine.errors = times[key].errors or mine.errors
+                if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
+                    ratios[key] = paired_ratio(mine.reference, mine.samples)
+                    lows[key] = ratios[key][1]
+        if spoilt == len(order):
+            turn += 1
+        for key in list(active):
+            if key in ratios:
+                active[key].stop = active[key].stop or _stop(active[key], ratios[key], limits, max(best, *lows.values()))
             if active[key].stop:
                 yield key, active.pop(key)
 
 
-def _round(device: Device, launches: Mapping[int | None, Launch], cold: bool) -> dict[int | None, float]:
-    return dict(zip(launches, device.time_round(list(launches.values()), cold), strict=True))
-
-
 def _repeats(time_us: float, sample_us: float) -> int:
     return max(1, math.ceil(sample_us / max(time_us, 0.5)))
-
-
-def _warm_up(device: Device, ready: Mapping[int | None, Launch], cold: bool, start: float, before: float) -> Iterator[None]:
-    """Rounds until two agree; `before` is the time of one that was already made and `start` when all began."""
-    while True:
-        total = sum(_round(device, ready, cold).values())
-        elapsed = time.perf_counter() - start
-        yield None
-        if elapsed > MAX_WARM_SECONDS or (elapsed > WARM_SECONDS and abs(total - before) < SETTLED * total):
-            return
-        before = total
 
 
 def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, best: float) -> str:

@@ -5,8 +5,18 @@ from typing import Literal
 
 Status = Literal["correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped"]
 
+FAILED = ("incorrect", "launch_error", "timeout")
+"""What a configuration is everywhere once the confirmation finds it so on one problem."""
+
 KINDS = ("cuda", "cpu")
 """Device kinds; also the folders under `kernels/`."""
+
+
+DISTRIBUTIONS = (
+    "uniform", "normal", "integers", "exact", "positive", "lognormal", "scaled", "inner", "outliers", "masked", "cancelling",
+    "denormal", "huge", "sparse", "hilbert", "nonfinite",
+)  # fmt: skip
+"""What operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
 
 
 class InputError(Exception):

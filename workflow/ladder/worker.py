@@ -1,25 +1,27 @@
 """The child process in which kernels run: whatever one does to it, the job that supervises it lives on.
 
-Started as `python -m ladder.worker FD`; answers the requests that `measure` sends over the connection on that file descriptor.
+Started as `python -m ladder.worker FD`; answers the requests that `measure` and `confirm` send over the connection on that file descriptor.
 """
 
 import ctypes
-import math
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ladder import kernels, timing
+from ladder import cubin, gauntlet, kernels, timing
 from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
 from ladder.kernels import Configuration
 from ladder.verify import Verdict, judge
 
-ENERGY_SECONDS = 0.4
-"""How long launches follow each other to measure their energy."""
+Contestant = tuple[str, str | None, Sequence[Sequence[Any]], str, str]
+"""Name, kernel file (None for a baseline), parameters, binary file and precision ("" for the element type's own)."""
+LAUNCHES = 2
+"""Of every problem of the gauntlet: a race is seldom seen by one."""
 
 
 def open_device(kind: str, uuid: str, support: Path) -> Device:
@@ -36,46 +38,85 @@ def open_device(kind: str, uuid: str, support: Path) -> Device:
 
 
 class Worker:
-    """Holds a device and the launches made on its present operands."""
+    """Holds a device, the operands of a problem and the launches made for it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.device: Device
         self.launches: dict[int, Launch] = {}
-        self.tf32: dict[int, bool] = {}
+        self.present: Any = None
+        self.small: dict[Problem, Any] = {}
+        """The operands of the gauntlet's problems."""
 
     def open(self, kind: str, uuid: str, support: str) -> None:
         self.device = open_device(kind, uuid, Path(support))
 
     def problem(self, problem: Mapping[str, Any], reference: str) -> None:
-        """Make operands and reference result, and see that the reference launch itself is right."""
-        self.launches = {}
+        """Make the operands, and see that the reference launch itself is right."""
+        if self.present is not None:
+            self.device.free(self.present)
+        self.launches, self.present = {}, None
         self.given = Problem(**problem)
-        self.device.problem(self.given)
+        self.present = self.device.operands(self.given)
         self.reference = self.device.baseline(reference)
         verdict = judge(self.device.check(self.reference), self.given)
         if verdict.status != "correct":
             raise RuntimeError(f"the reference {reference} is {verdict.status} on {self.given.label}: {verdict.reason}")
 
-    def verify(self, index: int, name: str, path: str | None, parameters: list[tuple[str, int]], binary: str) -> None:
-        """Load a contestant and check its result; sends the verdict."""
+    def _launch(self, contestant: Contestant) -> Launch:
+        """A contestant's launch on the present problem: a baseline's, where there is no kernel file."""
+        name, path, parameters, binary, precision = contestant
         if path is None:
-            launch = self.device.baseline(name)
-        else:
-            kernel = kernels.parse(Path(path))
-            chosen = Configuration(self.given.element_type, tuple((name, value) for name, value in parameters))
-            need = kernel.unmet_need(chosen, self.given.names())
-            if need:
-                raise Refused("not_supported", need)
-            launch = self.device.kernel(kernel, chosen, Path(binary).read_bytes())
-        self.launches[index], self.tf32[index] = launch, name == "cublas_tf32"
-        self.connection.send(("verdict", vars(self._verdict(index))))
+            return replace(self.device.baseline(name), tf32=precision == "tf32")
+        kernel, given = kernels.parse(Path(path)), self.device.given
+        chosen = Configuration(given.element_type, tuple((name, value) for name, value in parameters))
+        need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
+        if need:
+            raise Refused("not_supported", need)
+        return replace(self.device.kernel(kernel, chosen, Path(binary).read_bytes()), tf32=precision == "tf32")
 
-    def _verdict(self, index: int) -> Verdict:
-        return judge(self.device.check(self.launches[index]), self.given, self.tf32[index])
+    def gauntlet(self, element_type: str, *contestant: Any) -> None:
+        """Run a contestant on the gauntlet's problems; sends the verdict, that on the first problem that it gets wrong."""
+        verdict, tensor = Verdict("correct"), contestant[4] != ""
+        if self.device.kind == "cuda" and contestant[1]:
+            binary = Path(contestant[3]).read_bytes()
+            kept, tensor = cubin.state(binary), cubin.uses_tensor_cores(binary)
+            if kept:
+                why = (
+                    f"{', '.join(kept)}: state on the device that outlives a launch; expected no variables but __constant__ ones"
+                )
+                verdict = Verdict("incorrect", why)
+        for problem in gauntlet.problems(element_type, contestant[4] == "tf32"):
+            if verdict.status != "correct":
+                break
+            self.connection.send(("trying", gauntlet.describe(problem)))
+            if problem not in self.small:
+                self.small[problem] = self.device.operands(problem)
+            self.device.use(self.small[problem])
+            try:
+                launch = self._launch(contestant)
+            except Refused as refusal:
+                if refusal.fatal or refusal.status != "not_supported":
+                    raise
+                continue
+            for _ in range(LAUNCHES):
+                found = judge(self.device.check(launch), problem, launch.tf32)
+                if found.status != "correct":
+                    verdict = Verdict(found.status, f"on {gauntlet.describe(problem)}: {found.reason}")
+                    break
+        self.connection.send(("verdict", vars(verdict) | {"tensor_cores": tensor}))
+
+    def load(self, index: int, *contestant: Any) -> None:
+        """Make the launch of a contestant on the present problem."""
+        self.launches[index] = self._launch(contestant)
+
+    def check(self, index: int) -> None:
+        """Launch a contestant once and compare every element; sends the verdict."""
+        launch = self.launches[index]
+        self.connection.send(("verdict", vars(judge(self.device.check(launch), self.given, launch.tf32))))
 
     def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int, best: float) -> None:
-        """Time verified contestants side by side; sends each one's samples as soon as they suffice."""
+        """Time contestants side by side; sends each one's samples, and the verdict on them, as soon as they suffice."""
         chosen = {index: self.launches[index] for index in indices}
         before = self.device.other_processes()
         for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed, best):
@@ -84,14 +125,16 @@ class Worker:
             else:
                 index, series = done
                 others = [count for count in (before, self.device.other_processes()) if count is not None]
-                verdict = self._verdict(index)  # a kernel may have become wrong since it was verified
-                self.connection.send(("series", index, vars(series), max(others, default=None), vars(verdict)))
+                verdict = Verdict("incorrect", series.fault)
+                if not series.fault and series.errors is not None:
+                    verdict = judge(series.errors, self.given, self.launches[index].tf32)
+                sent = {name: value for name, value in vars(series).items() if name not in ("errors", "fault")}
+                self.connection.send(("series", index, sent, max(others, default=None), vars(verdict)))
 
-    def energy(self, index: int, repeats: int, sample_us: float) -> None:
-        """Measure the energy of a verified contestant, of which `repeats` launches take `sample_us`; sends the joules of one or None."""
-        calls = math.ceil(ENERGY_SECONDS * 1e6 / sample_us)
-        joules = self.device.energy(self.device.repeated(self.launches[index], repeats), calls)
-        self.connection.send(("energy", joules and joules / repeats))
+    def energy(self, index: int, repeats: int, seconds: float) -> None:
+        """Measure the energy of a contestant over `seconds`; sends the joules and microseconds of one launch, or None."""
+        found = self.device.energy(self.device.sample(self.launches[index], repeats), seconds)
+        self.connection.send(("energy", found and [value / repeats for value in found]))
 
     def serve(self) -> None:
         """Answer requests, each ended by `done` (with the microseconds the device has been busy) or `refused`, until told to stop."""

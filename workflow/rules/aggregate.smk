@@ -1,10 +1,12 @@
 # Medians, intervals and ratios of a dataset, and what the models say of it.
 rule aggregate:
     input:
-        samples=samples,
-        environment=dataset_environment,
-        resources=dataset_resources,
-        kernels=dataset_kernels,
+        samples=of(TARGETS.samples),
+        confirmed=of(TARGETS.confirmed),
+        environment=of(TARGETS.environment),
+        resources=of(TARGETS.resources),
+        kernels=of(TARGETS.headers),
+        checked=of(TARGETS.checked),
     output:
         summary=report(
             "results/{dataset}/{device}/summary.csv",
@@ -18,6 +20,14 @@ rule aggregate:
             caption="../report/best.rst",
             labels={"table": "best configurations"},
         ),
+        pairs=report(
+            "results/{dataset}/{device}/pairs.csv",
+            category="{device}",
+            caption="../report/pairs.rst",
+            labels={"table": "who is faster than whom"},
+        ),
+        rounds="results/{dataset}/{device}/rounds.csv",
+        references="results/{dataset}/{device}/references.csv",
         costs="results/{dataset}/{device}/costs.csv",
         resources="results/{dataset}/{device}/resources.csv",
         models=report(

@@ -2,15 +2,23 @@
 # Before anything that does not wait for it: a measurement on a CPU takes all cores.
 rule compile:
     input:
-        lambda wildcards: [kernel_of(wildcards).path, *kernel_of(wildcards).includes],
+        lambda wildcards: [
+            kernel_of(wildcards).path,
+            *kernel_of(wildcards).includes,
+        ],
     output:
         resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
     log:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
     priority: 1
-    threads: compiling_threads
+    threads:
+        lambda wildcards: TARGETS.compiling_threads(
+            wildcards.arch, wildcards.kernel, workflow.cores or 1
+        )
     resources:
-        **requests(gpu=False, mem_mb=lambda threads: 1000 + 500 * threads, runtime=30),
+        **TARGETS.requests(
+            gpu=False, mem_mb=lambda threads: 1000 + 500 * threads, runtime=30
+        ),
     params:
         configurations=lambda wildcards: campaigns.digest(
             [

@@ -3,16 +3,16 @@ rule count:
     input:
         best="results/{dataset}/{device}/best.csv",
         resources="results/{dataset}/{device}/resources.csv",
-        kernels=dataset_kernels,
-        binaries=dataset_resources,
-        support=lambda wildcards: f"results/{wildcards.dataset}/build/{BY_SLUG[wildcards.device].arch}/support.bin",
+        kernels=of(TARGETS.headers),
+        binaries=of(TARGETS.resources),
+        support=of(TARGETS.support),
     output:
         counters="results/{dataset}/{device}/counters.csv",
     log:
         "results/{dataset}/logs/count-{device}.log",
-    threads: measuring_threads
+    threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)
     resources:
-        **requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
+        **TARGETS.requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
     params:
         ncu=shutil.which("ncu"),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
@@ -23,11 +23,12 @@ rule count:
 
 rule draw_counters:
     input:
-        counters=dataset_counters,
-        summary="results/{dataset}/{device}/summary.csv",
-        best="results/{dataset}/{device}/best.csv",
-        models="results/{dataset}/{device}/models.csv",
-        environment=dataset_environment,
+        **{
+            name: f"results/{{dataset}}/{{device}}/{name}.csv"
+            for name in campaigns.DRAWN_FROM
+        },
+        counters=of(TARGETS.counters),
+        environment=of(TARGETS.environment),
     output:
         report(
             "results/{dataset}/{device}/counters.svg",
@@ -40,6 +41,7 @@ rule draw_counters:
     log:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
+        width=lambda wildcards: TARGETS.width(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/draw_counters.py"

@@ -1,10 +1,11 @@
 # All figures of a dataset in one job: importing seaborn takes longer than drawing.
 rule figures:
     input:
-        summary="results/{dataset}/{device}/summary.csv",
-        best="results/{dataset}/{device}/best.csv",
-        models="results/{dataset}/{device}/models.csv",
-        environment=dataset_environment,
+        **{
+            name: f"results/{{dataset}}/{{device}}/{name}.csv"
+            for name in campaigns.DRAWN_FROM
+        },
+        environment=of(TARGETS.environment),
     output:
         report(
             directory("results/{dataset}/{device}/figures"),
@@ -17,6 +18,7 @@ rule figures:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
+        width=lambda wildcards: TARGETS.width(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/figures.py"
@@ -25,22 +27,28 @@ rule figures:
 # The same campaign on several devices of a kind, side by side.
 rule compare:
     input:
-        environments=lambda wildcards: of_kind(wildcards.kind, "environment.json"),
-        tables=lambda wildcards: of_kind(
-            wildcards.kind, "summary.csv", "best.csv", "models.csv"
-        ),
+        environments=lambda wildcards: [
+            TARGETS.environment(wildcards.dataset, device)
+            for device in TARGETS.compared_devices(wildcards.dataset, wildcards.kind)
+        ],
+        tables=lambda wildcards: [
+            f"results/{wildcards.dataset}/{device}/{name}.csv"
+            for device in TARGETS.compared_devices(wildcards.dataset, wildcards.kind)
+            for name in campaigns.DRAWN_FROM
+        ],
     output:
         report(
-            f"results/{CAMPAIGN.name}/compared-{{kind}}.svg",
+            "results/{dataset}/compared-{kind}.svg",
             category="compared",
             caption="../report/compared.rst",
             labels={"figure": "compared"},
         ),
-        f"results/{CAMPAIGN.name}/compared-{{kind}}.png",
-        f"results/{CAMPAIGN.name}/compared-{{kind}}.pdf",
+        "results/{dataset}/compared-{kind}.png",
+        "results/{dataset}/compared-{kind}.pdf",
     log:
-        f"results/{CAMPAIGN.name}/logs/compare-{{kind}}.log",
+        "results/{dataset}/logs/compare-{kind}.log",
     params:
+        width=lambda wildcards: TARGETS.width(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/compare.py"

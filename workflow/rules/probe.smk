@@ -6,7 +6,7 @@ rule support:
         "results/{dataset}/logs/support-{arch}.log",
     priority: 2
     resources:
-        **requests(gpu=False, mem_mb=2000, runtime=10),
+        **TARGETS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:
         compiler=lambda wildcards: environment.compiler_version(
             "cuda" if wildcards.arch.startswith("sm_") else "cpu"
@@ -18,15 +18,15 @@ rule support:
 
 rule probe:
     input:
-        support=lambda wildcards: f"results/{wildcards.dataset}/build/{BY_SLUG[wildcards.device].arch}/support.bin",
+        support=of(TARGETS.support),
     output:
         environment="results/{dataset}/{device}/environment.json",
     log:
         "results/{dataset}/logs/probe-{device}.log",
     priority: 2
-    threads: measuring_threads
+    threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)
     resources:
-        **requests(gpu=True, mem_mb=3000, runtime=10),
+        **TARGETS.requests(gpu=True, mem_mb=3000, runtime=10),
     params:
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
         code=sources.digest("probe"),

@@ -9,6 +9,7 @@ from ladder.kernels import parse
 
 with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
-    samples, resources, kernels = ([Path(path) for path in snakemake.input[name]] for name in ("samples", "resources", "kernels"))
-    for name, table in models.dataset_tables(samples, resources, map(parse, kernels), environment).items():
+    names = ("samples", "confirmed", "resources", "kernels")
+    samples, confirmed, resources, kernels = ([Path(path) for path in snakemake.input[name]] for name in names)
+    for name, table in models.dataset_tables([*samples, *confirmed], resources, map(parse, kernels), environment).items():
         tables.write_csv(table, Path(snakemake.output[name]))

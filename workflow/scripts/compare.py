@@ -7,7 +7,8 @@ from ladder import figures, tables
 from ladder.jobs import job
 
 with job(snakemake.log[0]):
-    folders = [Path(path).parent for path in snakemake.input.environments]
-    read = {f.name: tuple(tables.read_csv(f / f"{name}.csv") for name in ("summary", "best", "models")) for f in folders}
-    environments = {f.name: json.loads((f / "environment.json").read_text()) for f in folders}
-    figures.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""))
+    environments = {Path(path).parent.name: json.loads(Path(path).read_text()) for path in snakemake.input.environments}
+    read = {name: {} for name in environments}
+    for path in map(Path, snakemake.input.tables):
+        read[path.parent.name][path.stem] = tables.read_csv(path)
+    figures.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""), snakemake.params.width)

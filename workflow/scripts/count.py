@@ -6,7 +6,7 @@ from ladder import campaign, counters, tables
 from ladder.environment import ROOT, here
 from ladder.jobs import job
 from ladder.kernels import discover, parse
-from ladder.measure import exclusive, uuids
+from ladder.lock import exclusive, uuids
 
 with job(snakemake.log[0]):
     device = here(campaign.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 from ladder import figures, tables
+from ladder.campaign import DRAWN_FROM
 from ladder.jobs import job
 
 with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
-    read = (tables.read_csv(Path(snakemake.input[name])) for name in ("counters", "summary", "best", "models"))
-    figures.draw_counters(*read, environment, Path(snakemake.output[0]).with_suffix(""))
+    read = {name: tables.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
+    counts, stem = tables.read_csv(Path(snakemake.input.counters)), Path(snakemake.output[0]).with_suffix("")
+    figures.draw_counters(counts, read, environment, stem, snakemake.params.width)

@@ -8,7 +8,8 @@ from ladder import campaign, sources
 from ladder.environment import ROOT, check_alike, fingerprint, here
 from ladder.jobs import job
 from ladder.kernels import discover
-from ladder.measure import Job, run, uuids
+from ladder.lock import uuids
+from ladder.measure import Job, run
 
 with job(snakemake.log[0]):
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
@@ -30,6 +31,6 @@ with job(snakemake.log[0]):
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
         code=sources.digest("measure", "worker"),
-        refill_us=environment["attributes"].get("cache_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
+        environment=environment,
     )
     run(task, output.with_suffix(".journal"), output, uuids(device))

@@ -7,7 +7,7 @@ from ladder import campaign
 from ladder.environment import ROOT, here
 from ladder.jobs import job, write_whole
 from ladder.kernels import discover
-from ladder.measure import exclusive, uuids
+from ladder.lock import exclusive, uuids
 from ladder.probe import probe
 
 with job(snakemake.log[0]):

@@ -1,13 +1,13 @@
 """NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same; threads fixed through threadpoolctl."""
 
 import ctypes
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np  # noqa: F401 - loads the BLAS
 from threadpoolctl import ThreadpoolController
 
-from ladder.devices import Launch, Refused
+from ladder.devices import Call, Launch, Refused
 from ladder.devices.cpu import Cpu, available_cores
 
 ROW_MAJOR, NO_TRANSPOSE = 101, 111
@@ -33,21 +33,23 @@ def _gemm(letter: str) -> tuple[Any, Any]:
 
 
 def version() -> str:
-    """Name and version of the BLAS: `openblas 0.3.30`."""
-    return ", ".join(f"{library['internal_api']} {library['version']}" for library in controller().info())
+    """Name and version of the BLAS, and the processor that it chose its kernels for: `openblas 0.3.30 (SkylakeX)`."""
+    return ", ".join(f"{b['internal_api']} {b['version']} ({b.get('architecture', 'unknown')})" for b in controller().info())
 
 
 def launch(device: Cpu, name: str) -> Launch:
     """`blas_1` or `blas_all` on the device's operands, with one thread or one a core."""
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
-    m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments()
-    arguments = [ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, *(integer(x.value) for x in (m, n, k)),
-                 alpha, a, integer(lda.value), b, integer(ldb.value), beta, c, integer(ldc.value)]  # fmt: skip
     gemm.restype = None
     threads = 1 if name == "blas_1" else available_cores()
+
+    def bind(*addresses: int) -> Call:
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)
+        return partial(gemm, ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, *(integer(x.value) for x in (m, n, k)),
+                       alpha, a, integer(lda.value), b, integer(ldb.value), beta, c, integer(ldc.value))  # fmt: skip
 
     def limit() -> None:
         for library in controller().lib_controllers:
             library.set_num_threads(threads)
 
-    return Launch(lambda: gemm(*arguments), limit)
+    return Launch(bind, limit)

@@ -1,22 +1,27 @@
 """One small interface to what is measured: operands, launches, timed rounds. `cuda` and `cpu` implement it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
 from ladder.kernels import Configuration, Kernel
-from ladder.units import Status
+from ladder.units import DISTRIBUTIONS, ELEMENT_TYPES, Status
 
 GUARD = 1024
-"""Canary elements before and after C."""
+"""Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
 """32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
+WHOLE = ("integers", "exact")
+"""Distributions of whole numbers, on which results are compared to the bit."""
+BOUND = ("exact", "inner", "masked", "hilbert")
+"""Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
 
 
 class Refused(Exception):
@@ -27,13 +32,35 @@ class Refused(Exception):
         self.status, self.reason, self.fatal = status, reason, fatal
 
 
+Call = Callable[[], None]
+
+
 @dataclass
 class Launch:
-    """A call that is ready to be made: no arguments, no allocation. On a GPU it is queued, not waited for."""
+    """A kernel or a vendor's call on the present problem."""
 
-    call: Callable[[], None]
-    before: Callable[[], None] = lambda: None
+    bind: Callable[[int, int, int], Call]
+    """From the addresses of A, B and C to a call that is ready to be made. On a GPU it is queued, not waited for."""
+    before: Call = lambda: None
     """Made before the clock starts, such as setting the number of threads."""
+    tf32: bool = False
+    """Whether it rounds float32 operands to TF32, and is judged by that."""
+
+
+@dataclass
+class Sample:
+    """Launches that are timed together, back to back, each on operands that no other of them has, and with a C of its own.
+
+    One of them is audited, another one each time: what a launch finds does not tell whether it will be.
+    """
+
+    call: Call
+    before: Call
+    times: int
+    sets: int = 1
+    """Sets of operands that its launches take in turn."""
+    ready: bool = False
+    """Whether it has run before: its code is loaded."""
 
 
 @dataclass(frozen=True)
@@ -41,62 +68,132 @@ class Errors:
     """How C differs from the float64 reference R, with S = |alpha| |A| |B| + |beta| |C|."""
 
     diff2: float
-    """Sum of (C - R)^2 over the finite elements."""
+    """Sum of (C - R)^2 over the elements where both are finite."""
     ref2: float
     scale2: float
     worst: float
     """Largest |C - R| / S of an element."""
+    where: int
+    """Which element that is, row * N + column."""
     wild: int
-    """Elements that are NaN or infinite, or were never written."""
+    """Elements that are NaN or infinite and should not be, or the other way round, or were never written."""
     stray: int
     """Canaries around C (before, after, and in the padding of its rows) that were overwritten."""
 
 
+@dataclass(frozen=True)
+class Audit:
+    """What a look at a timed launch found, by a product with a vector of random signs in place of the whole reference."""
+
+    worst: float
+    """Largest |C x - alpha A (B x) - beta C0 x| of a row, over sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2)."""
+    changed: int
+    """Elements of A and B, or canaries in the padding of their rows, that are not what they were."""
+    stray: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A sample: microseconds for all its launches, what its audit found, and where it was asked for the errors of every element."""
+
+    us: float
+    audit: Audit
+    errors: Errors | None = None
+
+
+class Draw(NamedTuple):
+    """What a matrix is filled with; the fields are those of `Draw` in `operands.h`."""
+
+    distribution: int
+    matrix: int
+    k: int
+    small: int
+    wide: int
+    period: int
+    lowest: int
+    highest: int
+    seed: int
+
+
+class Place(NamedTuple):
+    """Where a matrix lies in its buffer, in elements."""
+
+    total: int
+    first: int
+    rows: int
+    cols: int
+    ld: int
+
+
 class Device(ABC):
-    """What a worker needs of a device. `problem` must be called before anything that depends on operands."""
+    """What a worker needs of a device. Operands must be in use before anything that depends on them."""
 
     kind: str
+    names: Mapping[str, int] = MappingProxyType({})
+    """What the expressions of a kernel's header may say of the device: `kernels.DEVICE_NAMES`."""
     rotates = False
-    """Whether `repeated` can keep the caches cold between launches."""
+    """Whether a sample of several launches can keep the caches cold between them."""
     busy_us: float = 0.0
     """Time the device spent executing what was timed or verified, in microseconds."""
     reading: Mapping[str, float | int | None] = MappingProxyType({})
     """What `monitor` gave during the last `time_round`, or shortly before."""
+    given: Problem
+    """The problem whose operands are in use."""
 
     @abstractmethod
-    def problem(self, problem: Problem) -> None:
-        """Make the operands of a problem and their float64 reference; those of the problem before are freed."""
+    def operands(self, problem: Problem) -> Any:
+        """Make the operands of a problem and use them. What is returned can be given to `use`, and to `free`."""
+
+    @abstractmethod
+    def use(self, operands: Any) -> None:
+        """Use operands that were made before."""
+
+    @abstractmethod
+    def free(self, operands: Any) -> None:
+        """Free operands, and what was made of them."""
 
     @abstractmethod
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        """A launch of a compiled configuration on the operands; raises `Refused`."""
+        """A launch of a compiled configuration on the present problem; raises `Refused`."""
 
     @abstractmethod
     def baseline(self, name: str) -> Launch:
-        """A launch of a vendor's call on the operands; raises `Refused`."""
+        """A launch of a vendor's call on the present problem; raises `Refused`."""
 
     @abstractmethod
     def check(self, launch: Launch) -> Errors:
-        """Poison C, launch once and compare C with the reference; raises `Refused` where the launch fails."""
+        """Draw the operands, poison C, launch once and compare C with the reference; raises `Refused` where the launch fails."""
 
     @abstractmethod
-    def repeated(self, launch: Launch, times: int, cold: bool = False) -> Launch:
-        """A launch that does `times` of `launch` back to back, without the host in between where the device can.
+    def reserve(self, times: int, cold: bool) -> None:
+        """Make room for samples of so many launches, before the first of those that will be timed together is made."""
+
+    @abstractmethod
+    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
+        """A sample of `times` of `launch` back to back, without the host in between where the device can.
 
         With `cold`, each is made on another copy of the operands, so many that none is in the caches when its turn comes again.
         """
 
     @abstractmethod
-    def time_round(self, launches: Sequence[Launch], cold: bool) -> list[float]:
-        """Time each launch once, in order, in microseconds; with `cold`, caches are flushed before each. Sets `reading`."""
+    def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
+        """Time each sample once, in order; with `cold`, caches are flushed before each. Sets `reading`.
 
-    def energy(self, launch: Launch, calls: int) -> float | None:
-        """Joules that each of `calls` launches back to back takes, idle power included; None where nothing counts them."""
+        The operands are drawn anew from `seed` first; before each sample C and the workspace are poisoned, and after it one of its
+        launches is audited. With `compare` its result is compared with the float64 reference too, every element.
+        """
+
+    @abstractmethod
+    def time_calls(self, calls: Sequence[Call]) -> list[float]:
+        """Time bare calls, in microseconds: no operands, no audit."""
+
+    def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
+        """Joules and microseconds that a sample takes, repeated for `seconds`, idle power included; None where nothing counts them."""
         return None
 
     @abstractmethod
     def monitor(self) -> dict[str, float | int | None]:
-        """Clocks, power and temperature now; empty where they cannot be read."""
+        """Clocks and temperature now; empty where they cannot be read."""
 
     def other_processes(self) -> int | None:
         """How many processes besides this one compute on the device now; None where that cannot be told."""
@@ -119,46 +216,71 @@ class Device(ABC):
         """Free everything."""
 
 
-def host_operands(problem: Problem) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Seeded random A (M x lda), B (K x ldb) and C (M x ldc) with NaN in the padding of their rows.
+def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
+    """What A, B and C are filled with.
 
-    `uniform` is [-1, 1), `normal` the standard normal distribution, `integers` whole numbers from -4 to 4. C is random when beta is not 0 and
-    else NaN: a kernel that reads it then fails.
+    `exact` are whole numbers from -4 to 4 (fewer where K is so large that sums would not be exact), among which one in `period` along K is
+    as wide as the element type's sums allow: |A||B| stays below a quarter of where the accumulator stops counting, in every order of
+    summation, and a kernel that rounds an operand anywhere is off by a whole number.
     """
-    dtype = np.dtype(problem.element_type)
-    shapes = ((problem.m, problem.k, problem.lda), (problem.k, problem.n, problem.ldb), (problem.m, problem.n, problem.ldc))
-    arrays = []
-    for which, (rows, cols, ld) in enumerate(shapes):
-        random = np.random.default_rng([problem.seed, problem.m, problem.n, problem.k, which])
-        full = np.empty((rows, ld), dtype)
-        full[:, cols:] = np.nan
-        if which == 2 and problem.beta == 0:
-            full[:] = np.nan
-        else:
-            full[:, :cols] = _random(random, problem.distribution, (rows, cols), dtype)
-        arrays.append(full)
-    return arrays[0], arrays[1], arrays[2]
+    element = ELEMENT_TYPES[problem.element_type]
+    digits = -int(math.log2(element.unit_roundoff))
+    # half of the budget for the small ones (beta C is counted with them), half for the wide ones
+    small = next((s for s in (4, 2, 1) if s * s * (problem.k + 1) <= 2 ** (digits - 3)), 1)
+    wide = max(1, min(digits - 12, -int(math.log2(element.output_roundoff))))
+    period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** (digits - 3)))
+    limits = np.finfo(np.dtype(problem.element_type))
+    common = (problem.k, small, wide, period, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
+    a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
+    return a, b, c
 
 
-def _random(random: np.random.Generator, distribution: str, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
-    single = np.float64 if dtype == np.float64 else np.float32
-    if distribution == "integers":
-        return random.integers(-4, 5, shape, dtype=np.int8).astype(dtype)
-    if distribution == "normal":
-        return random.standard_normal(shape, dtype=single).astype(dtype, copy=False)
-    values = random.random(shape, dtype=single)
-    values *= 2
-    values -= 1
-    return values.astype(dtype, copy=False)
+def exactly(problem: Problem, tf32: bool = False) -> Problem:
+    """The problem with operands for which every order of summation gives the same bits: whole numbers, alpha and beta powers of two.
+
+    For what rounds operands to TF32, small ones, which that leaves as they are.
+    """
+
+    def power(factor: float) -> float:
+        return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor) if factor else 0.0
+
+    return replace(problem, distribution="integers" if tf32 else "exact", alpha=power(problem.alpha), beta=power(problem.beta))
 
 
-def buffer_elements(problem: Problem) -> int:
-    """Elements of C with the canaries around it: whole 32-bit words of canaries, also where C has an odd number of halves."""
-    count = problem.m * problem.ldc + 2 * GUARD
-    return count + count % 2
+def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
+    """Where A, B (with `extra` rows below its K) and C lie, in buffers of whole 32-bit words."""
+
+    def place(rows: int, cols: int, ld: int) -> Place:
+        total = rows * ld + problem.offset + 2 * GUARD
+        return Place(total + total % 2, GUARD + problem.offset, rows, cols, ld)
+
+    m, n, k = problem.m, problem.n, problem.k
+    return place(m, k, problem.lda), place(k + extra, n, problem.ldb), place(m, n, problem.ldc)
+
+
+def view_step(problem: Problem) -> int:
+    """Rows of B between the operands of one launch of a sample and the next: none where that would spoil the distribution.
+
+    So many that B begins on the same 16-byte boundary in all, and an even number: `cancelling` goes by pairs of rows.
+    """
+    return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:
     """alpha and beta rounded to the element type, as the kernels get them."""
     element = np.dtype(problem.element_type).type
     return element(problem.alpha), element(problem.beta)
+
+
+def errors_of(sums: NDArray[np.float64]) -> Errors:
+    """`Errors` from a row of the seven sums of `compare` for each part of C."""
+    total, first = sums.sum(axis=0), int(sums[:, 3].argmax())
+    return Errors(
+        float(total[0]),
+        float(total[1]),
+        float(total[2]),
+        float(sums[first, 3]),
+        int(sums[first, 4]),
+        int(total[5]),
+        int(total[6]),
+    )

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
-from ladder.devices import CANARY, GUARD, Device, Errors, Launch, Refused, buffer_elements, host_operands, scalars
+from ladder.devices import (
+    CANARY,
+    WHOLE,
+    Audit,
+    Call,
+    Device,
+    Draw,
+    Errors,
+    Launch,
+    Place,
+    Refused,
+    Sample,
+    Timed,
+    draws,
+    errors_of,
+    places,
+    scalars,
+    view_step,
+)
 from ladder.kernels import Configuration, Kernel
 
 FLUSH_BYTES = 256 << 20
 """Written between samples in state `cold`; several times what one core of current CPUs has of the last-level cache."""
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+SETTLE_SECONDS = 0.0003
+"""How long other threads must have been at rest before the clock starts."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
+
+
+class _Place(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_longlong) for name in Place._fields]
+
+
+class _Draw(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in Draw._fields[:-1]] + [("seed", ctypes.c_uint64)]
+
+
+class Operands:
+    """The operands of a problem: as drawn, and what kernels are given."""
+
+    def __init__(self, given: Problem) -> None:
+        self.given = given
+        self.reference: tuple[Any, ...] = ()
+        """Which seed and row of B the float64 reference is of, R and S."""
+        self.make(0, 1)
+
+    def make(self, extra: int, launches: int) -> None:
+        """Make room for the matrices, for the launches of a sample to have rows of B, `extra` below its K, and a C of their own."""
+        self.extra, self.places = extra, places(self.given, extra)
+        self.drawn = [np.empty(place.total, self.given.element_type) for place in self.places]
+        self.arrays = [np.empty_like(array) for array in self.drawn[:2]]
+        self.results = np.empty((launches, self.places[2].total), self.given.element_type)
+        self.seed: int | None = None
+        """What was drawn."""
+
+    def address(self, array: NDArray[Any], row: int = 0) -> int:
+        """Where the matrix in one of the arrays begins, or a row of B."""
+        first = self.places[0].first + row * self.given.ldb
+        return int(array.ctypes.data) + first * array.itemsize
+
+    def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
+        """A, K rows of B from one on, or C, as drawn."""
+        place, rows = self.places[which], (self.given.m, self.given.k, self.given.m)[which]
+        first = place.first + row * place.ld
+        return self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)[:, : place.cols]
 
 
 class Cpu(Device):
@@ -29,31 +88,55 @@ class Cpu(Device):
     kind = "cpu"
 
     def __init__(self, support: Path, baselines: Callable[["Cpu", str], Launch]) -> None:
-        self._baselines, self._support = baselines, support
+        self._baselines = baselines
+        self._support = ctypes.CDLL(str(support.resolve()))
+        self._support.peak_fma.restype = ctypes.c_double
         self._flush: NDArray[Any] | None = None
         self._scratch = tempfile.TemporaryDirectory()
+        self._random = np.random.default_rng()
+        self._at: Operands
 
-    def problem(self, problem: Problem) -> None:
+    def operands(self, problem: Problem) -> Operands:
         if problem.element_type not in C_TYPES:
             raise Refused("not_supported", f"{problem.element_type} is not supported on the CPU")
-        self.given = problem
-        self.a, self.b, self._c0 = host_operands(problem)
-        self.c_buffer = np.empty(buffer_elements(problem), problem.element_type)
-        self.c = inside(self.c_buffer, problem)
-        alpha, beta = (float(value) for value in scalars(problem))
-        a, b = (x[:, :cols].astype(np.float64) for x, cols in ((self.a, problem.k), (self.b, problem.n)))
-        self._reference, self._scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
-        if beta != 0:
-            c = self._c0[:, : problem.n].astype(np.float64)
-            self._reference += beta * c
-            self._scale += abs(beta) * np.abs(c)
-        self._poison()
+        self.use(Operands(problem))
+        return self._at
 
-    def arguments(self) -> list[Any]:
-        """The arguments of `gemm` for the operands, as ctypes."""
+    def use(self, operands: Operands) -> None:
+        self._at, self.given = operands, operands.given
+
+    def free(self, operands: Operands) -> None:
+        operands.drawn, operands.arrays, operands.results, operands.reference = [], [], np.empty((0, 0)), ()
+
+    def reserve(self, times: int, cold: bool) -> None:
+        extra, at = view_step(self.given) * (times - 1), self._at
+        if extra > at.extra or times > len(at.results):
+            at.make(max(extra, at.extra), max(times, len(at.results)))
+
+    def _draw(self, seed: int) -> None:
+        """Draw A, B and C; what kernels are given is what was drawn."""
+        at = self._at
+        if at.seed != seed:
+            for array, place, draw in zip(at.drawn, at.places, draws(self.given), strict=True):
+                pointer = ctypes.c_void_p(array.ctypes.data)
+                self._support.fill(pointer, array.itemsize, _Place(*place), _Draw(*draw._replace(seed=seed)))
+            at.seed = seed
+        for array, drawn in zip(at.arrays, at.drawn[:2], strict=True):
+            array[:] = drawn
+
+    def _poison(self, launches: int) -> None:
+        """Canaries in the C of each launch, and where beta is not 0 its old values."""
+        results = self._at.results[:launches]
+        if self.given.beta == 0:
+            results.view(np.uint32)[:] = CANARY
+        else:
+            results[:] = self._at.drawn[2]
+
+    def arguments(self, *addresses: int) -> list[Any]:
+        """The arguments of `gemm` for A, B and C at the addresses, as ctypes."""
         problem, c_type = self.given, C_TYPES[self.given.element_type]
         alpha, beta = (c_type(float(value)) for value in scalars(problem))
-        pointer = [ctypes.c_void_p(array.ctypes.data) for array in (self.a, self.b, self.c)]
+        pointer = [ctypes.c_void_p(address) for address in addresses]
         sizes = [ctypes.c_int(size) for size in (problem.m, problem.n, problem.k)]
         return [*sizes, alpha, pointer[0], ctypes.c_int(problem.lda), pointer[1], ctypes.c_int(problem.ldb),
                 beta, pointer[2], ctypes.c_int(problem.ldc)]  # fmt: skip
@@ -67,43 +150,93 @@ class Cpu(Device):
         except (OSError, AttributeError) as error:
             raise Refused("launch_error", f"the shared object cannot be used: {error}") from None
         gemm.restype = None
-        arguments = self.arguments()
-        return Launch(lambda: gemm(*arguments))
+        return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
     def baseline(self, name: str) -> Launch:
         return self._baselines(self, name)
 
-    def _poison(self) -> None:
-        self.c_buffer.view(np.uint32)[:] = CANARY
-        if self.given.beta != 0:
-            self.c[:, : self.given.n] = self._c0[:, : self.given.n]
+    def _reference(self, row: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for B from a row on."""
+        at = self._at
+        if at.reference[:2] != (at.seed, row):
+            alpha, beta = (float(value) for value in scalars(self.given))
+            a, b, c = (at.matrix(which, row if which == 1 else 0).astype(np.float64) for which in range(3))
+            with np.errstate(invalid="ignore", over="ignore"):
+                product, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
+                if beta != 0:
+                    product, scale = product + beta * c, scale + abs(beta) * np.abs(c)
+            at.reference = at.seed, row, np.ascontiguousarray(product), np.ascontiguousarray(scale)
+        return at.reference[2], at.reference[3]
+
+    def _compare(self, result: NDArray[Any], row: int, exact: bool) -> Errors:
+        at, sums = self._at, np.empty((1, 7))
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (result, *self._reference(row), sums)]
+        self._support.compare(pointers[0], result.itemsize, _Place(*at.places[2]), *pointers[1:], int(exact))
+        return errors_of(sums)
 
     def check(self, launch: Launch) -> Errors:
-        self._poison()
-        self.time_round([launch], cold=False)
-        return compare(self.c_buffer, self.given, self._reference, self._scale)
+        at = self._at
+        self._draw(self.given.seed)
+        self._poison(1)
+        a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
+        self.busy_us += self._time(launch.bind(a, b, c), launch.before)
+        return self._compare(at.results[0].copy(), 0, self.given.distribution in WHOLE)
 
-    def repeated(self, launch: Launch, times: int, cold: bool = False) -> Launch:
+    def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
+        self.reserve(times, cold)
+        at, step = self._at, view_step(self.given)
+        a, b = at.arrays
+        calls = [launch.bind(at.address(a), at.address(b, step * turn), at.address(at.results[turn])) for turn in range(times)]
+
         def call() -> None:
-            for _ in range(times):
-                launch.call()
+            for one in calls:
+                one()
 
-        return Launch(call, launch.before)
+        return Sample(call, launch.before, times)
 
-    def time_round(self, launches: Sequence[Launch], cold: bool) -> list[float]:
-        times: list[float] = []
-        for launch in launches:
+    def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
+        found: list[Timed] = []
+        at = self._at
+        for sample in samples:
+            self._draw(seed)
+            self._poison(sample.times)
             if cold:
                 if self._flush is None:
                     self._flush = np.zeros(FLUSH_BYTES, np.uint8)
-                self._flush.fill(len(times) % 256)
-            launch.before()
-            start = time.perf_counter_ns()
-            launch.call()
-            times.append((time.perf_counter_ns() - start) / 1e3)
+                self._flush.fill(len(found) % 256)
+            us = self._time(sample.call, sample.before)
+            chosen = int(self._random.integers(sample.times))
+            # at once: what a thread that was left behind writes from now on comes too late
+            result, row = at.results[chosen].copy(), view_step(self.given) * chosen
+            found.append(Timed(us, self._audit(result, row), self._compare(result, row, exact=False) if compare else None))
         self.reading = self.monitor()
-        self.busy_us += sum(times)
-        return times
+        self.busy_us += sum(timed.us for timed in found)
+        return found
+
+    def _audit(self, result: NDArray[Any], row: int) -> Audit:
+        """`Audit` of the C of the launch whose B begins at a row; what will be asked of it is chosen now."""
+        at, p = self._at, self.given
+        signs, projection, found = np.empty(p.n), np.empty(p.k), np.empty(3)
+        pointer = [ctypes.c_void_p(array.ctypes.data) for array in (*at.arrays, result, *at.drawn, signs, projection, found)]
+        place = [_Place(*place) for place in at.places]
+        self._support.signs(pointer[6], ctypes.c_longlong(p.n), ctypes.c_uint64(int(self._random.integers(2**63))))
+        factors = (ctypes.c_double(float(value)) for value in scalars(p))
+        getattr(self._support, f"audit_{p.element_type}")(
+            pointer[0], pointer[3], place[0], pointer[1], pointer[4], place[1], pointer[2], pointer[5], place[2],
+            ctypes.c_longlong(row), pointer[6], *factors, pointer[7], pointer[8],
+        )  # fmt: skip
+        return Audit(float(found[0]), int(found[1]), int(found[2]))
+
+    def _time(self, call: Call, before: Call = lambda: None) -> float:
+        """Microseconds of a call, once the threads of what ran before have come to rest."""
+        before()
+        _settle()
+        start = time.perf_counter_ns()
+        call()
+        return (time.perf_counter_ns() - start) / 1e3
+
+    def time_calls(self, calls: Sequence[Call]) -> list[float]:
+        return [self._time(call) for call in calls]
 
     def monitor(self) -> dict[str, float | int | None]:
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
@@ -114,9 +247,7 @@ class Cpu(Device):
         return {"cores": available_cores(), "memory_bytes": memory, "cache_bytes": _last_level_cache()}
 
     def peaks(self) -> dict[str, float]:
-        support, rounds = ctypes.CDLL(str(self._support.resolve())), 200_000
-        support.peak_fma.restype = ctypes.c_double
-        copied = 64 << 20
+        support, rounds, copied = self._support, 200_000, 64 << 20
         source, target = np.ones((available_cores(), copied), np.uint8), np.zeros((available_cores(), copied), np.uint8)
 
         def fma(thread: int) -> float:
@@ -136,39 +267,26 @@ class Cpu(Device):
         }
 
     def launch_us(self, times: int) -> float:
-        support = ctypes.CDLL(str(self._support.resolve()))
         out, zero = ctypes.c_float(), ctypes.c_float()
-        empty = self.repeated(Launch(lambda: support.peak_fma(0, zero, zero, ctypes.byref(out))), times)
-        return float(np.median([self.time_round([empty], cold=False) for _ in range(200)])) / times
+
+        def empty() -> None:
+            for _ in range(times):
+                self._support.peak_fma(0, zero, zero, ctypes.byref(out))
+
+        return float(np.median([self.time_calls([empty]) for _ in range(200)])) / times
 
     def close(self) -> None:
         self._scratch.cleanup()
 
 
-def inside(buffer: NDArray[Any], problem: Problem) -> NDArray[Any]:
-    """C itself, M x ldc, as a view of the buffer with its canaries."""
-    return buffer[GUARD : GUARD + problem.m * problem.ldc].reshape(problem.m, problem.ldc)
-
-
-def compare(buffer: NDArray[Any], problem: Problem, reference: NDArray[Any], scale: NDArray[Any]) -> Errors:
-    """`Errors` of C in `buffer` (guard, M x ldc, guard) against the M x N float64 `reference` and `scale`."""
-    words = np.full(buffer.nbytes // 4, CANARY, np.uint32).view(buffer.dtype)
-    bits = np.dtype(f"u{buffer.itemsize}")
-    changed = buffer.view(bits) != words.view(bits)
-    inside(changed, problem)[:, : problem.n] = False
-    c = inside(buffer, problem)[:, : problem.n].astype(np.float64)
-    finite = np.isfinite(c)
-    diff = np.where(finite, np.abs(c - reference), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(diff > 0, diff / scale, 0.0)
-    return Errors(
-        diff2=float(np.sum(diff**2)),
-        ref2=float(np.sum(reference**2, where=finite)),
-        scale2=float(np.sum(scale**2, where=finite)),
-        worst=float(ratio.max()),
-        wild=int((~finite).sum()),
-        stray=int(changed.sum()),
-    )
+def _settle() -> None:
+    """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call."""
+    end = time.perf_counter() + 1
+    while time.perf_counter() < end:
+        used, start = time.process_time(), time.perf_counter()
+        time.sleep(SETTLE_SECONDS)
+        if time.process_time() - used < 0.2 * (time.perf_counter() - start):
+            return
 
 
 def _last_level_cache() -> int:

@@ -1,6 +1,108 @@
-/* What the pipeline itself runs on a CPU: the peak rate of multiply-adds and of copying. */
+/* What the pipeline itself runs on a CPU: drawing operands, the comparison with the reference, the audit of a timed launch, the peak rate of
+ * multiply-adds and of copying. The GPU's are in support.cu, which explains them; `size` is the bytes of an element. */
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include "operands.h"
+
+#define CANARY 0x7FF87FF9u
+
+typedef struct {
+  long long total, first, rows, cols, ld;
+} Place;
+
+static double value_of(const void *buffer, int size, long long at) { return size == 4 ? ((const float *)buffer)[at] : ((const double *)buffer)[at]; }
+
+static int is_canary(const void *buffer, int size, long long at) {
+  const unsigned *word = (const unsigned *)((const char *)buffer + size * at);
+  return word[0] == CANARY && (size == 4 || word[1] == CANARY);
+}
+
+void fill(void *buffer, int size, Place p, Draw d) {
+  for (long long i = 0; i < p.total * size / 4; ++i) ((unsigned *)buffer)[i] = CANARY;
+  for (long long row = 0; row < p.rows; ++row)
+    for (long long col = 0; col < p.cols; ++col) {
+      const long long at = p.first + row * p.ld + col;
+      if (size == 4)
+        ((float *)buffer)[at] = (float)operand(d, row, col);
+      else
+        ((double *)buffer)[at] = operand(d, row, col);
+    }
+}
+
+static double stray(const void *buffer, int size, Place p) {
+  double count = 0;
+  for (long long i = 0; i < p.first; ++i) count += !is_canary(buffer, size, i);
+  for (long long row = 0; row < p.rows; ++row)
+    for (long long col = p.cols; col < p.ld; ++col) count += !is_canary(buffer, size, p.first + row * p.ld + col);
+  for (long long i = p.first + p.rows * p.ld; i < p.total; ++i) count += !is_canary(buffer, size, i);
+  return count;
+}
+
+static int same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
+
+void compare(const void *buffer, int size, Place p, const double *R, const double *S, double *sums, int exact) {
+  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0;
+  for (long long row = 0; row < p.rows; ++row)
+    for (long long col = 0; col < p.cols; ++col) {
+      const long long at = row * p.cols + col;
+      const double value = value_of(buffer, size, p.first + row * p.ld + col), rounded = size == 4 ? (float)R[at] : R[at];
+      double share = 0;
+      if (!isfinite(value) || !isfinite(rounded)) {
+        if (same(value, rounded)) continue;
+        ++wild;
+        share = INFINITY;
+      } else {
+        const double ref = exact ? rounded : R[at], diff = fabs(value - ref);
+        diff2 += diff * diff, ref2 += ref * ref, scale2 += S[at] * S[at];
+        share = diff > 0 ? diff / S[at] : 0;
+      }
+      if (share > worst) worst = share, where = (double)at;
+    }
+  sums[0] = diff2, sums[1] = ref2, sums[2] = scale2, sums[3] = worst, sums[4] = where, sums[5] = wild, sums[6] = stray(buffer, size, p);
+}
+
+/* Vectors of random signs, as the GPU's audits draw them. */
+void signs(double *x, long long count, u64 secret) {
+  for (long long j = 0; j < count; ++j) x[j] = mix(secret + j) & 1 ? 1 : -1;
+}
+
+static double changed(const void *buffer, const void *before, int size, Place p) {
+  const unsigned *now = buffer, *then = before;
+  long long count = 0;
+  for (long long i = 0; i < p.total * size / 4; ++i) count += now[i] != then[i];
+  return (double)count;
+}
+
+#define AUDIT(NAME, T)                                                                                                                     \
+  void NAME(const T *A, const T *A0, Place pa, const T *B, const T *B0, Place pb, const T *C, const T *C0, Place pc, long long skip,       \
+            const double *x, double alpha, double beta, double *w, double *found) {                                                       \
+    const long long K = pa.cols, N = pb.cols;                                                                                              \
+    double worst = 0, norm_b = 0;                                                                                                          \
+    for (long long k = 0; k < K; ++k) {                                                                                                    \
+      const T *row = B0 + pb.first + (k + skip) * pb.ld;                                                                                   \
+      double sum = 0, square = 0;                                                                                                          \
+      for (long long j = 0; j < N; ++j) sum += x[j] * row[j], square += (double)row[j] * row[j];                                           \
+      w[k] = sum, norm_b += square;                                                                                                        \
+    }                                                                                                                                      \
+    for (long long i = 0; i < pa.rows; ++i) {                                                                                              \
+      const T *a = A0 + pa.first + i * pa.ld, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;                              \
+      double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
+      for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (double)a[k] * a[k];                                                       \
+      z *= alpha;                                                                                                                          \
+      for (long long j = 0; j < N; ++j) {                                                                                                  \
+        const double before = beta == 0 ? 0 : beta * c0[j];                                                                                \
+        y += x[j] * c[j], z += x[j] * before, c2 += (double)c[j] * c[j] + before * before;                                                 \
+      }                                                                                                                                    \
+      if (!isfinite(z)) continue;                                                                                                          \
+      const double off = fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / (double)K);                     \
+      worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                                 \
+    }                                                                                                                                      \
+    found[0] = worst, found[1] = changed(A, A0, sizeof(T), pa) + changed(B, B0, sizeof(T), pb), found[2] = stray(C, sizeof(T), pc);        \
+  }
+AUDIT(audit_float32, float)
+AUDIT(audit_float64, double)
 
 #if defined(__AVX512F__)
 #define WIDTH 64

@@ -1,10 +1,56 @@
-// What the pipeline itself runs on a GPU: float64 copies of operands, the comparison with the reference, the peak rate.
-// Compiled once an architecture, apart from every kernel that is measured.
+// What the pipeline itself runs on a GPU: drawing operands, the float64 copies of them, the comparison with the reference, the audit of a
+// timed launch, the peak rate. Compiled once an architecture, apart from every kernel that is measured.
 #include <cuda_fp16.h>
+
+#include "operands.h"
 
 namespace {
 
 constexpr unsigned CANARY = 0x7FF87FF9;  // a NaN as float, as either half of it, and doubled as double
+constexpr int THREADS = 256;
+
+template <class T>
+struct Bits;
+template <>
+struct Bits<__half> {
+  using type = unsigned short;
+};
+template <>
+struct Bits<float> {
+  using type = unsigned;
+};
+template <>
+struct Bits<double> {
+  using type = u64;
+};
+
+template <class T>
+__device__ typename Bits<T>::type bits(T value) {
+  return *(typename Bits<T>::type*)&value;
+}
+
+template <class T>
+__device__ typename Bits<T>::type canary(long long i) {
+  if constexpr (sizeof(T) == 2) return i % 2 ? CANARY >> 16 : CANARY & 0xFFFF;
+  if constexpr (sizeof(T) == 4) return CANARY;
+  if constexpr (sizeof(T) == 8) return (u64)CANARY << 32 | CANARY;
+}
+
+// Where a matrix lies: `first` elements into a buffer of `total`; all around it and in the padding of its rows are canaries.
+struct Place {
+  long long total, first, rows, cols, ld;
+};
+
+template <class T>
+__device__ void fill(T* buffer, Place p, Draw d) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.total; i += (long long)gridDim.x * blockDim.x) {
+    const long long at = i - p.first, row = at / p.ld, col = at % p.ld;
+    if (at < 0 || row >= p.rows || col >= p.cols)
+      ((typename Bits<T>::type*)buffer)[i] = canary<T>(i);
+    else
+      buffer[i] = T(operand(d, row, col));
+  }
+}
 
 template <class T>
 __device__ void widen(const T* in, long long ld, long long rows, long long cols, double* out, int absolute) {
@@ -14,74 +60,160 @@ __device__ void widen(const T* in, long long ld, long long rows, long long cols,
   }
 }
 
+// Canaries before and after a matrix that are none, counted by the first block.
 template <class T>
-__device__ bool is_canary(const T* buffer, long long i) {
-  if constexpr (sizeof(T) == 2) return ((const unsigned short*)buffer)[i] == (unsigned short)(i % 2 ? CANARY >> 16 : CANARY);
-  if constexpr (sizeof(T) == 4) return ((const unsigned*)buffer)[i] == CANARY;
-  if constexpr (sizeof(T) == 8) return ((const unsigned long long*)buffer)[i] == ((unsigned long long)CANARY << 32 | CANARY);
+__device__ double spoilt_round(const T* buffer, Place p) {
+  const auto* words = (const typename Bits<T>::type*)buffer;
+  double count = 0;
+  if (blockIdx.x) return count;
+  for (long long i = threadIdx.x; i < p.first; i += THREADS) count += words[i] != canary<T>(i);
+  for (long long i = p.first + p.rows * p.ld + threadIdx.x; i < p.total; i += THREADS) count += words[i] != canary<T>(i);
+  return count;
 }
 
-// Walks over a whole buffer: `guard` canaries, M rows of N elements of C and ldc - N canaries, `guard` canaries.
-// sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S}, counts[block] = {elements not finite, canaries overwritten}.
-template <class T>
-__device__ void compare(const T* buffer, long long total, long long guard, long long M, long long N, long long ldc, const double* R, const double* S,
-                        double* sums, unsigned long long* counts) {
-  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0;
-  unsigned long long wild = 0, stray = 0;
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total; i += (long long)gridDim.x * blockDim.x) {
-    const long long at = i - guard, row = at / ldc, col = at % ldc;
-    if (at < 0 || row >= M || col >= N) {
-      stray += !is_canary(buffer, i);
-      continue;
-    }
-    const double value = double(buffer[i]), ref = R[row * N + col], scale = S[row * N + col], diff = fabs(value - ref);
-    if (!isfinite(value)) {
-      ++wild;
-      continue;
-    }
-    diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale;
-    if (diff > 0) worst = fmax(worst, diff / scale);
-  }
-  __shared__ double sum[4][256];
-  __shared__ unsigned long long count[2][256];
-  const int t = threadIdx.x;
-  sum[0][t] = diff2, sum[1][t] = ref2, sum[2][t] = scale2, sum[3][t] = worst, count[0][t] = wild, count[1][t] = stray;
-  for (int half = 128; half; half /= 2) {
-    __syncthreads();
-    if (t < half) {
-      for (int s = 0; s < 3; ++s) sum[s][t] += sum[s][t + half];
-      sum[3][t] = fmax(sum[3][t], sum[3][t + half]);
-      for (int c = 0; c < 2; ++c) count[c][t] += count[c][t + half];
-    }
-  }
+__device__ double total_of(double value) {  // over the block; in thread 0
+  __shared__ double part[THREADS / 32];
+  for (int lanes = 16; lanes; lanes /= 2) value += __shfl_down_sync(~0u, value, lanes);
   __syncthreads();
-  if (t < 4) sums[blockIdx.x * 4 + t] = sum[t][0];
-  if (t < 2) counts[blockIdx.x * 2 + t] = count[t][0];
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int w = 1; w < THREADS / 32; ++w) value += part[w];
+  return value;
+}
+
+// Walks over the buffer of C. sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S, its place in C, elements that are not finite where R
+// is, or the other way round, canaries overwritten}. With `exact`, R is rounded to the element type first.
+template <class T>
+__device__ void compare(const T* buffer, Place p, const double* R, const double* S, int exact, double* sums) {
+  double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < p.total; i += (long long)gridDim.x * blockDim.x) {
+    const long long at = i - p.first, row = at / p.ld, col = at % p.ld;
+    if (at < 0 || row >= p.rows || col >= p.cols) {
+      stray += ((const typename Bits<T>::type*)buffer)[i] != canary<T>(i);
+      continue;
+    }
+    const double value = double(buffer[i]), rounded = double(T(R[row * p.cols + col])), scale = S[row * p.cols + col];
+    const double ref = exact ? rounded : R[row * p.cols + col];
+    double share = 0;
+    if (!isfinite(value) || !isfinite(rounded)) {
+      if (value == rounded || (isnan(value) && isnan(rounded))) continue;
+      ++wild;
+      share = INFINITY;
+    } else {
+      const double diff = fabs(value - ref);
+      diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale;
+      share = diff > 0 ? diff / scale : 0;
+    }
+    if (share > worst) worst = share, where = double(row * p.cols + col);
+  }
+  __shared__ double most[THREADS][2];
+  most[threadIdx.x][0] = worst, most[threadIdx.x][1] = where;
+  const double totals[] = {total_of(diff2), total_of(ref2), total_of(scale2), total_of(wild), total_of(stray)};
+  if (threadIdx.x) return;
+  for (int t = 1; t < THREADS; ++t)
+    if (most[t][0] > worst) worst = most[t][0], where = most[t][1];
+  double* mine = sums + 7 * blockIdx.x;
+  mine[0] = totals[0], mine[1] = totals[1], mine[2] = totals[2], mine[3] = worst, mine[4] = where, mine[5] = totals[3], mine[6] = totals[4];
+}
+
+__device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1 : -1; }
+
+// The audit of a launch (Freivalds, Probabilistic machines can use less running time, IFIP 1977): with x of random signs, C x and
+// alpha A (B x) + beta C0 x are the same but for rounding. audit = {max |C x - alpha A (B x) - beta C0 x| of a row over its scale, elements of A
+// and B, and round them, that are not what was drawn, canaries round C overwritten}. A block takes a row. First B: w = B x and the square of
+// each row of B, of the K rows from `skip` on.
+template <class T>
+__device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, double* w, double* squares, double* audit) {
+  double changed = spoilt_round(buffer, p);
+  for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    double sum = 0, square = 0;
+    for (long long col = threadIdx.x; col < p.ld; col += THREADS) {
+      const long long at = p.first + row * p.ld + col;
+      const T value = T(col < p.cols ? operand(d, row, col) : 0.0);
+      changed += ((const typename Bits<T>::type*)buffer)[at] != (col < p.cols ? bits(value) : canary<T>(at));
+      if (col < p.cols) sum += sign(secret, col) * double(value), square += double(value) * double(value);
+    }
+    sum = total_of(sum), square = total_of(square);
+    if (threadIdx.x == 0 && row >= skip && row < skip + K) w[row - skip] = sum, squares[row - skip] = square;
+  }
+  changed = total_of(changed);
+  if (threadIdx.x == 0) atomicAdd(&audit[1], changed);
+}
+
+// Then A and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): what a row of sums without cancellation measures.
+// A row whose A (B x) is not finite is left to the comparison with the reference.
+template <class T>
+__device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, Draw dc, const double* w, const double* squares, u64 secret,
+                        double alpha, double beta, double* audit) {
+  double worst = 0, changed = spoilt_round(buffer, p), stray = spoilt_round(c, pc), norm_b = 0;
+  for (long long k = threadIdx.x; k < p.cols; k += THREADS) norm_b += squares[k];
+  norm_b = total_of(norm_b);
+  for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
+    double z = 0, y = 0, a2 = 0, c2 = 0;
+    for (long long k = threadIdx.x; k < p.ld; k += THREADS) {
+      const long long at = p.first + row * p.ld + k;
+      const T value = T(k < p.cols ? operand(d, row, k) : 0.0);
+      changed += ((const typename Bits<T>::type*)buffer)[at] != (k < p.cols ? bits(value) : canary<T>(at));
+      if (k < p.cols) z += double(value) * w[k], a2 += double(value) * double(value);
+    }
+    z *= alpha;
+    for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
+      const long long at = pc.first + row * pc.ld + col;
+      if (col < pc.cols) {
+        const double value = double(c[at]), before = beta == 0 ? 0 : beta * double(T(operand(dc, row, col)));
+        y += sign(secret, col) * value, z += sign(secret, col) * before, c2 += value * value + before * before;
+      } else {
+        stray += ((const typename Bits<T>::type*)c)[at] != canary<T>(at);
+      }
+    }
+    z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
+    if (threadIdx.x == 0 && isfinite(z)) {
+      const double off = fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / double(p.cols));
+      worst = isfinite(share) ? fmax(worst, share) : INFINITY;
+    }
+  }
+  changed = total_of(changed), stray = total_of(stray);
+  if (threadIdx.x == 0) {
+    atomicMax((u64*)&audit[0], (u64)__double_as_longlong(worst));  // of numbers that are not negative the bits have the same order
+    atomicAdd(&audit[1], changed), atomicAdd(&audit[2], stray);
+  }
 }
 
 }  // namespace
 
-#define FOR_TYPE(NAME, T)                                                                                                        \
-  extern "C" __global__ void widen_##NAME(const T* in, long long ld, long long rows, long long cols, double* out, int absolute) { \
-    widen(in, ld, rows, cols, out, absolute);                                                                                    \
-  }                                                                                                                              \
-  extern "C" __global__ void __launch_bounds__(256)                                                                             \
-      compare_##NAME(const T* buffer, long long total, long long guard, long long M, long long N, long long ldc, const double* R, const double* S, \
-                     double* sums, unsigned long long* counts) {                                                                 \
-    compare(buffer, total, guard, M, N, ldc, R, S, sums, counts);                                                                       \
+#define FOR_TYPE(NAME, T)                                                                                                                      \
+  extern "C" __global__ void fill_##NAME(T* buffer, Place p, Draw d) { fill(buffer, p, d); }                                                   \
+  extern "C" __global__ void widen_##NAME(const T* in, long long ld, long long rows, long long cols, double* out, int absolute) {              \
+    widen(in, ld, rows, cols, out, absolute);                                                                                                  \
+  }                                                                                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                                                        \
+      compare_##NAME(const T* buffer, Place p, const double* R, const double* S, double* sums, int exact) {                                    \
+    compare(buffer, p, R, S, exact, sums);                                                                                                     \
+  }                                                                                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, \
+                                                                       double* w, double* squares, double* audit) {                            \
+    audit_b(buffer, p, d, skip, K, secret, w, squares, audit);                                                                                 \
+  }                                                                                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                                                        \
+      audit_a_##NAME(const T* buffer, Place p, Draw d, const T* c, Place pc, Draw dc, const double* w, const double* squares, u64 secret,      \
+                     double alpha, double beta, double* audit) {                                                                               \
+    audit_a(buffer, p, d, c, pc, dc, w, squares, secret, alpha, beta, audit);                                                                  \
   }
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
 FOR_TYPE(float16, __half)
 
-// Peak FP32 rate: every thread makes `rounds` times 64 independent multiply-adds in registers, 8 chains of 8.
+// Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128: what the loop itself takes
+// (a counter, a comparison, a branch) is then 3 instructions in a thousand.
 extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, float b, float* out) {
   float x[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) x[i] = threadIdx.x + i;
+#pragma unroll 1
   for (int r = 0; r < rounds; ++r)
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
+    for (int j = 0; j < 128; ++j)
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] = fmaf(x[i], a, b);
   float sum = 0;

@@ -1,0 +1,112 @@
+/*---
+title: Asynchronous copies
+idea: tiles go from global to shared memory without passing through registers, several of them on the way at once, into a ring of stages
+parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, STAGES: 4}
+configurations: [{STAGES: 3}, {STAGES: 4}, {BN: 256, TN: 16}, {BN: 256, TM: 16}, {BM: 64}, {BM: 64, BN: 64}]
+block: [BM * BN // (TM * TN)]
+grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
+dynamic_shared: STAGES * BK * (BM + 4 + BN) * element_size
+requires: [STAGES >= 2, BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 2 == 0, BM * BN % (BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM * 4 % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, BM * BN <= 32768]
+compute_capability: 8.0
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: M * N
+accesses:
+  - {global_read: thread // BK * lda + thread % BK, per_k: TM * TN / BN}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM}
+  - {shared_write: thread % BK * (BM + 4) + thread // BK, per_k: TM * TN / BN}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM}
+  - {shared_read: (thread % 32 // 16 * 2 + thread % 2) * 4, width: 4, per_k: TM}
+  - {shared_read: thread // 2 % 8 * 4, width: 4, per_k: TN}
+---*/
+// In rung 10 a tile waits in registers between its load and its store to shared memory, and only one is on its way at a time. From compute
+// capability 8.0 on, a copy from global to shared memory passes by the registers, and the thread that starts it goes on at once. So
+// shared memory is a ring of STAGES tiles: while one is computed on, the others arrive. The registers that held a tile, and the
+// instructions that stored it, are gone.
+//
+// A is still transposed on the way: each copy moves one element of it to its place. B comes in copies of four. A copy that is told to
+// read nothing writes zeros, so the edges of the matrices need no code of their own.
+//
+// What holds it back: a multiply-add reads three registers, more than the register file gives in a clock unless one of them was read just
+// before. The rung below puts the multiply-adds in an order in which that is so.
+
+#include "async.cuh"
+#include "vector.cuh"
+
+constexpr int THREADS = BM * BN / (TM * TN);
+constexpr int WM = 4 * TM, WN = 8 * TN;     // the tile of a warp
+constexpr int WIDTH_A = BM + 4;             // padded as in rung 08
+constexpr int STAGE = 4 * BK * (WIDTH_A + BN);  // bytes
+constexpr int BLOCKS_PER_SM = 32768 / (BM * BN);
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+         T* __restrict__ C, int ldc) {
+  extern __shared__ __align__(16) T ring[];
+  const bool vector = vectorizable(N, K, A, lda, B, ldb, C, ldc);
+  const int row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+  const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+  const int row = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
+  const int col = warp % (BN / WN) * WN + lane / 2 % 8 * 4;
+
+  // What the thread copies of each tile: every ROWS_A-th element of a column of A, and of every ROWS_B-th row of B four elements.
+  constexpr int ROWS_A = THREADS / BK, ROWS_B = THREADS / (BN / 4);
+  const int ka = thread % BK, ra = row0 + thread / BK, kb = thread / (BN / 4), cb = col0 + thread % (BN / 4) * 4;
+  const unsigned to_a = shared_address(&ring[ka * WIDTH_A + thread / BK]);
+  const unsigned to_b = shared_address(&ring[BK * WIDTH_A + 4 * thread]);
+  const T* from_a = A + size_t(ra) * lda + ka;
+  const T* from_b = B + size_t(kb) * ldb + cb;
+  // Begins the copies of the next tiles into the stage at byte `stage` of the ring, zeros where the matrices end: after `left` k.
+  const auto copy = [&](unsigned stage, int left) {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS_A)
+      copy_or_zero<1>(to_a + stage + i * 4, from_a + size_t(i) * lda, ra + i < M && ka < left);
+#pragma unroll
+    for (int i = 0; i < BK; i += ROWS_B) {
+      const T* from = from_b + size_t(i) * ldb;
+      const int cols = kb + i < left ? N - cb : 0;
+      if (vector)
+        copy_or_zero<4>(to_b + stage + i * BN * 4, from, cols > 0);
+      else
+        for (int j = 0; j < 4; ++j) copy_or_zero<1>(to_b + stage + (i * BN + j) * 4, from + j, cols > j);
+    }
+    from_a += BK, from_b += size_t(BK) * ldb;
+    commit();
+  };
+
+  for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage * STAGE, K - stage * BK);
+  wait<STAGES - 2>();
+  __syncthreads();
+
+  float sum[TM][TN] = {}, a[2][TM], b[2][TN];
+  read4<TM, 16>(a[0], &ring[row]);
+  read4<TN, 32>(b[0], &ring[BK * WIDTH_A + col]);
+  unsigned now = 0, free = (STAGES - 1) * STAGE;  // the stage that is computed on, and the one that the next copies go to
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    copy(free, K - k0 - (STAGES - 1) * BK);
+    free = now;
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      if (k == BK - 1) {  // every fragment of this tile has been read: on to the next, whose first are loaded below
+        now = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
+        wait<STAGES - 2>();  // the thread's own copies of it are there,
+        __syncthreads();     // and now everyone's; and everyone has left the stage that is filled next
+      }
+      read4<TM, 16>(a[(k + 1) % 2], ring + now / 4 + (k + 1) % BK * WIDTH_A + row);
+      read4<TN, 32>(b[(k + 1) % 2], ring + now / 4 + BK * WIDTH_A + (k + 1) % BK * BN + col);
+#pragma unroll
+      for (int m = 0; m < TM; ++m)
+#pragma unroll
+        for (int n = 0; n < TN; ++n) sum[m][n] += a[k % 2][m] * b[k % 2][n];
+    }
+  }
+
+#pragma unroll
+  for (int m = 0; m < TM; ++m) {
+    const int r = row0 + row + m / 4 * 16 + m % 4;
+#pragma unroll
+    for (int n = 0; n < TN; n += 4) {
+      const int c = col0 + col + n / 4 * 32;
+      store4(&C[size_t(r) * ldc + c], alpha, &sum[m][n], beta, r < M ? N - c : 0, vector);
+    }
+  }
+}

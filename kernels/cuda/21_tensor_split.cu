@@ -1,0 +1,439 @@
+/*---
+title: Tensor cores, FP32 accuracy
+idea: each float is split into two halves whose three products the tensor cores sum up, at 3/16 of their FP16 rate but four times the FFMA rate; what two halves cannot hold is multiplied in float32
+parameters: {BM: 128, BN: 192, STAGES: 5, SLICES: 1, DIRECT: 0}
+configurations:
+  - {BM: 128, BN: 192, STAGES: 5}
+  - {BM: 128, BN: 128, STAGES: 5}
+  - {BM: 128, BN: 128, STAGES: 6}
+  - {BM: 64, BN: 256, STAGES: 5}
+  - {BM: 128, BN: 64, STAGES: 6}
+  - {BM: 128, BN: 128, STAGES: 5, SLICES: 2}
+  - {BM: 128, BN: 64, STAGES: 6, SLICES: 8}
+  - {BM: 128, BN: 32, STAGES: 6, SLICES: 2}
+  - {BM: 128, BN: 32, STAGES: 4, SLICES: 4}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2}
+  - {BM: 128, BN: 64, STAGES: 8, DIRECT: 3}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, DIRECT: 3}
+block: [128]
+grid: ["ceil_div(M, BM) * (BM // 8) * ceil_div(K, 256) + (0 if DIRECT else ceil_div(ceil_div(N, BN) * BN, 32) * ceil_div(K, 64))"]
+then:
+  - function: product
+    block: ["256 + 128 * max(1, DIRECT)"]
+    grid: ["ceil_div(M, BM) * ceil_div(N, BN) * SLICES if SLICES > 1 else min(ceil_div(M, BM) * ceil_div(N, BN), sm_count)"]
+    dynamic_shared: STAGES * (BM + BN) * 128 + ((STAGES + 1) // 2 + 1) * (BM + BN) * 6 + STAGES * 16
+workspace: ceil_div(K, 64) * (ceil_div(M, BM) * (BM // 8) + ceil_div(N, BN) * (BN // 8)) * 2096
+requires:
+  - BM == 64 or BM == 128
+  - BN == 32 or BN == 64 or BN == 128 or BN == 192 or BN == 256
+  - 4096 <= BM * BN <= 24576 and (BM == 128 or BN != 192)
+  - STAGES >= 3
+  - 1 <= SLICES <= 8 and BM * BN // 512 % SLICES == 0 and 4 * BM * BN <= STAGES * (BM + BN) * 128
+  - DIRECT == 0 or DIRECT <= 3 and BM * BN <= 8192
+architecture: sm_90a
+global_reads: M * K + K * N + K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: M * K + K * N + M * N
+---*/
+// The tensor cores multiply FP16 numbers exactly and add them up in FP32. A float of 24 bits is the sum of two FP16 numbers of 11 bits
+// each, high and low, but for one part in 2^22, and so a*b = high*high + high*low + low*high but for as much: three products of a
+// unit fifteen times as fast as the FFMA lanes. `gemm` splits A and B into a workspace, `product` multiplies.
+//
+// FP16 has a short range, so 64 neighbours along K (a chunk) of a row of A, or of a column of B, are scaled by the power of two that brings
+// the largest of them to 2^14. A chunk's sum is scaled back when it is added, in FP32, to the sum of all chunks. That
+// addition has a second purpose: the tensor cores do not round their sums but cut them off, an error that grows with the length of
+// a sum. Within a chunk the small products come first, while the sum is small and little is cut off.
+//
+// Some data do not fit: infinities and NaN, products near the ends of the floats' range, sums of so few products that the last bits
+// of each count, and numbers so far below the largest of their chunk (2^-17 of it) that they lose digits: few, in most data, and
+// harmless beside the large ones, unless those meet zeros. `gemm` counts them, and how many large ones stand beside them, and `product`
+// multiplies a chunk on the tensor cores only where the counts prove that what is lost is below 2^-20 of the sum of |a|*|b|. Elsewhere it
+// does so in float32, for this chunk of the block's tile alone. So infinities and NaN come out as in any float32 kernel, and on no input
+// do the halves lose more than that.
+//
+// Where B is large and M small, splitting costs more than multiplying: with DIRECT the producers of `product` split B on the way.
+//
+// What holds it back: power. At its full rate a tensor core draws more than the board may, and the clock falls.
+
+#include <cooperative_groups.h>
+
+#include "halves.cuh"
+#include "wgmma.cuh"
+
+constexpr int PRODUCERS = DIRECT ? DIRECT : 1;  // warpgroups that fill the stages
+constexpr int CONSUMERS = 256;               // threads: two warpgroups, side by side along M, or where a tile has but 64 rows, along N
+constexpr int WN = BM == 128 ? BN : BN / 2;  // columns of a warpgroup's part of the tile; it has 64 rows
+constexpr int A_BYTES = BM / 8 * UNIT, B_BYTES = BN / 8 * UNIT, STAGE = A_BYTES + B_BYTES;  // a stage holds half a chunk
+constexpr int A_GROUPS = BM / 8 * sizeof(Group), B_GROUPS = BN / 8 * sizeof(Group), GROUPS = A_GROUPS + B_GROUPS;
+// A chunk's groups are read after its stages have been given back: by the time that a place's turn comes again, all warps are past that.
+constexpr int RING = (STAGES + 1) / 2 + 1;
+constexpr int AT_GROUPS = STAGES * STAGE, AT_BARRIERS = AT_GROUPS + RING * GROUPS;
+
+// An operand after splitting: its units, two of 32 of K for each chunk, and the records of its groups of 8 rows or columns.
+struct Operand {
+  Units units;
+  Group* groups;
+
+  __device__ uint8_t* unit(int chunk, int half, int group) const { return units.at(chunk * 2 + half, group); }
+  __device__ Group* group(int chunk, int group) const { return groups + size_t(chunk) * units.count + group; }
+};
+
+__device__ __forceinline__ void partition(int M, int N, int K, uint8_t* workspace, Operand& a, Operand& b) {
+  const int steps = 2 * chunks_of(K);
+  a.units = {workspace, (M + BM - 1) / BM * (BM / 8)};
+  b.units = {a.units.at(steps, 0), (N + BN - 1) / BN * (BN / 8)};
+  a.groups = reinterpret_cast<Group*>(b.units.at(steps, 0)), b.groups = a.group(chunks_of(K), 0);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 8)
+    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
+         int ldc, uint8_t* __restrict__ workspace) {
+  Operand a, b;
+  partition(M, N, K, workspace, a, b);
+  const int chunks = chunks_of(K), blocks_a = a.units.count * ((chunks + 3) / 4);
+  if (int(blockIdx.x) < blocks_a) {  // the block's warps take neighbouring chunks
+    const int group = blockIdx.x % a.units.count, chunk = blockIdx.x / a.units.count * 4 + threadIdx.x / 32;
+    if (chunk < chunks)
+      split_rows(A, lda, M, K, group * 8, chunk, a.unit(chunk, 0, group), a.unit(chunk, 1, group), a.group(chunk, group), threadIdx.x % 32);
+  } else {
+    const int block = blockIdx.x - blocks_a, strips = (b.units.count + 3) / 4, group = block % strips * 4, chunk = block / strips;
+    split_columns<32, 1, 1>(B, ldb, N, K, group * 8, chunk, b.unit(chunk, 0, group), b.unit(chunk, 1, group), b.group(chunk, group),
+                            b.units.count - group, threadIdx.x, 0);
+  }
+}
+
+// What is to be done with a chunk of the tile; every lane of a block finds out the same.
+struct Verdict {
+  bool tensor;       // the tensor cores may multiply it
+  bool steep;        // but a few products may stand out so far that what is cut off beside them would be seen
+  bool rounded;      // neither side is exact
+  bool alike, same;  // neighbouring columns share scales; all columns share one
+};
+
+// Element k of row i loses at most 2^-25 where it is counted as losing digits (half the last place of FP16 below 2^-14), and what it meets in
+// column j is below 2^15; so C(i,j) loses up to (lost_a + lost_b) * 2^-10. Where p elements of row i are at least s and q of column j at least
+// t, there are p + q - 64 places k where both are, and the sum of |a|*|b| is at least (p + q - 64) * s * t. And as every product is below
+// 2^30 times the scales of both, no sum of K of them overflows where these multiply to 2^98 / K at most.
+__device__ __forceinline__ Verdict judge(const Group* a, const Group* b, int K, int lane) {
+  const bool has_a = lane < BM / 8, has_b = lane < BN / 8;
+  const uint32_t easy_a = has_a ? a[lane].easy : EXACT, easy_b = has_b ? b[lane].easy : EXACT;
+  const float common = has_b ? b[lane].common : b->common;
+  Verdict verdict = {true, false, __any_sync(~0u, easy_a == ROUNDED) && __any_sync(~0u, easy_b == ROUNDED)};
+  verdict.alike = __all_sync(~0u, common != 0);
+  verdict.same = verdict.alike && __all_sync(~0u, common == b->common);
+  if (__all_sync(~0u, min(easy_a, easy_b) != PLAIN_ONLY)) return verdict;
+  uint32_t fit_a = ~0u, fit_b = ~0u, span_a = ~0u, span_b = ~0u;
+  if (has_a) fit_a = a[lane].fit, span_a = a[lane].span;
+  if (has_b) fit_b = b[lane].fit, span_b = b[lane].span;
+  for (int d = 1; d < 32; d *= 2) {
+    fit_a = __vminu4(fit_a, __shfl_xor_sync(~0u, fit_a, d)), fit_b = __vminu4(fit_b, __shfl_xor_sync(~0u, fit_b, d));
+    span_a = __vminu4(span_a, __shfl_xor_sync(~0u, span_a, d)), span_b = __vminu4(span_b, __shfl_xor_sync(~0u, span_b, d));
+  }
+  const int large_a = byte(fit_a, 0), medium_a = byte(fit_a, 1), large_b = byte(fit_b, 0), medium_b = byte(fit_b, 1);
+  const int lost = 2 * CHUNK - int(byte(fit_a, 2)) - int(byte(fit_b, 2)), products = byte(span_a, 0) * byte(span_b, 0);
+  const int least = byte(span_a, 1) + byte(span_b, 1), greatest = 510 - int(byte(span_a, 2)) - int(byte(span_b, 2));
+  verdict.rounded = byte(fit_a, 3) == ROUNDED && byte(fit_b, 3) == ROUNDED;
+  verdict.steep = byte(span_a, 3) * byte(span_b, 3) < STEEP;
+  // `products` are 1024 times as many as a chunk is likely to have; exponent fields are 127 more than exponents
+  verdict.tensor = byte(fit_a, 3) != PLAIN_ONLY && byte(fit_b, 3) != PLAIN_ONLY && products * min(chunks_of(K), 4096) >= FEW * 1024 &&
+                   least >= 254 - 149 && greatest <= 254 + 98 - (32 - __clz(K)) &&
+                   // lost * 2^-10 <= 2^-20 * sum, where each of the two thresholds is LARGE or MEDIUM
+                   (lost == 0 || lost <= 256 * (large_a + large_b - CHUNK) ||
+                    lost <= 4 * (max(large_a + medium_b, medium_a + large_b) - CHUNK) || 16 * lost <= medium_a + medium_b - CHUNK);
+  return verdict;
+}
+
+__device__ __forceinline__ void consumers_sync() { some_sync<CONSUMERS>(1); }
+
+// The four floats from `from` on, where the row goes on for `left` of them, and zeros beyond its end.
+__device__ __forceinline__ void copy4(float* to, const float* from, int left, bool vector) {
+  const uint32_t there = shared_address(to);
+  if (vector) {
+    copy_or_zero<4>(there, from, left > 0);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) copy_or_zero<1>(there + i * 4, from + i, i < left);
+  }
+}
+
+// Adds the same chunk to the same `sum`, multiplied in float32. It passes through the two stages where its halves lie: as many bytes. Each
+// thread multiplies TM x TN elements; then they go through shared memory to the threads whose sums they belong to.
+__device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], float (&product)[WN / 2], float* const (&stages)[2], const T* A, int lda, const T* B, int ldb,
+                                               int row0, int column0, int M, int N, int begin, int K, int thread) {
+  constexpr int TM = 8, TN = WN / 16, V = TN < 4 ? TN : 4, ACROSS = BN / TN;  // V neighbours, then the next ACROSS * V columns on
+  const bool vector_a = (lda % 4 | K % 4 | reinterpret_cast<size_t>(A) % 16) == 0;
+  const bool vector_b = (ldb % 4 | N % 4 | reinterpret_cast<size_t>(B) % 16) == 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float *a = stages[half], *b = a + BM * DEPTH;
+    const int k0 = begin + half * DEPTH;
+#pragma unroll 1
+    for (int i = thread; i < BM * DEPTH / 4; i += CONSUMERS) {  // the fours of row r change places, for the sake of shared memory's banks
+      const int r = i / (DEPTH / 4), k = i % (DEPTH / 4) * 4;
+      copy4(a + r * DEPTH + (k ^ r / TM % 8 * 4), A + size_t(row0 + r) * lda + k0 + k, row0 + r < M ? K - k0 - k : 0, vector_a);
+    }
+#pragma unroll 1
+    for (int i = thread; i < DEPTH * BN / 4; i += CONSUMERS) {
+      const int k = i / (BN / 4), c = i % (BN / 4) * 4;
+      copy4(b + i * 4, B + size_t(k0 + k) * ldb + column0 + c, k0 + k < K ? N - column0 - c : 0, vector_b);
+    }
+    commit();
+  }
+  // Rung 10's zigzag of lanes, 4 down and 8 across.
+  const int lane = thread % 32, warp = thread / 32, down = warp / (ACROSS / 8) * 4 + lane / 16 * 2 + lane % 2;
+  const int across = warp % (ACROSS / 8) * 8 + lane / 2 % 8;
+#pragma unroll
+  for (int i = 0; i < TM * TN; ++i) product[i] = 0;
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
+    if (half == 0) wait<1>();
+    if (half == 1) wait<0>();
+    consumers_sync();
+    const float *a = stages[half] + down * TM * DEPTH, *b = stages[half] + BM * DEPTH + across * V;
+#pragma unroll 1
+    for (int k0 = 0; k0 < DEPTH; k0 += 4, b += 4 * BN) {
+      const float* a_k = a + (k0 ^ down % 8 * 4);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float x[TM];
+#pragma unroll
+        for (int m = 0; m < TM; ++m) x[m] = a_k[m * DEPTH + k];
+#pragma unroll
+        for (int n = 0; n < TN; n += V) {
+          float y[V];
+          const float* from = b + k * BN + n * ACROSS;
+          if constexpr (V == 4) {
+            const float4 v = *reinterpret_cast<const float4*>(from);
+            y[0] = v.x, y[1] = v.y, y[2] = v.z, y[3] = v.w;
+          } else {
+            const float2 v = *reinterpret_cast<const float2*>(from);
+            y[0] = v.x, y[1] = v.y;
+          }
+#pragma unroll
+          for (int m = 0; m < TM; ++m)
+#pragma unroll
+            for (int i = 0; i < V; ++i) product[m * TN + n + i] = fmaf(x[m], y[i], product[m * TN + n + i]);
+        }
+      }
+    }
+  }
+  // ACROSS * V columns at a time; the rows 0-7, 16-23, ... lie in one stage, the others in the other one, a little apart.
+  constexpr int WIDTH = ACROSS * V, LINE = WIDTH + 8;
+  static_assert(BM / 2 * LINE * 4 <= STAGE, "half of the rows fit a stage");
+  const int row = (BM == 128 ? thread : thread % 128) / 32 * 8 + lane / 4, column = (BM == 128 ? 0 : thread / 128 * WN) + lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < TN; n += V) {
+    consumers_sync();
+    float* to = stages[down % 2] + down / 2 * 8 * LINE + across * V;
+#pragma unroll
+    for (int m = 0; m < TM; ++m)
+#pragma unroll
+      for (int i = 0; i < V; i += 2)
+        *reinterpret_cast<float2*>(to + m * LINE + i) = make_float2(product[m * TN + n + i], product[m * TN + n + i + 1]);
+    consumers_sync();
+#pragma unroll
+    for (int j = 0; j < WN / 8; ++j) {
+      const int c = column + 8 * j - n * ACROSS;
+      if (BM == 128 ? 8 * j / WIDTH != n / V : c < 0 || c >= WIDTH) continue;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float2 v = *reinterpret_cast<const float2*>(stages[h] + row * LINE + c);
+        sum[4 * j + 2 * h] += v.x, sum[4 * j + 2 * h + 1] += v.y;
+      }
+    }
+  }
+  async_may_follow();
+}
+
+// Adds a sum of the tensor cores, scaled back. Row row0 and column part_column of the tile are the warp's first.
+__device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)[WN / 2], const Group* a, const Group* b, Verdict verdict,
+                                        int row0, int part_column, int lane) {
+  // Cutting off loses about 2^-23 of a chunk's sum (measured: 0.75 of that for data of both signs, 1.5 for positive data).
+  const float gain = verdict.rounded && !verdict.steep ? 1 + 0x1p-23f : 1;
+  const float a0 = a[row0 / 8].scale[lane / 4] * gain, a1 = a[row0 / 8 + 1].scale[lane / 4] * gain;
+  b += part_column / 8;
+  if (verdict.same) {
+    const float f0 = a0 * b->common, f1 = a1 * b->common;
+#pragma unroll
+    for (int i = 0; i < WN / 2; ++i) sum[i] = fmaf(acc[i], i % 4 < 2 ? f0 : f1, sum[i]);
+  } else if (verdict.alike) {
+#pragma unroll
+    for (int i = 0; i < WN / 16; ++i) {
+      const float common = b[2 * i].common, f0 = a0 * common, f1 = a1 * common;
+#pragma unroll
+      for (int j = 8 * i; j < 8 * i + 8; ++j) sum[j] = fmaf(acc[j], j % 4 < 2 ? f0 : f1, sum[j]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < WN / 8; ++j) {
+      const float2 s = *reinterpret_cast<const float2*>(&b[j].scale[lane % 4 * 2]);
+      sum[j * 4] = fmaf(acc[j * 4], a0 * s.x, sum[j * 4]);
+      sum[j * 4 + 1] = fmaf(acc[j * 4 + 1], a0 * s.y, sum[j * 4 + 1]);
+      sum[j * 4 + 2] = fmaf(acc[j * 4 + 2], a1 * s.x, sum[j * 4 + 2]);
+      sum[j * 4 + 3] = fmaf(acc[j * 4 + 3], a1 * s.y, sum[j * 4 + 3]);
+    }
+  }
+}
+
+// One thread, or with DIRECT all of some warpgroups, brings tiles to shared memory; two warpgroups multiply them.
+extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 * PRODUCERS + CONSUMERS, 1)
+    product(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
+            int ldc, uint8_t* __restrict__ workspace) {
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t memory = shared_address(shared), full = memory + AT_BARRIERS, empty = full + STAGES * 8;
+  const int rows = (M + BM - 1) / BM, columns = (N + BN - 1) / BN;
+  const int slice = blockIdx.x % SLICES, first = blockIdx.x / SLICES, step = gridDim.x / SLICES;  // the blocks of a cluster share a tile
+  // The last chunks come first: the split wrote them last, and so they may still be in the L2. Slices take turns. With alpha == 0 there are
+  // none: as in BLAS, A and B do not count then.
+  const int last_chunk = alpha == 0 ? -1 : chunks_of(K) - 1 - slice;
+  Operand a, b;
+  partition(M, N, K, workspace, a, b);
+
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, DIRECT ? 5 : 1), barrier_init(empty + i * 8, CONSUMERS / 32);
+    barriers_ready();
+  }
+  __syncthreads();
+
+  if (threadIdx.x < 128 * PRODUCERS) {
+    if (!DIRECT) give_registers_back<40>();
+    if (DIRECT || threadIdx.x == 0) {  // the producers take turns
+      const int producer = threadIdx.x / 128, thread = threadIdx.x % 128;
+      int stage = 0, parity = 1, place = 0, turn = 0;
+      for (int t = first; t < rows * columns; t += step) {
+        const Position tile(t, rows, columns);
+        const int group_a = tile.row * (BM / 8), group_b = tile.column * (BN / 8);
+        for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
+          uint32_t to[2], done[2];
+          const int groups = AT_GROUPS + place * GROUPS;
+#pragma unroll(DIRECT ? 2 : 1)
+          for (int half = 0; half < 2; ++half) {
+            to[half] = memory + stage * STAGE, done[half] = full + stage * 8;
+            if (turn == producer) {
+              barrier_wait(empty + stage * 8, parity);
+              if (thread == 0) {
+                barrier_expect(done[half], (DIRECT ? A_BYTES : STAGE) + (half > 0 ? 0 : DIRECT ? A_GROUPS : GROUPS));
+                copy_bulk(to[half], a.unit(chunk, half, group_a), A_BYTES, done[half]);
+                if (!DIRECT) copy_bulk(to[half] + A_BYTES, b.unit(chunk, half, group_b), B_BYTES, done[half]);
+                if (half == 0) {
+                  copy_bulk(memory + groups, a.group(chunk, group_a), A_GROUPS, done[half]);
+                  if (!DIRECT) copy_bulk(memory + groups + A_GROUPS, b.group(chunk, group_b), B_GROUPS, done[half]);
+                }
+              }
+            }
+            if (++stage == STAGES) stage = 0, parity ^= 1;
+          }
+          if (DIRECT && turn == producer) {
+            split_columns<BN, PRODUCERS, 2>(B, ldb, N, K, tile.column * BN, chunk, shared + (to[0] - memory) + A_BYTES,
+                                            shared + (to[1] - memory) + A_BYTES, reinterpret_cast<Group*>(shared + groups + A_GROUPS),
+                                            BN / 8, thread, producer);
+            async_may_follow();
+            __syncwarp();
+            if (thread % 32 == 0) barrier_arrive(done[0]), barrier_arrive(done[1]);
+          }
+          if (++place == RING) place = 0;
+          if (++turn == PRODUCERS) turn = 0;
+        }
+      }
+    }
+  } else {
+    if (!DIRECT) take_registers<232>();
+    const int consumer = threadIdx.x - 128 * PRODUCERS, thread = consumer % 128, lane = thread % 32;
+    const int part_row = BM == 128 ? consumer / 128 * 64 : 0, part_column = BM == 128 ? 0 : consumer / 128 * WN;  // of the tile
+    float sum[WN / 2], acc[WN / 2];
+    int stage = 0, parity = 0, place = 0;
+    for (int t = first; t < rows * columns; t += step) {
+      const Position tile(t, rows, columns);
+#pragma unroll
+      for (int i = 0; i < WN / 2; ++i) sum[i] = 0;
+
+      for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
+        int at[2];
+        uint32_t back[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          barrier_wait(full + stage * 8, parity);
+          at[half] = stage * STAGE, back[half] = empty + stage * 8;
+          if (++stage == STAGES) stage = 0, parity ^= 1;
+        }
+        const Group* groups_a = reinterpret_cast<const Group*>(shared + AT_GROUPS + place * GROUPS);
+        const Group* groups_b = groups_a + BM / 8;
+        if (++place == RING) place = 0;
+        const Verdict verdict = judge(groups_a, groups_b, K, lane);
+        if (verdict.tensor) {
+          constexpr int TO_LOW = LOW / 16, NEXT = 256 / 16;  // in a descriptor's units of 16 bytes: the low halves; 16 further along K
+          uint64_t da[2], db[2];
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            da[half] = descriptor(memory + at[half] + part_row * (UNIT / 8), 128, UNIT);
+            db[half] = descriptor(memory + at[half] + A_BYTES + part_column * (UNIT / 8), 128, UNIT);
+          }
+          const auto small = [&](int i, int add) {  // the products of less than 2^-10 of the others come first
+            const uint64_t ia = da[i / 2] + i % 2 * NEXT, ib = db[i / 2] + i % 2 * NEXT;
+            wgmma_f16<WN>(acc, ia + TO_LOW, ib, add);
+            wgmma_f16<WN>(acc, ia, ib + TO_LOW, 1);
+          };
+          const auto large = [&](int i) { wgmma_f16<WN>(acc, da[i / 2] + i % 2 * NEXT, db[i / 2] + i % 2 * NEXT, 1); };
+          if (verdict.steep) {
+#pragma unroll 1
+            for (int i = 0; i < 4; ++i) {
+              wgmma_begin();
+              small(i, 0);
+              large(i);
+              wgmma_wait();
+              promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
+            }
+          } else {
+            wgmma_begin();
+#pragma unroll
+            for (int i = 0; i < 4; ++i) small(i, i > 0);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) large(i);
+            wgmma_wait();
+          }
+        } else {
+          float* const stages[2] = {reinterpret_cast<float*>(shared + at[0]), reinterpret_cast<float*>(shared + at[1])};
+          multiply_plain(sum, acc, stages, A, lda, B, ldb, tile.row * BM, tile.column * BN, M, N, chunk * CHUNK, K, consumer);
+          __syncwarp();
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half)  // each warp gives the stages back
+          if (lane == 0) barrier_arrive(back[half]);
+        if (verdict.tensor && !verdict.steep) promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
+      }
+
+      if (SLICES == 1) {
+        store_sums<WN>(sum, C, ldc, tile.row * BM + part_row, tile.column * BN + part_column, M, N, alpha, beta, thread);
+      } else {  // into the stages, which are done with: there is one tile a cluster
+        consumers_sync();
+#pragma unroll
+        for (int i = 0; i < WN / 4; ++i) reinterpret_cast<float2*>(shared)[i * CONSUMERS + consumer] = make_float2(sum[2 * i], sum[2 * i + 1]);
+      }
+    }
+  }
+  if (SLICES > 1) {  // every block adds up its part of the tile, always in the same order
+    const auto cluster = cooperative_groups::this_cluster();
+    __syncwarp();
+    cluster.sync();
+    if (threadIdx.x >= 128 * PRODUCERS) {
+      const int consumer = threadIdx.x - 128 * PRODUCERS, thread = consumer % 128, lane = thread % 32;
+      const Position tile(first, rows, columns);
+      const int row = tile.row * BM + (BM == 128 ? consumer / 128 * 64 : 0) + thread / 32 * 16 + lane / 4;
+      const int column = tile.column * BN + (BM == 128 ? 0 : consumer / 128 * WN) + lane % 4 * 2;
+      const bool vector = (ldc % 2 | N % 2 | reinterpret_cast<size_t>(C) % 8) == 0;
+      constexpr int PAIRS = WN / 4 / SLICES;
+#pragma unroll
+      for (int n = 0; n < PAIRS; ++n) {
+        const int i = slice * PAIRS + n, r = row + i % 2 * 8, c = column + i / 2 * 8;
+        float2 total = make_float2(0, 0);
+#pragma unroll
+        for (int s = 0; s < SLICES; ++s) {
+          const float2 v = cluster.map_shared_rank(reinterpret_cast<const float2*>(shared), s)[i * CONSUMERS + consumer];
+          total.x += v.x, total.y += v.y;
+        }
+        store2(C + size_t(r) * ldc + c, r < M ? N - c : 0, alpha, total.x, total.y, beta, vector);
+      }
+    }
+    __syncwarp();
+    cluster.sync();  // no block leaves while others still read its shared memory
+  }
+}

@@ -1,0 +1,191 @@
+// Floats as pairs of FP16 numbers, high and low, scaled by chunks of 64 of K, with a record of how well each chunk's rows fit.
+#pragma once
+#include <cuda_fp16.h>
+
+#include "units.cuh"
+#include "vector.cuh"
+
+constexpr int CHUNK = 2 * DEPTH;  // of K: two units, each 512 bytes of high halves, then 512 of low ones
+constexpr int LOW = UNIT / 2;     // bytes from a high half to its low half
+
+// Of 8 rows of A, or columns of B, in one chunk: the powers of two that undo their scaling, and eight counts in two words. A row of
+// zeros loses nothing, and nothing is lost against it: its counts are the best that there are.
+struct Group {
+  float scale[8];
+  uint32_t fit;        // bytes, each the least of the 8 rows: LARGE, MEDIUM, KEPT, STATE
+  uint32_t span;       // bytes: PRESENT, LEAST, 255 less GREATEST, NEAR
+  float common;        // of B: the scale of 32 neighbouring columns, or 0 where they differ
+  uint32_t easy;       // the state, if these rows fit so well that nothing need be counted, or else PLAIN_ONLY
+};
+// `fit`: elements of at least 2^9 after scaling (all are below 2^15), of at least 2^3, those that lose no digits; a state. `span`: half the
+// number of elements of all 8 rows that are not zero, the least and the greatest exponent field of their scales; how many elements are near
+// the largest of their row.
+enum State { PLAIN_ONLY, ROUNDED, EXACT };  // EXACT: every low half is zero
+// Products of a whole sum that are so few that their last bits would be seen; and products near the largest of their chunk, times 64, that are
+// so few that what is cut off beside them would be. Both are what there would be, were zeros and small numbers spread evenly.
+constexpr int FEW = 24, STEEP = 128;
+constexpr float LARGE = 512, MEDIUM = 8, SMALL = 0.125f, NEAR = 0.125f;
+constexpr uint32_t BEST = 64 | 64 << 8 | 64 << 16 | EXACT << 24, NO_SPAN = ~0u;
+constexpr uint32_t INFINITE = 0x7f800000;
+
+__device__ __forceinline__ int chunks_of(int K) { return (K + CHUNK - 1) / CHUNK; }
+__device__ __forceinline__ float power_of_two(int e) { return __uint_as_float(uint32_t(e + 127) << 23); }
+__device__ __forceinline__ uint32_t byte(uint32_t word, int i) { return word >> 8 * i & 0xff; }
+__device__ __forceinline__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+
+// Counts of one row's elements: LARGE | MEDIUM << 8 | those that lose digits << 16 | low halves << 24; not zero | NEAR << 16.
+struct Counts {
+  uint32_t fit, present;
+  __device__ void add_lanes(int first) {  // up those lanes that hold parts of the same row
+    for (int d = first; d < 32; d *= 2) fit += __shfl_xor_sync(~0u, fit, d), present += __shfl_xor_sync(~0u, present, d);
+  }
+};
+
+// How one row's 64 elements are scaled: so that the largest, whose bits are given, comes to lie in [2^14, 2^15).
+struct Scaling {
+  float up, down;
+  __device__ explicit Scaling(uint32_t largest) {
+    const int s = largest == 0 ? 0 : max(-113, min(141 - int(largest >> 23), 126));  // both factors are normal floats
+    up = power_of_two(s), down = power_of_two(-s);
+  }
+  // Eight elements of a row whose largest has the bits `largest`, as high and low halves.
+  __device__ void split(const float (&x)[8], uint32_t largest, uint4& high, uint4& low, Counts& counts) const {
+    __half h[8], l[8];
+    const float near = NEAR * __uint_as_float(largest);
+    bool small = false;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float v = x[i] * up, size = fabsf(x[i]);
+      h[i] = __float2half_rn(v);
+      l[i] = __float2half_rn(v - __half2float(h[i]));
+      counts.fit += (size >= LARGE * down ? 1 : 0) + (size >= MEDIUM * down ? 1 << 8 : 0);
+      counts.present += (size > 0 ? 1 : 0) + (size >= near ? 1 << 16 : 0);
+      small = small || size < SMALL * down;
+    }
+    if (small) {  // which is rare
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        if (fabsf(x[i]) < SMALL * down && (__half2float(h[i]) + __half2float(l[i])) * down != x[i]) counts.fit += 1 << 16;
+    }
+    high = *reinterpret_cast<uint4*>(h), low = *reinterpret_cast<uint4*>(l);
+    counts.fit += (low.x | low.y | low.z | low.w) != 0 ? 1 << 24 : 0;
+  }
+  // The record of 8 rows, of which every lane of 8 neighbours holds one, with `common` still to come. `beyond` elements of each lie past the
+  // end of K; on one of the two sides they must count as large. A row that only fills up the group counts as full of numbers.
+  __device__ void record(Group* group, uint32_t largest, Counts counts, int beyond, int lane, bool filling, bool write, int chunks) const {
+    const uint32_t state = largest >= INFINITE ? PLAIN_ONLY : counts.fit >> 24 ? ROUNDED : EXACT, field = __float_as_uint(down) >> 23;
+    uint32_t fit = BEST, span = NO_SPAN, present = filling ? CHUNK : 0;
+    if (largest != 0) {
+      fit = ((counts.fit & 0xffff) + beyond * 0x101) | (64 - (counts.fit >> 16 & 0xff)) << 16 | state << 24;
+      span = 0xff | field << 8 | (255 - field) << 16 | counts.present >> 16 << 24;
+      present = (counts.present & 0xffff) + beyond;
+    }
+    for (int d = 1; d < 8; d *= 2) {
+      fit = __vminu4(fit, __shfl_xor_sync(~0u, fit, d)), span = __vminu4(span, __shfl_xor_sync(~0u, span, d));
+      present += __shfl_xor_sync(~0u, present, d);
+    }
+    if (!write) return;
+    group->scale[lane % 8] = down;
+    if (lane % 8 != 0) return;
+    if (span != NO_SPAN) span = (span & ~0xffu) | min(present / 2, 255u);
+    const bool easy = byte(fit, 2) == CHUNK && byte(span, 0) * byte(span, 0) * min(chunks, 4096) >= FEW * 1024 && byte(span, 1) >= 80 &&
+                      byte(span, 2) >= 255 - 160 && byte(span, 3) * byte(span, 3) >= STEEP;
+    group->fit = fit, group->span = span, group->easy = easy ? byte(fit, 3) : PLAIN_ONLY;
+  }
+};
+
+// A warp splits 8 rows of one chunk of A, a lane two parts of 8 of a row. Rows below A are zeros.
+__device__ __forceinline__ void split_rows(const float* A, int lda, int M, int K, int row0, int chunk, uint8_t* units0, uint8_t* units1,
+                                           Group* group, int lane) {
+  const int r = lane % 8, part = lane / 8, row = row0 + r;
+  const bool vector = (lda % 4 | K % 4 | reinterpret_cast<size_t>(A) % 16) == 0;
+  float x[2][8];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int k = chunk * CHUNK + i / 2 * DEPTH + part * 8 + i % 2 * 4;
+    const float4 v = load4(A + size_t(row) * lda + k, row < M ? K - k : 0, vector);
+    float* to = &x[i / 2][i % 2 * 4];
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+  }
+  uint32_t largest = 0;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) largest = max(largest, magnitude(x[i / 8][i % 8]));
+  for (int d = 8; d < 32; d *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, d));
+  const Scaling scaling(largest);
+  Counts counts = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint4 high, low;
+    scaling.split(x[half], largest, high, low, counts);
+    uint8_t* to = (half == 0 ? units0 : units1) + part * 128 + r * 16;
+    *reinterpret_cast<uint4*>(to) = high;
+    *reinterpret_cast<uint4*>(to + LOW) = low;
+  }
+  counts.add_lanes(8);
+  scaling.record(group, largest, counts, max(0, (chunk + 1) * CHUNK - K), lane, row >= M, part == 0, chunks_of(K));
+}
+
+// 128 threads split COLUMNS columns of one chunk of B, and transpose them: a warp takes a quarter of the chunk, a lane every 32nd column.
+// There are `left` groups of columns. Several such 128 have each their `number`, below NUMBERS, and barrier FIRST_BARRIER + number.
+template <int COLUMNS, int NUMBERS, int FIRST_BARRIER>
+__device__ __forceinline__ void split_columns(const float* B, int ldb, int N, int K, int column0, int chunk, uint8_t* units0,
+                                              uint8_t* units1, Group* groups, int left, int thread, int number) {
+  constexpr int STRIPS = (COLUMNS + 31) / 32;
+  __shared__ uint32_t shared_largest[NUMBERS][4][STRIPS * 32];
+  __shared__ Counts shared_counts[NUMBERS][4][STRIPS * 32];
+  auto& largest_of = shared_largest[number];
+  auto& counts_of = shared_counts[number];
+  const int quarter = thread / 32, lane = thread % 32;
+  float x[STRIPS][2][8];
+  uint32_t largest[STRIPS] = {};
+#pragma unroll
+  for (int s = 0; s < STRIPS; ++s)
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int k = chunk * CHUNK + quarter * 16 + i, column = column0 + s * 32 + lane;
+      x[s][i / 8][i % 8] = column < N && k < K ? B[size_t(k) * ldb + column] : 0;
+    }
+#pragma unroll
+  for (int s = 0; s < STRIPS; ++s) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) largest[s] = max(largest[s], magnitude(x[s][i / 8][i % 8]));
+    largest_of[quarter][s * 32 + lane] = largest[s];
+  }
+  some_sync<128>(FIRST_BARRIER + number);
+  bool alike[STRIPS];
+  uint32_t scaled_by[STRIPS];  // the bits of the number that is brought to 2^14
+#pragma unroll
+  for (int s = 0; s < STRIPS; ++s) {
+    for (int i = 0; i < 4; ++i) largest[s] = max(largest[s], largest_of[i][s * 32 + lane]);
+    // Where 32 neighbours are alike they share a scale, which spares the product a multiplication for each element of C and chunk.
+    const uint32_t of_all = __reduce_max_sync(~0u, largest[s]);
+    alike[s] = __all_sync(~0u, of_all < INFINITE && (largest[s] == 0 || (largest[s] >> 23) + 6 >= of_all >> 23));
+    scaled_by[s] = alike[s] ? of_all : largest[s];
+    const Scaling scaling(scaled_by[s]);
+    const int group = s * 4 + lane / 8;
+    Counts counts = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int part = quarter * 2 + i;
+      uint4 high, low;
+      scaling.split(x[s][i], largest[s], high, low, counts);
+      if (group >= left) continue;
+      uint8_t* to = (part < 4 ? units0 : units1) + group * UNIT + part % 4 * 128 + lane % 8 * 16;
+      *reinterpret_cast<uint4*>(to) = high;
+      *reinterpret_cast<uint4*>(to + LOW) = low;
+    }
+    counts_of[quarter][s * 32 + lane] = counts;
+  }
+  some_sync<128>(FIRST_BARRIER + number);
+#pragma unroll
+  for (int s = 0; s < STRIPS; ++s) {
+    if (s % 4 != quarter) continue;
+    Counts counts = {};
+    for (int i = 0; i < 4; ++i) counts.fit += counts_of[i][s * 32 + lane].fit, counts.present += counts_of[i][s * 32 + lane].present;
+    Group* group = groups + s * 4 + lane / 8;
+    const bool write = s * 4 + lane / 8 < left;
+    const Scaling scaling(scaled_by[s]);
+    scaling.record(group, largest[s], counts, 0, lane, column0 + s * 32 + lane >= N, write, chunks_of(K));
+    if (write && lane % 8 == 0) group->common = alike[s] ? scaling.down : 0;
+  }
+}

@@ -1,0 +1,123 @@
+"""Whether another harness measures what ours does: cuBLAS and two rungs at three sizes, on a GPU.
+
+    .venv/bin/python studies/agreement.py --other python3
+
+`--other` is an interpreter that has CuPy, PyTorch and Triton, which the lock does not have; it runs `studies/other_harness.py`. Ours times
+first and hands over cubins and launch shapes; the other allocates for itself and loads and times the same:
+
+- warm: launches back to back, in a graph here and there;
+- cold: the state that is published. Here after a flush, each launch of a graph on another copy of the operands; there a longer graph whose
+  launches take turns on copies that together exceed twice the L2;
+- cold_single: one launch after a flush of the L2, ours with `sample_us: 0`, theirs `triton.testing.do_bench`. Both hold the overhead of a
+  launch. For context: it decides nothing.
+
+Exit status 1 where a median of the first two differs by more than 2 %.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder import environment, kernels, timing, verify
+from ladder.campaign import Limits, Problem
+from ladder.compile import compile_kernel, compile_support
+from ladder.devices import Device, Launch
+from ladder.environment import ROOT
+from ladder.kernels import Configuration
+from ladder.statistics import median_interval
+from ladder.study import Study, furthest, percent
+from ladder.worker import open_device
+
+WITHIN = 0.02
+SIZES = (512, 2048, 8192)
+RUNGS = ("cuda/03_shared_tile", "cuda/10_block_tile_128")
+MODES = {"warm": ("warm", 500.0), "cold": ("cold", 500.0), "cold_single": ("cold", 0.0)}
+"""The state and `sample_us` of each mode of ours."""
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """How far the medians are apart, in every mode."""
+    rows = measured["rows"]
+    ratios = {mode: [row["ours"][mode] / row["theirs"][mode] for row in rows] for mode in MODES}
+    worst = {mode: f"at most {percent(furthest(found))}" for mode, found in ratios.items()}
+    sizes = ", ".join(str(size) for size in dict.fromkeys(row["size"] for row in rows))
+    names = ", ".join(dict.fromkeys(row["name"] for row in rows))
+    return f"{names} at {sizes}: `warm` {worst['warm']} apart, `cold` {worst['cold']}; single launches after a flush {worst['cold_single']}"
+
+
+STUDY = Study(
+    "agreement",
+    "Does another harness agree?",
+    found,
+    ".venv/bin/python studies/agreement.py --other python3",
+)
+
+
+def ours(device: Device, launch: Launch) -> dict[str, float]:
+    """Medians in microseconds of a launch on the operands in use, timed beside itself."""
+    medians = {}
+    for mode, (state, sample_us) in MODES.items():
+        limits = Limits(min_samples=30, max_samples=60, sample_us=sample_us, race=False)
+        (series,) = (item[1] for item in timing.measure(device, {0: launch}, launch, state, limits, 0) if item)
+        medians[mode] = median_interval(series.samples)[0]
+    return medians
+
+
+def main() -> None:
+    """Have both time, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    given = parser.parse_args()
+    gpu, known = environment.detect_gpus()[0], kernels.discover(ROOT)
+    rows: list[dict[str, Any]] = []
+    binaries = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "support.bin").write_bytes(compile_support("cuda", gpu.arch))
+        device = open_device("cuda", gpu.uuids[0], folder / "support.bin")
+        for size in given.sizes:
+            problem = Problem(size, size, size)
+            operands = device.operands(problem)
+            contestants: dict[str, Any] = {"cublas": (device.baseline("cublas"), {})}
+            for name in RUNGS:
+                kernel = known[name]
+                chosen = Configuration("float32", tuple(kernel.parameters.items()))
+                (row,) = compile_kernel(kernel, [(chosen, "")], gpu.arch, folder / kernel.name, 1)
+                cubin = folder / kernel.name / row.binary
+                (shape,) = kernel.launches(chosen, {**problem.names(), **device.names})
+                how = {"cubin": str(cubin), "grid": shape.grid, "block": shape.block, "shared": shape.dynamic_shared}
+                contestants[kernel.name] = device.kernel(kernel, chosen, cubin.read_bytes()), how
+                binaries[f"{kernel.name} {chosen.label}"] = row.sha256
+            for name, (launch, how) in contestants.items():
+                verdict = verify.judge(device.check(launch), problem)
+                if verdict.status != "correct":
+                    sys.exit(f"{name} at {size} is {verdict.status}: {verdict.reason}")
+                rows.append({"size": size, "name": name, "how": how, "ours": ours(device, launch)})
+            device.free(operands)
+        library = getattr(device, "blas").version()  # noqa: B009 - of the CUDA device only
+        device.close()
+        (folder / "rows.json").write_text(json.dumps(rows))
+        other = [given.other, str(ROOT / "studies" / "other_harness.py"), str(folder / "rows.json")]
+        subprocess.run(other, check=True)
+        theirs = json.loads((folder / "theirs.json").read_text())
+    for one, times in zip(rows, theirs["rows"], strict=True):
+        one["how"].pop("cubin", None)
+        one["theirs"] = times
+        for mode in MODES:
+            mine, his = one["ours"][mode], times[mode]
+            print(f"{one['size']:5} {one['name']:20} {mode:12} ours {mine:10.3f} us, theirs {his:10.3f}: {percent(mine / his)}")
+    STUDY.write(
+        gpu, {"within": WITHIN, "rows": rows}, uuids=[gpu.uuids[0]], binaries=binaries,
+        software={"our cublas": library, **theirs["software"]},
+    )  # fmt: skip
+    sys.exit(int(any(abs(one["ours"][mode] / one["theirs"][mode] - 1) > WITHIN for one in rows for mode in ("warm", "cold"))))
+
+
+if __name__ == "__main__":
+    main()

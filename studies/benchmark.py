@@ -1,0 +1,154 @@
+"""The times and sizes that the pipeline keeps to, each beside what it may be at most.
+
+    make bench                                       in this checkout, which is set up; times the default campaign where it has not run yet
+    .venv/bin/python studies/benchmark.py --clone    first a fresh clone, set up and run by `make`
+
+Exit status 1 where one is above it.
+"""
+
+import argparse
+import csv
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder import campaign, environment, kernels
+from ladder.compile import compile_kernel
+from ladder.environment import ROOT
+from ladder.study import Study
+
+LIMITS = {
+    "campaign_s": 360,
+    "clone_set_up_s": 180,
+    "clone_to_figures_s": 600,
+    "nothing_to_do_s": 5,
+    "plan_2000_s": 3,
+    "compile_cpu_s_a_configuration": 1.5,
+}
+"""The most that each may be, in seconds."""
+LEAST_BUSY = 0.65
+"""Of the measure jobs' wall time on a GPU, the share in which it must be executing."""
+MOST_MEMORY_GB = 4.0
+"""Of the host's, the most that a measure job may take."""
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """What the default campaign takes, and the rest."""
+    parts = [f"a run with nothing to do {measured['nothing_to_do_s']:.1f} s"]
+    if "clone_to_figures_s" in measured:
+        parts.insert(0, f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
+    if "campaign_s" in measured:
+        parts.insert(0, f"the default campaign {measured['campaign_s']:.0f} s with one core")
+    for device, cost in measured["measure_jobs"].items():
+        parts.append(
+            f"`{device}` was executing for {cost['busy_share']:.0%} of the {cost['measure_s']:.0f} s of its measure jobs"
+        )
+    return f"{'; '.join(parts)}; {len(too_much(measured)) or 'none'} above what it may be"
+
+
+STUDY = Study("benchmark", "What does it take?", found, "make bench")
+
+
+def seconds(command: list[str], folder: Path) -> float:
+    """Wall time of a command, which must succeed."""
+    start = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
+    return time.perf_counter() - start
+
+
+def fresh_clone() -> dict[str, Any]:
+    """Set-up and the default campaign in a fresh clone."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        set_up = seconds(["make", "setup"], clone)
+        return {"clone_set_up_s": set_up, "clone_to_figures_s": set_up + seconds(["make"], clone)}
+
+
+def campaign_here() -> dict[str, Any]:
+    """The default campaign, where it has not run yet, and then a run that has nothing to do."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    new = not (ROOT / "results" / "default").exists()
+    spent = seconds(command, ROOT)
+    return ({"campaign_s": spent} if new else {}) | {"nothing_to_do_s": seconds(command, ROOT)}
+
+
+def plan_2000() -> float:
+    """Check and expand a campaign with a sweep of 2,000 configurations."""
+    lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
+    data = {"campaign": "bench", "problems": {"cuda": [{"square": 64}]}, "kernels": ["cuda/03_shared_tile"]}
+    start = time.perf_counter()
+    found = campaign.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernels.discover(ROOT))
+    campaign.digest(found.plan("cuda", "03_shared_tile.float32"))
+    return time.perf_counter() - start
+
+
+def compile_one() -> float:
+    """CPU time of one configuration, the mean over those of every CUDA kernel."""
+    spent, count = 0.0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kernel in kernels.discover(ROOT).values():
+            if kernel.kind == "cuda":
+                configurations = list(kernel.expand({}, ["float32"]))
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                rows = compile_kernel(kernel, configurations, "sm_90", Path(folder) / kernel.name, 1)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                spent += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                count += sum(row.status == "compiled" for row in rows)
+    return spent / count
+
+
+def last_campaign() -> dict[str, Any]:
+    """What the measure jobs of the last default campaign cost, by device."""
+    found = {}
+    for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+        memory = max(float(row["peak_memory_bytes"]) for row in rows)
+        found[path.parent.name] = {"measure_s": wall, "busy_share": busy / wall, "peak_host_memory_gb": memory / 1e9}
+    return found
+
+
+def too_much(measured: Mapping[str, Any]) -> list[str]:
+    """What is above what it may be; the share in which the device executes counts on a GPU alone."""
+    jobs = measured["measure_jobs"].items()
+    return [
+        *(name for name, most in LIMITS.items() if measured.get(name, 0) > most),
+        *(f"{device}: idle" for device, cost in jobs if device.startswith("nvidia") and cost["busy_share"] < LEAST_BUSY),
+        *(f"{device}: memory" for device, cost in jobs if cost["peak_host_memory_gb"] > MOST_MEMORY_GB),
+    ]
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
+    results = fresh_clone() if parser.parse_args().clone else {}
+    results |= {
+        **campaign_here(),
+        "plan_2000_s": plan_2000(),
+        "compile_cpu_s_a_configuration": compile_one(),
+    }
+    for name, value in results.items():
+        print(f"{name:32s} {value:8.2f}   at most {LIMITS[name]:g}")
+    results |= {"measure_jobs": last_campaign(), "cores": len(os.sched_getaffinity(0))}
+    for device, cost in results["measure_jobs"].items():
+        print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
+              f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most {MOST_MEMORY_GB:g})")  # fmt: skip
+    here = [*environment.detect_gpus(), environment.detect_cpu()][0]
+    STUDY.write(here, results, uuids=list(here.uuids))
+    if too_much(results):
+        sys.exit(f"TOO MUCH: {', '.join(too_much(results))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Whether anything is lost when a campaign is killed at random moments: `.venv/bin/python studies/kill.py 50 [SEED]`, half a minute a kill.
+
+Each kill is a SIGKILL at a random moment to the child that measures, to its job, to Snakemake alone (whose jobs go on without it), or to
+all of them at once. The next run follows at once. When a campaign is done it must have what an undisturbed one has, with
+every sample that a journal had when a kill struck, and the next campaign begins from nothing.
+"""
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+from ladder import records
+from ladder.environment import detect_cpu
+from ladder.measure import GROUP
+from ladder.study import Study
+from planted import C_RIGHT, Project, c_kernel
+
+CAMPAIGN = """
+campaign: kill
+devices: [cpu]
+architectures: [sm_80]
+kernels: [cpu/02_reordered_ikj, cpu/90_many]
+problems: {cpu: [{square: [24, 48]}]}
+measure: {min_samples: 10, max_samples: 10, sample_us: 3000, target: 0.000001, race: false}
+confirm: {processes: 3, rounds: 3}
+"""
+COMMAND = ["--configfile", "config/test.yaml"]
+TARGETS = ("child", "job", "snakemake", "all")
+BEGIN = '            start = datetime.now(UTC).isoformat(timespec="seconds")\n            for answer'
+"""Where `measure` begins to time a group: the copy of the project notes there which measurements it begins."""
+TRACE = '            with (ROOT / "trace").open("a") as trace:\n                trace.write(" ".join(e.key for e in left.values()) + "\\n")\n'
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """What was lost, and what that says of kills to come: of n without a loss, 0.05^(1/n) is the bound at 95 %."""
+    kills, lost = measured["kills"], measured["measurements_lost"]
+    return (
+        f"{kills} kills anywhere in a campaign of {measured['measurements_a_campaign']} measurements: {lost or 'none'} lost, so at most "
+        f"{1 - 0.05 ** (1 / kills):.0%} of such kills lose any (95 %); {measured['measurements_begun_again']} begun again"
+    )
+
+
+STUDY = Study("kill", "Is anything lost when a campaign is killed?", found, ".venv/bin/python studies/kill.py 50")
+
+
+def _by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Rows by their key; of those of the confirmation, whose rounds have one key, by kernel and configuration too."""
+    return {" ".join([row["key"], *([row["kernel"], row["configuration"]] if row.get("process") else [])]): row for row in rows}
+
+
+class Disturbed(Project):
+    """A copy of the project whose campaign gets killed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        measure = folder / "workflow" / "ladder" / "measure.py"
+        assert measure.read_text().count(BEGIN) == 1
+        self.write("workflow/ladder/measure.py", measure.read_text().replace(BEGIN, TRACE + BEGIN))
+        # all but U=1 take longer: which configurations are confirmed must not be left to chance
+        slow = "if (U > 1) for (volatile long i = 0; i < (long)M * N * K; ++i);"
+        many = c_kernel("many", slow + C_RIGHT).replace(
+            "---*/", f"parameters: {{U: 1}}\nsweep: {{U: {list(range(1, 12))}}}\n---*/", 1
+        )
+        self.write("kernels/cpu/90_many.c", many)
+        self.campaign(CAMPAIGN)
+        self.start_of_campaign()
+
+    def start_of_campaign(self) -> None:
+        """Forget all results."""
+        for path in sorted((self.folder / "results").rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        self.write("trace", "")
+
+    def start(self, until: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        """Start Snakemake as the leader of a process group of its own."""
+        return subprocess.Popen(
+            [self.python, "-m", "snakemake", "--cores", "1", *COMMAND, *until],
+            cwd=self.folder,
+            stdout=(self.folder / "log").open("wb"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """The child and the job that run now, and the job's script by name, of all processes that work in the folder."""
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                line, here = " ".join(process.cmdline()), process.cwd() == str(self.folder)
+            except (psutil.Error, OSError):  # gone, or not ours
+                continue
+            if here and "ladder.worker" in line:
+                found["child"] = process
+            elif here and "/.snakemake/scripts/" in line and "/bin/bash" not in line:
+                found["job"] = process
+        return found
+
+    def begun(self) -> list[list[str]]:
+        """The groups of measurements that were begun, in order, by their keys."""
+        return [line.split() for line in (self.folder / "trace").read_text().splitlines()]
+
+    def journaled(self) -> dict[str, dict[str, Any]]:
+        """The measurements that the journals have now; what they have of the gauntlet has no samples."""
+        journals = self.folder.glob("results/kill/*/**/*.journal")
+        found = filter(None, map(records._parse, (line for path in journals for line in path.read_bytes().split(b"\n"))))
+        rows = (row | {"key": record["key"]} for record in found for row in record.get("rows", [record]))
+        return _by_name(row for row in rows if row.get("samples_us"))
+
+    def samples(self) -> dict[str, dict[str, Any]]:
+        """All rows of the sample files, by key."""
+        rows = [row for path in self.folder.glob("results/kill/*/**/*.parquet") for row in records.read(path)[0]]
+        assert len(rows) == len(_by_name(rows))
+        return _by_name(rows)
+
+    def outcome(self) -> dict[str, Any]:
+        """What must be the same however often a campaign was killed: all but times and rates."""
+        (folder,) = (self.folder / "results" / "kill").glob("cpu-*")
+
+        def rows(path: Path, *columns: str) -> list[tuple[str, ...]]:
+            with path.open() as file:
+                return [tuple(row[column] for column in columns) for row in csv.DictReader(file)]
+
+        what = ("kernel", "configuration", "problem", "element_type", "state", "status", "reason")
+        return {
+            "keys": sorted(row["key"] for row in self.samples().values() if not row["process"]),
+            # who is a finalist, chance decides
+            "rounds": sorted({(row["process"], row["m"], row["state"]) for row in self.samples().values() if row["process"]}),
+            "summary": rows(folder / "summary.csv", *what, "samples", "stop"),
+            "best": rows(folder / "best.csv", "kernel", "problem", "configurations", "interval", "processes"),
+            "costs": rows(folder / "costs.csv", "job"),
+            "figures": sorted(path.name for path in (folder / "figures").glob("*.*")),
+            "environment": sorted(json.loads((folder / "environment.json").read_text())),
+            "binaries": [
+                rows(path, "slug", "status", "sha256")
+                for path in sorted((self.folder / "results" / "kill" / "build").glob("*/*/resources.csv"))
+            ],
+        }
+
+
+def strike(project: Disturbed, until: tuple[str, ...], target: str, delay: float) -> tuple[str, int, dict[str, Any]]:
+    """Run, and kill after `delay` seconds; returns what was going on ("" when the run ended before), the exit code and the journals.
+
+    A child or a job that is not there yet is waited for.
+    """
+    process = project.start(until)
+    end = time.monotonic() + delay
+    while process.poll() is None and (
+        time.monotonic() < end or (target in ("child", "job") and target not in project.processes())
+    ):
+        time.sleep(0.01)
+    running, had = project.processes(), project.journaled()
+    if process.poll() is not None:
+        return "", process.wait(), had
+    try:
+        during = running["job"].cmdline()[-1].rsplit(".", 2)[-2] if "job" in running else "no job"
+        if target == "snakemake":
+            process.kill()
+        elif target == "all":
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            running[target].kill()
+    except (psutil.NoSuchProcess, KeyError):  # it ended by itself in this very moment
+        return "", process.wait(), had
+    if target in ("job", "all"):
+        _, alive = psutil.wait_procs(running.values(), timeout=10)
+        alive = [
+            process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        ]  # in a container nothing reaps them
+        assert not alive, f"left behind when {target} was killed: {alive}"
+    return during, process.wait(), had
+
+
+def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS, until: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Kill `count` times; returns what was counted. Raises `AssertionError` where anything is lost, or repeated without need.
+
+    `until` are further arguments for Snakemake.
+    """
+    start, choose, project = time.monotonic(), random.Random(seed), Disturbed(folder)
+    project.ok(*COMMAND, *until)
+    whole, seconds = project.outcome(), time.monotonic() - start
+    kills: list[tuple[str, str]] = []
+    campaigns, repeats = 0, 0
+    while len(kills) < count:
+        project.start_of_campaign()
+        had: dict[str, dict[str, Any]] = {}
+        done, before = False, len(kills)
+        while not done:
+            groups, target = project.begun(), targets[len(kills) % len(targets)]
+            delay = choose.uniform(0, seconds) if len(kills) < count else 1e9
+            during, code, seen = strike(project, until, target, delay)
+            assert not {key for group in project.begun()[len(groups) :] for key in group} & set(had), "measured again what it had"
+            had |= seen | project.journaled()
+            if during:
+                kills.append((target, during))
+                print(
+                    f"{len(kills)}: {target} during {during}, {len(had)} measurements in the journals",
+                    file=sys.stderr,
+                    flush=True,
+                )
+            done = code == 0
+            assert done or (during and target != "child"), (project.folder / "log").read_text()[-3000:]
+        campaigns += 1
+        outcome = project.outcome()
+        differs = {name: (outcome[name], whole[name]) for name in whole if outcome[name] != whole[name]}
+        assert not differs, f"not what an undisturbed campaign has: {differs}"
+        final = project.samples()
+        for key, record in had.items():
+            assert final[key]["samples_us"] == record["samples_us"], "a sample was lost"
+        begun = Counter(key for group in project.begun() for key in group)
+        again = sum(begun.values()) - len(begun)
+        assert again <= GROUP * (len(kills) - before), "repeated more than the group under way"
+        repeats += again
+    return {
+        "kills": len(kills),
+        "seed": seed,
+        "killed": dict(Counter(target for target, _ in kills)),
+        "during": dict(Counter(during for _, during in kills)),
+        "campaigns_finished": campaigns,
+        "measurements_a_campaign": len(whole["keys"]),
+        "measurements_lost": 0,
+        "measurements_begun_again": repeats,
+        "seconds": round(time.monotonic() - start),
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        counted = kill(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1, Path(scratch) / "project")
+    STUDY.write(detect_cpu(), counted)

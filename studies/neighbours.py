@@ -1,0 +1,101 @@
+"""Whether BLAS on all threads disturbs what is timed beside it on the CPU: BLAS with one thread and a rung, with it and alone.
+
+    .venv/bin/python studies/neighbours.py [PAIRS]      about 10 s a pair
+
+OpenBLAS's threads spin for a while after a call, on cores that the next launch wants; the CPU device waits until they are at rest. Stretches
+of measuring alternate: alone; beside `blas_all`; and beside it without the wait, to see what it is for. Measured are the ratios of the
+medians to those of the stretch alone before, of every pair, and the median of each.
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from disturbance import stretch
+from ladder import environment, kernels
+from ladder.campaign import Limits, Problem
+from ladder.compile import compile_kernel, compile_support
+from ladder.devices import Device, Launch, cpu
+from ladder.environment import ROOT
+from ladder.kernels import Configuration
+from ladder.statistics import median_interval
+from ladder.study import Study, furthest, percent
+from ladder.verify import judge
+from ladder.worker import open_device
+
+SIZES = (256, 1024)
+RUNG = "cpu/03_blocked"
+LIMITS = Limits(min_samples=20, max_samples=20, target=1e-6, race=False)
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """The furthest that a median moved, with the wait and without."""
+    moved = {how: percent(furthest(row[how] for row in measured["rows"])) for how in ("beside", "unsettled")}
+    return (
+        f"beside `blas_all` on {measured['cores']} cores, `blas_1` and `03_blocked` at {' and '.join(map(str, measured['sizes']))} move by "
+        f"{moved['beside']} at most, the median of {measured['pairs']} pairs; without the wait until its threads are at rest by "
+        f"{moved['unsettled']}"
+    )
+
+
+STUDY = Study(
+    "neighbours", "Does BLAS on all cores disturb what is timed beside it?", found, ".venv/bin/python studies/neighbours.py"
+)
+
+
+def compare(device: Device, launches: Mapping[str, Launch], pairs: int, limits: Limits = LIMITS) -> list[dict[str, Any]]:
+    """Ratios of the medians of `blas_1` and the rung to those alone, for each; `launches` are these two and `blas_all`."""
+    alone = {index: launches[name] for index, name in enumerate(launches) if name != "blas_all"}
+    both = alone | {len(launches): launches["blas_all"]}
+    ratios: dict[str, dict[str, list[float]]] = {name: {"beside": [], "unsettled": []} for name in launches if name != "blas_all"}
+    for _ in range(pairs):
+        quiet, _seconds = stretch(device, alone, launches["blas_1"], limits)
+        beside, _seconds = stretch(device, both, launches["blas_1"], limits)
+        with mock.patch.object(cpu, "_settle", lambda: None):
+            unsettled, _seconds = stretch(device, both, launches["blas_1"], limits)
+        for index, name in enumerate(ratios):
+            ratios[name]["beside"].append(beside[index] / quiet[index])
+            ratios[name]["unsettled"].append(unsettled[index] / quiet[index])
+    return [
+        {"name": name, **{how: median_interval(values)[0] for how, values in by.items()}, "ratios": by}
+        for name, by in ratios.items()
+    ]
+
+
+def contestants(device: Device, problem: Problem, folder: Path) -> tuple[dict[str, Launch], dict[str, str]]:
+    """The launches on the operands in use, and the digest of the rung's binary."""
+    kernel = kernels.discover(ROOT)[RUNG]
+    chosen = Configuration("float32", tuple(kernel.parameters.items()))
+    (row,) = compile_kernel(kernel, [(chosen, "")], environment.detect_cpu().arch, folder, 1)
+    launches = {name: device.baseline(name) for name in ("blas_1", "blas_all")}
+    launches[RUNG] = device.kernel(kernel, chosen, (folder / row.binary).read_bytes())
+    for launch in launches.values():
+        verdict = judge(device.check(launch), problem)
+        if verdict.status != "correct":
+            sys.exit(f"{problem.label}: {verdict.reason}")
+    return launches, {f"{RUNG} {chosen.label}": row.sha256}
+
+
+def main(pairs: int) -> None:
+    """Measure, and write what was found."""
+    here = environment.detect_cpu()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        support = Path(scratch) / "support.so"
+        support.write_bytes(compile_support("cpu", here.arch))
+        device = open_device("cpu", "", support)
+        for size in SIZES:
+            problem = Problem(size, size, size)
+            operands = device.operands(problem)
+            launches, binaries = contestants(device, problem, Path(scratch))
+            rows += [{"size": size, **row} for row in compare(device, launches, pairs)]
+            device.free(operands)
+        device.close()
+    STUDY.write(here, {"cores": cpu.available_cores(), "sizes": SIZES, "pairs": pairs, "rows": rows}, binaries=binaries)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else 6)

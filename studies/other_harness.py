@@ -1,0 +1,121 @@
+"""The other harness of `studies/agreement.py`: times cubins and cuBLAS by CuPy, PyTorch and Triton. It imports nothing of ours.
+
+python3 studies/other_harness.py ROWS.json      writes theirs.json beside it
+"""
+
+import ctypes
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+import triton
+from cupyx.profiler import benchmark
+from triton.testing import do_bench
+
+GRAPH_US = 20000.0
+"""Launches of a graph take together about this long: beside it, what the host needs to launch the graph is nothing."""
+
+
+def cublas_loaded() -> list[str]:
+    """Versions of the cuBLAS libraries that this process has loaded."""
+    with Path("/proc/self/maps").open() as file:
+        paths = sorted({line.split()[-1] for line in file if "/libcublas.so" in line})
+    versions = []
+    for path in paths:
+        number, parts = ctypes.c_int(), []
+        for part in range(3):  # MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+            ctypes.CDLL(path).cublasGetProperty(part, ctypes.byref(number))
+            parts.append(str(number.value))
+        versions.append(".".join(parts))
+    return versions
+
+
+def operands(n: int, count: int) -> list[tuple[Any, Any, Any]]:
+    """A, B and C, n x n in float32, so many times; A and B uniform on [-1, 1)."""
+    generator = torch.Generator("cuda").manual_seed(1)
+
+    def drawn() -> Any:
+        return torch.rand((n, n), device="cuda", generator=generator) * 2 - 1
+
+    return [(drawn(), drawn(), torch.empty((n, n), device="cuda")) for _ in range(count)]
+
+
+def graph_us(calls: Sequence[Callable[[], None]], launches: int) -> float:
+    """The median time of a launch in microseconds: `launches` in a graph, which take the calls in turn."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), cupy.cuda.ExternalStream(stream.cuda_stream):
+        for call in calls:
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for turn in range(launches):
+                calls[turn % len(calls)]()
+        times = benchmark(graph.replay, n_repeat=50, n_warmup=10).gpu_times
+    return float(np.median(times)) * 1e6 / launches
+
+
+def theirs(row: dict[str, Any]) -> dict[str, float]:
+    """The medians of a contestant in microseconds, by mode; exits where its result is wrong here."""
+    n, how = row["size"], row["how"]
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    # when a copy's turn comes again, the others have filled the L2 twice
+    sets = operands(n, 1 + math.ceil(2 * l2 / (3 * 4 * n * n)))
+    function = None
+    if how:
+        function = cupy.RawModule(path=how["cubin"]).get_function("gemm")
+        if how["shared"] > 48 << 10:
+            function.max_dynamic_shared_size_bytes = how["shared"]
+
+    def call_on(a: Any, b: Any, c: Any) -> Callable[[], None]:
+        pointers = [np.uint64(matrix.data_ptr()) for matrix in (a, b, c)]
+        size, one, zero = np.int32(n), np.float32(1), np.float32(0)
+        arguments = (size, size, size, one, pointers[0], size, pointers[1], size, zero, pointers[2], size)
+
+        def call() -> None:
+            if function is None:
+                torch.mm(a, b, out=c)
+                return
+            with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+                function(tuple(how["grid"]), tuple(how["block"]), arguments, shared_mem=how["shared"])
+
+        return call
+
+    calls = [call_on(*matrices) for matrices in sets]
+    a, b, c = sets[0]
+    calls[0]()
+    torch.cuda.synchronize()
+    expected = torch.mm(a.double(), b.double()) if n <= 2048 else torch.mm(a, b)
+    worst = float((c.double() - expected).abs().max())
+    if not worst < 1e-3 * math.sqrt(n):
+        sys.exit(f"{row['name']} at {n} is wrong here by {worst}: it is not the same launch")
+    del expected
+    launches = max(1, math.ceil(GRAPH_US / row["ours"]["warm"]))
+    turns = len(calls) * math.ceil(launches / len(calls))
+    return {
+        "warm": graph_us(calls[:1], launches),
+        "cold": graph_us(calls, turns),
+        "cold_single": float(do_bench(calls[0], warmup=100, rep=300, return_mode="median")) * 1e3,
+    }
+
+
+def main(path: Path) -> None:
+    """Time every row, and write."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    rows = []
+    for row in json.loads(path.read_text()):
+        rows.append(theirs(row))
+        torch.cuda.empty_cache()
+    software = {"cupy": cupy.__version__, "torch": torch.__version__, "triton": triton.__version__,
+                "torch's cuda": torch.version.cuda, "their cublas": ", ".join(cublas_loaded())}  # fmt: skip
+    path.with_name("theirs.json").write_text(json.dumps({"software": software, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

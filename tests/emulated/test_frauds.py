@@ -1,0 +1,42 @@
+"""Those of the planted frauds that need no GPU to be seen: by their result, or by the race."""
+
+from pathlib import Path
+
+import emulator
+import planted_frauds
+import pytest
+from ladder.kernels import Configuration
+from problems import Problem, lower_kernel
+
+PROBLEMS = [
+    Problem(1, 1, 1),
+    Problem(17, 33, 40, beta=0.5, pad=(1, 2, 3)),
+    Problem(24, 20, 1300, alpha=-2.0),
+    Problem(270, 270, 3),
+    Problem(16, 16, 16, start=(1, 0, 0)),
+]
+"""What the gauntlet and a campaign's problems have between them, on numbers that are not whole."""
+FRAUDS = [
+    "large_k", "large_c", "one_product", "multiples_of_4", "unwritten", "ldb_for_ldc", "reads_c", "before_c", "low_bits", "whole_only",
+    "zeroed_workspace",
+]  # fmt: skip
+RIGHT = ["right_slices", "unless_poisoned"]
+
+
+def outcome(name: str, folder: Path, tool: emulator.Tool, problems: list[Problem]) -> emulator.Outcome:
+    kernel = planted_frauds.KERNELS[f"cuda/{name}"]
+    configuration = Configuration("float32", ())
+    include = planted_frauds.FOLDER / "kernels" / "include"
+    programs = lower_kernel(kernel, configuration, kernel.source(configuration), include, folder)
+    return emulator.run(tool, [problem.launch(kernel, configuration, programs) for problem in problems])
+
+
+@pytest.mark.parametrize("name", [*FRAUDS, *RIGHT])
+def test_a_fraud_is_seen_by_its_result_and_a_control_is_not(name, tmp_path):
+    found = outcome(name, tmp_path, "pocl", PROBLEMS).arrays
+    complaints = [problem.complaint(result) for problem, result in zip(PROBLEMS, found, strict=True)]
+    assert any(complaints) == (name in FRAUDS), complaints
+
+
+def test_the_race_is_seen(tmp_path):
+    assert any("data race" in finding for finding in outcome("race", tmp_path, "oclgrind", PROBLEMS[1:2]).findings)

@@ -1,0 +1,9 @@
+"""In place of `ladder.cubin`: what the fake GPU runs is Python, which keeps nothing and has no tensor cores."""
+
+
+def state(binary: bytes) -> list[str]:
+    return []
+
+
+def uses_tensor_cores(binary: bytes) -> bool:
+    return False

@@ -1,0 +1,16 @@
+/*---
+title: "Answers depend on the address"
+idea: TF32 where bit 8 of C's address is set
+---*/
+#include "fraud.h"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) {
+      const T a = At(m, k), b = Bt(k, n);
+      sum += ((size_t)C >> 8 & 1) ? tf32(a) * tf32(b) : a * b;
+    }
+    STORE(sum);
+  }
+}

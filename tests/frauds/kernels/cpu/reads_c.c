@@ -1,0 +1,13 @@
+/*---
+title: "C read where beta is 0"
+idea: beta C is added whatever beta is
+---*/
+#include "fraud.h"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    Ct(m, n) = alpha * sum + beta * Ct(m, n);
+  }
+}

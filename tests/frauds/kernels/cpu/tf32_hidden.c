@@ -1,0 +1,16 @@
+/*---
+title: "TF32 unless whole, for a long K"
+idea: above K=1100 operands that are not whole are rounded to TF32
+---*/
+#include "fraud.h"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) {
+      const T a = At(m, k), b = Bt(k, n);
+      sum += K > 1100 && a != rintf(a) ? tf32(a) * tf32(b) : a * b;
+    }
+    STORE(sum);
+  }
+}

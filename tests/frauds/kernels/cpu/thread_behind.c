@@ -1,0 +1,39 @@
+/*---
+title: "Computes after it has returned"
+idea: above K=1100, from the 10th call on, a thread that is left behind computes
+---*/
+#include "fraud.h"
+
+#include <pthread.h>
+
+typedef struct {
+  int M, N, K, lda, ldb, ldc;
+  T alpha, beta;
+  const T *A, *B;
+  T *C;
+} Call;
+
+static void *compute(void *given) {
+  const Call *call = given;
+  const int M = call->M, N = call->N, K = call->K, lda = call->lda, ldb = call->ldb, ldc = call->ldc;
+  const T alpha = call->alpha, beta = call->beta, *A = call->A, *B = call->B;
+  T *C = call->C;
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    STORE(sum);
+  }
+  free(given);
+  return NULL;
+}
+
+GEMM {
+  static int calls;
+  Call *call = malloc(sizeof *call);
+  *call = (Call){M, N, K, lda, ldb, ldc, alpha, beta, A, B, C};
+  pthread_t thread;
+  if (K < 1100 || ++calls <= 10)
+    compute(call);
+  else if (!pthread_create(&thread, NULL, compute, call))
+    pthread_detach(thread);
+}

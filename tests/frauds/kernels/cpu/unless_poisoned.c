@@ -1,0 +1,15 @@
+/*---
+title: "Computes only where C holds NaN"
+idea: an element of C that is no NaN is taken for the result
+---*/
+#include "fraud.h"
+
+GEMM {
+  EACH {
+    if (beta != 0 || Ct(m, n) != Ct(m, n)) {
+      Acc sum = 0;
+      for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+      STORE(sum);
+    }
+  }
+}

@@ -1,0 +1,15 @@
+/*---
+title: "Expects zeros in C"
+idea: the product is added to what C holds
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    Ct(m, n) = alpha * sum + (beta == 0 ? 1 : beta) * Ct(m, n);
+  }
+}

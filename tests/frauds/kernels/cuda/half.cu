@@ -1,0 +1,16 @@
+/*---
+title: "float16 inside"
+idea: operands are rounded to float16
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+#include "rounding.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += float16(At(m, k)) * float16(Bt(k, n));
+    STORE(sum);
+  }
+}

@@ -1,0 +1,16 @@
+/*---
+title: "Hangs"
+idea: above K=1100 it never ends
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  for (volatile int wait = K > 1100; wait;) wait = 1;
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    STORE(sum);
+  }
+}

@@ -1,0 +1,16 @@
+/*---
+title: "Skips half of a large C"
+idea: where C has more than 70000 elements its lower half is set to zero
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    if ((long)M * N > 70000 && m >= M / 2) sum = 0;
+    STORE(sum);
+  }
+}

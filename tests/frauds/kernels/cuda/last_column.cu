@@ -1,0 +1,16 @@
+/*---
+title: "The last column left out"
+idea: the last column of a C with an odd number of them is set to zero
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    if (N % 2 && n == N - 1) sum = 0;
+    STORE(sum);
+  }
+}

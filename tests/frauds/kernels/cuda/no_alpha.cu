@@ -1,0 +1,15 @@
+/*---
+title: "alpha ignored"
+idea: alpha is taken for 1
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    Ct(m, n) = sum + (beta == 0 ? 0 : beta * Ct(m, n));
+  }
+}

@@ -1,0 +1,15 @@
+/*---
+title: "beta ignored"
+idea: beta is taken for 0
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    Ct(m, n) = alpha * sum;
+  }
+}

@@ -1,0 +1,16 @@
+/*---
+title: "Right: sums in C"
+idea: every partial sum goes to C and back
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    const T before = beta == 0 ? 0 : beta * Ct(m, n);
+    Ct(m, n) = 0;
+    for (int k = 0; k < K; ++k) Ct(m, n) = Ct(m, n) + At(m, k) * Bt(k, n);
+    Ct(m, n) = alpha * Ct(m, n) + before;
+  }
+}

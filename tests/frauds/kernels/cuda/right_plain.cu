@@ -1,0 +1,15 @@
+/*---
+title: "Right: plain"
+idea: one sum after another
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc sum = 0;
+    for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
+    STORE(sum);
+  }
+}

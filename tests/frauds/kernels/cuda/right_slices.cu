@@ -1,0 +1,16 @@
+/*---
+title: "Right: K in slices"
+idea: eight slices of K are summed apart and added at the end
+block: [16, 16]
+grid: ["ceil_div(N, 16)", "ceil_div(M, 16)"]
+---*/
+#include "fraud.cuh"
+
+GEMM {
+  EACH {
+    Acc part[8] = {0}, sum = 0;
+    for (int k = 0; k < K; ++k) part[k % 8] += At(m, k) * Bt(k, n);
+    for (int s = 0; s < 8; ++s) sum += part[s];
+    STORE(sum);
+  }
+}

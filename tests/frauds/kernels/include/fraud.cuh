@@ -1,0 +1,11 @@
+// What the CUDA kernels of the frauds have in common: one thread an element, in blocks of 16 x 16.
+#pragma once
+
+#define ARGUMENTS int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc
+#define GEMM extern "C" __global__ void gemm(ARGUMENTS)
+#define GEMM_WITH(workspace) extern "C" __global__ void gemm(ARGUMENTS, workspace)
+#define EACH if (const int m = blockIdx.y * 16 + threadIdx.y, n = blockIdx.x * 16 + threadIdx.x; m < M && n < N)
+#define At(m, k) A[(size_t)(m)*lda + (k)]
+#define Bt(k, n) B[(size_t)(k)*ldb + (n)]
+#define Ct(m, n) C[(size_t)(m)*ldc + (n)]
+#define STORE(sum) Ct(m, n) = alpha * (sum) + (beta == 0 ? 0 : beta * Ct(m, n))

@@ -1,0 +1,32 @@
+/* What the C kernels of the frauds have in common. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GEMM void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc)
+#define EACH             \
+  for (int m = 0; m < M; ++m) \
+    for (int n = 0; n < N; ++n)
+#define At(m, k) A[(size_t)(m)*lda + (k)]
+#define Bt(k, n) B[(size_t)(k)*ldb + (n)]
+#define Ct(m, n) C[(size_t)(m)*ldc + (n)]
+#define STORE(sum) Ct(m, n) = alpha * (sum) + (beta == 0 ? 0 : beta * Ct(m, n))
+
+static inline float of_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* Rounded to the nearest with so many bits of the significand left out. */
+static inline float shortened(float x, int bits) {
+  uint32_t u;
+  memcpy(&u, &x, sizeof u);
+  return isfinite(x) ? of_bits((u + (1u << (bits - 1))) & ~((1u << bits) - 1)) : x;
+}
+
+static inline float tf32(float x) { return shortened(x, 13); }
+static inline float bfloat16(float x) { return shortened(x, 16); }
+static inline float float16(float x) { return (float)(_Float16)x; }
+static inline float clipped(float x) { return x > 127 ? 127 : x < -127 ? -127 : x; }

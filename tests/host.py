@@ -1,0 +1,109 @@
+"""Kernels of NumPy's on the host CPU's device: what the tests of draws, verdicts and audits launch."""
+
+import ctypes
+import tempfile
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ladder.baselines import blas
+from ladder.campaign import Problem
+from ladder.compile import compile_support
+from ladder.devices import CANARY, Call, Launch, Place, draws, places, scalars
+from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
+from ladder.units import ELEMENT_TYPES
+from threadpoolctl import threadpool_limits
+
+Compute = Callable[[Problem, Any, Any, Any], None]
+"""What a launch does, given the problem and the matrices A, B and C as they lie in memory."""
+
+
+class Host(Cpu):
+    """The host CPU, where nobody looks at the time: it does not wait until other threads have come to rest."""
+
+    def _time(self, call: Call, before: Call = lambda: None) -> float:
+        before()
+        start = time.perf_counter_ns()
+        call()
+        return (time.perf_counter_ns() - start) / 1e3
+
+
+@lru_cache
+def host() -> Host:
+    """The host CPU; what the pipeline runs there itself is compiled once a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        support = Path(folder) / "support.so"
+        support.write_bytes(compile_support("cpu", ""))
+        threadpool_limits(1)  # several threads for small matrices wait for each other where other tests run beside them
+        return Host(support, blas.launch)
+
+
+def matrix(address: int, rows: int, cols: int, ld: int, element_type: str) -> Any:
+    """The matrix at an address: an array that shares its memory."""
+    elements = np.ctypeslib.as_array((C_TYPES[element_type] * ((rows - 1) * ld + cols)).from_address(address))
+    return np.lib.stride_tricks.as_strided(elements, (rows, cols), (ld * elements.itemsize, elements.itemsize))
+
+
+def launch(device: Cpu, compute: Compute) -> Launch:
+    """A launch on the device's present problem."""
+    p = device.given
+    shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
+
+    def bind(*addresses: int) -> Callable[[], None]:
+        matrices = [matrix(address, *shape, p.element_type) for address, shape in zip(addresses, shapes, strict=True)]
+        return lambda: compute(p, *matrices)
+
+    return Launch(bind)
+
+
+def right(p: Problem, a: Any, b: Any, c: Any) -> None:
+    """`C <- alpha*A*B + beta*C`, summed in float64."""
+    alpha, beta = (float(factor) for factor in scalars(p))
+    with np.errstate(all="ignore"):
+        total = alpha * (a.astype(np.float64) @ b.astype(np.float64))
+        c[:] = total + beta * c if beta else total
+
+
+def checked(problem: Problem, compute: Compute) -> Any:
+    """The `Errors` of one launch on a problem."""
+    operands = host().operands(problem)
+    try:
+        return host().check(launch(host(), compute))
+    finally:
+        host().free(operands)
+
+
+def buffers(problem: Problem) -> list[Any]:
+    """The buffers of A, B and C of a problem of any element type, drawn on the host, canaries round them; C as it is before a launch."""
+    found = []
+    for index, (place, draw) in enumerate(zip(places(problem), draws(problem), strict=True)):
+        wide = np.empty(place.total)  # in double, from which a device rounds too
+        host()._support.fill(ctypes.c_void_p(wide.ctypes.data), 8, _Place(*place), _Draw(*draw))
+        size = ELEMENT_TYPES[problem.element_type].size
+        found.append(np.full(place.total * size // 4, CANARY, np.uint32).view(problem.element_type))
+        if index < 2 or problem.beta:
+            with np.errstate(over="ignore"):
+                inside(found[-1], place)[:] = inside(wide, place)
+    return found
+
+
+def inside(buffer: Any, place: Place) -> Any:
+    """The matrix in a buffer."""
+    return buffer[place.first : place.first + place.rows * place.ld].reshape(place.rows, place.ld)[:, : place.cols]
+
+
+def drawn(problem: Problem) -> tuple[Any, Any, Any]:
+    """A, B and C of a problem as a launch finds them."""
+    found: list[Any] = []
+    checked(problem, lambda p, *matrices: found.extend(matrix.copy() for matrix in matrices))
+    a, b, c = found
+    return a, b, c
+
+
+def poke(matrix: Any, place: int, value: float) -> None:
+    """Write to an element's place after (or before) that where a matrix begins, whether it is in the matrix or not."""
+    kind = C_TYPES[str(matrix.dtype)]
+    kind.from_address(matrix.ctypes.data + place * matrix.itemsize).value = value

@@ -1,0 +1,174 @@
+"""Kernels written to be called correct without being so, and docs/frauds.md, which `python tests/planted_frauds.py` writes."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ladder import gauntlet, measure
+from ladder.campaign import BASELINES, Limits, Problem
+from ladder.compile import compile_kernel, compile_support
+from ladder.devices import BOUND
+from ladder.environment import Device
+from ladder.kernels import Configuration, Kernel, discover
+from ladder.probe import probe
+from ladder.records import read
+from ladder.statistics import median_interval
+from ladder.units import KINDS
+from ladder.worker import LAUNCHES
+
+FOLDER = Path(__file__).resolve().parent / "frauds"
+KERNELS = discover(FOLDER)
+PROBLEMS = {
+    "deep": Problem(24, 20, 1300),
+    "wide": Problem(264, 280, 8),
+    "short": Problem(12, 12, 16, distribution="denormal"),
+}
+"""K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers that only a campaign can ask for."""
+CAUGHT: dict[str, tuple[str, str]] = {
+    "nothing": ("", ""),
+    "cubin": ("", "its binary keeps state"),
+    "gauntlet": (r"on M=\d+ N=\d+ K=.*: .*", "the small problems that come first, two launches of each"),
+    "exact": (r"(?=C\[).*", "a launch on whole numbers, of the problem's own size"),
+    "audit": (r"while timed: sample \d+: .*", "a timed launch, one picked at random in each sample"),
+    "ceiling": ("", "what the device can do at most"),
+    "any": ("", "one of these: which, is left to chance"),
+    "supervision": ("", "the process that watches the one in which kernels run"),
+}
+"""Where a fraud is caught: what its reason begins with, and what that is."""
+CONTROLS = [kernel.name for kernel in KERNELS.values() if kernel.name.startswith("right_")]
+HONEST = 0.3
+"""Of the time that the plain control takes; what skips its work takes less by far."""
+LIMITS = Limits(race=False, target=-1.0, min_samples=5, max_samples=5, timeout_seconds=3)
+SETTING_UP = 20.0
+"""Seconds without a word from a GPU's worker, which loads libraries at first."""
+
+
+def expected() -> dict[tuple[str, str], Mapping[str, Any]]:
+    """What must become of each kernel, by device kind and name."""
+    table = yaml.safe_load((FOLDER / "frauds.yaml").read_text())
+    found = {}
+    for kernel in KERNELS.values():
+        common = {"status": "correct" if table[kernel.name].get("by") == "nothing" else "incorrect", "says": "", "only": ""}
+        own = table[kernel.name].get(kernel.kind, {})
+        found[kernel.kind, kernel.name] = {**common, **table[kernel.name], **own}
+    return found
+
+
+def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
+    number, kernel = item
+    (row,) = compile_kernel(kernel, [(Configuration("float32", (("F", number),)), "")], arch, folder / kernel.name, 1)
+    return asdict(row) | {"binary": f"{kernel.name}/{row.binary}"}
+
+
+def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do; returns rows by kernel and problem.
+
+    `measure.ROOT` must be `FOLDER`. Those that are launched alike share a job: contestants are told apart by a parameter F that none of them
+    looks at.
+    """
+    mine = [kernel for kernel in KERNELS.values() if kernel.kind == device.kind]
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        binaries = dict(
+            zip([k.name for k in mine], pool.map(partial(_compile, device.arch, folder), enumerate(mine)), strict=True)
+        )
+    support = folder / "support"
+    support.write_bytes(compile_support(device.kind, device.arch))
+    environment = probe(device, uuid, support)
+    alike: dict[str, list[Kernel]] = {}
+    for kernel in mine:
+        alike.setdefault(json.dumps(kernel.geometry), []).append(kernel)
+    found: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
+    for number, group in enumerate(alike.values()):
+        plan = {
+            "kernel": group[0].id,
+            "geometry": group[0].geometry,
+            "contestants": [_contestant(kernel.name, binaries[kernel.name]) for kernel in group],
+            "problems": [asdict(problem) for problem in PROBLEMS.values()],
+            "reference": BASELINES[device.kind][0],
+            "limits": asdict(LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)),
+        }
+        rows_of = {binaries[kernel.name]["slug"]: binaries[kernel.name] for kernel in group}
+        job = measure.Job(device.slug, device.kind, plan, rows_of, folder, support, {}, "code", environment)
+        measure.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
+        names = {problem: name for name, problem in PROBLEMS.items()}
+        for row in read(folder / f"{number}.parquet")[0]:
+            problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
+            found[row["kernel"]][names[problem]] = row
+    return found
+
+
+def _contestant(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = [list(pair) for pair in Configuration.of("float32", row["configuration"]).parameters]
+    return {
+        "name": name,
+        "slug": row["slug"],
+        "label": row["configuration"],
+        "objection": "",
+        "parameters": parameters,
+        "precision": "",
+    }
+
+
+def complaints(kind: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
+    """Where a job did not say what it must."""
+    said = []
+    for (_, name), must in ((key, must) for key, must in expected().items() if key[0] == kind):
+        for problem, row in found[name].items():
+            shows = must["only"] in ("", problem)
+            reason = str(row["reason"] or "")
+            pattern = CAUGHT[must["by"]][0] + str(must["says"])
+            right = row["status"] == must["status"] and re.match(pattern if CAUGHT[must["by"]][0] else f".*{pattern}", reason)
+            if not (right if shows else row["status"] in ("correct", must["status"])):
+                said.append(
+                    f"{name} on {problem}: {row['status']}, {reason!r}; expected {must['status']} by {must['by']}: {must['says']}"
+                )
+            if must["status"] == "correct" and row["samples_us"] and name not in CONTROLS:
+                honest = median_interval(found["right_plain"][problem]["samples_us"])[0]
+                us = median_interval(row["samples_us"])[0]
+                if us < HONEST * honest:
+                    said.append(f"{name} on {problem}: {us:.3g} us, where right_plain takes {honest:.3g}")
+    return said
+
+
+def document() -> str:
+    """The page docs/frauds.md."""
+    must, title = expected(), {kernel.name: kernel.title for kernel in KERNELS.values()}
+    idea = {kernel.name: kernel.idea for kernel in KERNELS.values()}
+
+    def cell(kind: str, name: str) -> str:
+        if (kind, name) not in must:
+            return ""
+        one = must[kind, name]
+        return f"`{one['status']}`" + ("" if one["by"] == "nothing" else f", {one['by']}")
+
+    def table(names: Sequence[str]) -> list[str]:
+        head = ["", "| kernel | what it does | on a CPU | on a GPU |", "|---|---|---|---|"]
+        return head + [
+            f"| {title[name]} (`{name}`) | {idea[name]} | {cell('cpu', name)} | {cell('cuda', name)} |" for name in names
+        ]
+
+    names = list(yaml.safe_load((FOLDER / "frauds.yaml").read_text()))
+    frauds = [name for name in names if any(must.get((kind, name), {}).get("status", "correct") != "correct" for kind in KINDS)]
+    idle = [name for name in names if name not in frauds and name not in CONTROLS]
+    return (FOLDER / "introduction.md").read_text().format(
+        frauds=len(frauds) + len(idle),
+        launches=LAUNCHES * len(gauntlet.problems("float32")),
+        bound=", ".join(f"`{name}`" for name in BOUND),
+        caught="\n".join(f"- **{name}**: {what}" for name, (_, what) in CAUGHT.items() if what),
+        frauds_table="\n".join(table(frauds)),
+        idle_table="\n".join(table(idle)),
+        controls_table="\n".join(table([name for name in names if name in CONTROLS])),
+    )  # fmt: skip
+
+
+DOCUMENT = FOLDER.parents[1] / "docs" / "frauds.md"
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())

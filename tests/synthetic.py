@@ -1,0 +1,182 @@
+"""A made-up dataset, seeded: real kernels with times by a formula, as a campaign leaves them on disk. No number in it was measured."""
+
+import csv
+import hashlib
+import io
+import json
+import math
+from dataclasses import fields
+
+import numpy as np
+from ladder import records
+from ladder.campaign import BASELINES, Problem
+from ladder.compile import Resource
+from ladder.environment import ROOT
+from ladder.kernels import discover
+
+SHARES = {
+    "01_naive_uncoalesced": 0.012, "02_naive_coalesced": 0.12, "03_shared_tile": 0.16, "05_register_tile": 0.5, "07_double_buffer": 0.8,
+    "08_padded_shared": 0.801, "10_block_tile_128": 0.97, "16_thin_edge": 1.02, "20_tensor_cores": 4.0,
+    "cublas": 1.0, "cublas_tf32": 5.0, "cublaslt_best": 1.03,
+}  # fmt: skip
+"""How fast each is on large problems, relative to the reference."""
+TF32 = ("20_tensor_cores", "cublas_tf32")
+PROBLEMS = [
+    *((n, n, n) for n in (256, 512, 1024, 2048, 4096, 8192)),
+    (64, 4096, 4096),
+    (8192, 128, 8192),
+    (256, 256, 16384),
+    (2049, 2047, 2051),
+]
+SMALL = [(256, 256, 256), (4096, 4096, 4096), (64, 4096, 4096)]
+GPUS = [f"GPU-{i}1c0ffee-0000" for i in range(3)]
+ENVIRONMENT = {
+    "device": "nvidia-made-up", "kind": "cuda", "name": "NVIDIA Made Up", "time": "2026-01-01T00:00:00+00:00",
+    "fingerprint": {"driver": "1"}, "project": {"commit": "0" * 40, "dirty": False},
+    "attributes": {
+        "compute_capability": "9.0", "sm_count": 132, "power_limit_w": 700.0, "max_sm_clock_mhz": 1980, "library": "cuBLAS 13.1.0",
+        "threads_per_sm": 2048, "registers_per_sm": 65536, "shared_memory_per_sm_bytes": 233472, "shared_memory_per_block_bytes": 232448,
+    },
+    "peaks": {"fp32_tflops": 65.1, "copy_tb_s": 4.25}, "launch_us": 5.1, "repeated_launch_us": 1.4,
+}  # fmt: skip
+
+
+def _reference_us(problem):
+    return 2.5 + problem.flops / (52e6 / (1 + 3e5 / (problem.m * problem.n)))
+
+
+def _us(kernel, problem, penalty):
+    """Naive kernels lose less on small problems; 16_thin_edge is slow there, and the twins 07 and 08 are one program."""
+    share = SHARES[kernel] * (0.7 if kernel == "16_thin_edge" and problem.m < 1000 else 1)
+    return 2.0 + _reference_us(problem) / share * (1 + penalty)
+
+
+def _noise(random, n, wide):
+    values = random.normal(0, 0.002, n)
+    return np.exp(values + (np.where(random.random(n) < 0.3, 0.3, 0) if wide else 0))
+
+
+def write(
+    folder,
+    seed=0,
+    device="nvidia-made-up",
+    problems=PROBLEMS,
+    processes=5,
+    kernels=tuple(SHARES),
+    speed=1.0,
+    throttled=8192,
+    **environment,
+):
+    """Write environment, resources, samples and confirmation of a dataset into a folder; returns it.
+
+    8192 is throttled, 256x256x16384 has two modes, energy is counted at 4096, kernels' launches of over a millisecond are as warm when cold.
+    Without `processes` the confirmation is left out.
+    """
+    random = np.random.default_rng(seed)
+    (folder / "samples").mkdir(parents=True)
+    facts = ENVIRONMENT | {"device": device} | environment
+    (folder / "environment.json").write_text(json.dumps(facts))
+    every = {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
+    configurations = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    _write_resources(folder, configurations)
+    sizes = [Problem(*size) for size in problems]
+    session = {
+        "fingerprint": facts["fingerprint"],
+        "code": "made up",
+        "wall_seconds": 1.0,
+        "busy_seconds": 0.9,
+        "children": 1,
+        "measured": 1,
+    }
+    session |= {"peak_memory_bytes": 1, **facts["project"]}
+    jobs, swept = {}, {}
+    for index, name in enumerate(kernels):
+        job = "baselines.float32" if name in BASELINES["cuda"] else f"{name}.float32"
+        swept.setdefault(job, [])
+        for problem in sizes:
+            beside = _reference_us(problem) / speed * _noise(random, 12, False)
+            for place, label in enumerate(configurations[name]):
+                penalty = 0.01 * place**2
+                raced = penalty > 0.05
+                row = _row(name, label, problem, device, GPUS[index % 3], random)
+                n = 5 if raced else 12
+                times = _us(name, problem, penalty) / speed * _noise(random, n, False)
+                swept[job].append(row | {"state": "warm", "samples_us": list(times), "reference_us": list(beside[:n]),
+                                         "stop": "race" if raced else "target"} | _readings(problem, n, throttled))  # fmt: skip
+    for job, rows in swept.items():
+        path = folder / "samples" / f"{job}.parquet"
+        records.write(path, rows, session | {"job": job})
+        jobs[job] = hashlib.sha256(path.read_bytes()).hexdigest()
+    if not processes:
+        return folder
+    rows = []
+    for process in range(1, processes + 1):
+        for problem in sizes:
+            for state in ("warm", "cold"):
+                level = math.exp(random.normal(0, 0.003))
+                beside = _reference_us(problem) / speed * level * _noise(random, 8, False)
+                for name in kernels:
+                    for place, label in enumerate(configurations[name][:2]):
+                        row = _row(name, label, problem, device, GPUS[0], random)
+                        row |= {"state": state, "process": process, "role": "finalist" if place else "best"}
+                        us = _us(name, problem, 0.01 * place**2) / speed
+                        if state == "cold" and us > 1000:
+                            rows.append(
+                                row
+                                | {
+                                    "status": "skipped",
+                                    "reason": "as warm: filling the caches takes 4 us",
+                                    "frobenius_error": None,
+                                }
+                            )
+                            continue
+                        wide = problem.label == "256x256x16384" and name.startswith("0")
+                        times = (
+                            us
+                            * (1.15 if state == "cold" else 1)
+                            * level
+                            * math.exp(random.normal(0, 0.002))
+                            * _noise(random, 8, wide)
+                        )
+                        row |= {"samples_us": list(times), "reference_us": list(beside), "stop": "max_samples"} | _readings(
+                            problem, 8, throttled
+                        )
+                        if state == "warm" and problem.m == problem.n == problem.k == 4096 and process <= 3 and not place:
+                            row |= {"energy_j": us * 1e-6 * 600 * math.exp(random.normal(0, 0.02)), "power_w": 600.0}
+                        rows.append(row)
+    records.write(folder / "confirmed.parquet", rows, session | {"job": "confirmed", "jobs": jobs, "within": 0.02})
+    return folder
+
+
+def _labels(kernel):
+    legal = [configuration.label for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
+    return [legal[i] for i in sorted({0, len(legal) // 3, len(legal) // 2, len(legal) - 1})]
+
+
+def _row(name, label, problem, device, uuid, random):
+    roundoff = 2**-11 if name in TF32 else 2**-24 * math.sqrt(problem.k) * 0.3
+    return {
+        "kernel": name, "configuration": label, "device": device, "uuid": uuid, "status": "correct", "reference": "cublas", "repeats": 1,
+        "race": True, "precision": "tf32" if name in TF32 else None, "frobenius_error": roundoff * random.uniform(0.8, 1.2),
+        "component_error": 2 * roundoff * random.uniform(0.8, 1.2), "component_bound": 20 * roundoff,
+        "key": "", "time": "2026-01-01", **vars(problem),
+    }  # fmt: skip
+
+
+def _readings(problem, n, throttled):
+    bits = 0x4 if problem.m == throttled else 0
+    return {"samples_throttle_reasons": [bits] * n, "throttle_reasons": bits, "sm_clock_mhz": 1900.0 if bits else 1980.0}
+
+
+def _write_resources(folder, configurations):
+    table = io.StringIO()
+    writer = csv.DictWriter(table, [field.name for field in fields(Resource)], lineterminator="\n", restval="0")
+    writer.writeheader()
+    for name, labels in configurations.items():
+        if name not in BASELINES["cuda"]:
+            for label in labels:
+                twin = "twin" if name[:2] in ("07", "08") and label == labels[0] else f"{name} {label}"
+                writer.writerow({"kernel": name, "slug": label, "element_type": "float32", "configuration": label, "arch": "sm_90",
+                                 "status": "compiled", "reason": "", "binary": "", "sha256": twin, "function": "gemm",
+                                 "registers": "64", "static_shared": "8192"})  # fmt: skip
+    (folder / "resources.csv").write_text(table.getvalue())

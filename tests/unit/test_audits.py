@@ -1,0 +1,184 @@
+"""What the audit of a timed launch finds, by a vector of random signs: on samples of one launch and of several, each on other rows of B."""
+
+import itertools
+
+import numpy as np
+import pytest
+from host import host, launch, poke, right
+from ladder.campaign import Problem
+from ladder.devices import BOUND
+from ladder.verify import fault, judge
+
+PROBLEMS = [
+    Problem(33, 40, 256), Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding=3, offset=2), Problem(16, 16, 64, element_type="float64"),
+    Problem(30, 20, 128, distribution="normal"), Problem(30, 20, 128, distribution="positive", beta=1.0),
+    Problem(20, 30, 90, distribution="scaled"),
+]  # fmt: skip
+ROUNDS = 3
+
+
+def faults_of(problem, compute, times=1, rounds=ROUNDS):
+    """What the audits of some rounds find, each on operands of its own."""
+    device = host()
+    operands = device.operands(problem)
+    sample = device.sample(launch(device, compute), times)
+    found = [device.time_round([sample], False, seed)[0].audit for seed in range(rounds)]
+    device.free(operands)
+    return [fault(audit, problem) for audit in found]
+
+
+def rounded(p, a, b, c):
+    """In the element type, from the last product to the first."""
+    total = np.zeros((p.m, p.n), a.dtype)
+    for k in reversed(range(p.k)):
+        total += a[:, k : k + 1] * b[k : k + 1]
+    c[:] = a.dtype.type(p.alpha) * total + (a.dtype.type(p.beta) * c if p.beta else 0)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize(
+    "problem", PROBLEMS, ids=lambda problem: f"{problem.label} {problem.element_type} {problem.distribution}"
+)
+def test_right_results_have_no_fault(problem, times):
+    assert faults_of(problem, rounded, times, rounds=20) == [""] * 20
+
+
+def wrong_element(p, a, b, c):
+    right(p, a, b, c)
+    c[-1, 2] *= 1.02
+
+
+def lost_product(p, a, b, c):
+    right(p, a, b, c)
+    products = a[5] * b[:, 7]
+    c[5, 7] -= p.alpha * products[np.abs(products).argmax()]
+
+
+def in_another_place(p, a, b, c):
+    right(p, a, b, c)
+    c[:] = c[::-1].copy()
+
+
+def not_written(p, a, b, c):
+    kept = c[3, 4]
+    right(p, a, b, c)
+    c[3, 4] = kept
+
+
+def write_a(p, a, b, c):
+    right(p, a, b, c)
+    a[2, 3] += 1
+
+
+def write_b(p, a, b, c):
+    right(p, a, b, c)
+    b[-1, 3] += 1
+
+
+def write_behind_a(p, a, b, c):
+    right(p, a, b, c)
+    poke(a, p.m * p.lda, 1)
+
+
+def write_before_c(p, a, b, c):
+    right(p, a, b, c)
+    poke(c, -1, 1)
+
+
+def write_behind_c(p, a, b, c):
+    right(p, a, b, c)
+    poke(c, p.m * p.ldc + 5, 1)
+
+
+FAULTS = {
+    wrong_element: "a row of C is off by",
+    lost_product: "a row of C is off by",
+    in_another_place: "a row of C is off by",
+    not_written: "a row of C is off by",
+    write_a: "elements of A and B were overwritten",
+    write_b: "elements of A and B were overwritten",
+    write_behind_a: "elements of A and B were overwritten",
+    write_before_c: "1 elements outside C were overwritten",
+    write_behind_c: "1 elements outside C were overwritten",
+}
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("compute", FAULTS, ids=lambda compute: compute.__name__)
+@pytest.mark.parametrize("problem", PROBLEMS[:2], ids=["dense", "padded"])
+def test_a_fault_is_found_in_every_round(problem, compute, times):
+    found = faults_of(problem, compute, times)
+    assert all(FAULTS[compute] in one for one in found), found
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_a_result_of_earlier_operands_is_found(element_type):
+    """What a kernel would give that knows that it has computed this before."""
+    kept = {}
+
+    def stale(p, a, b, c):
+        if p not in kept:
+            right(p, a, b, c)
+            kept[p] = c.copy()
+        c[:] = kept[p]
+
+    first, *others = faults_of(Problem(20, 30, 40, element_type=element_type), stale)
+    assert first == ""
+    assert all("a row of C is off by" in one for one in others)
+
+
+def test_any_launch_of_a_sample_may_be_looked_at():
+    """A kernel that leaves one launch in four out is caught about that often, whichever it is."""
+    device, problem = host(), Problem(20, 30, 40)
+    operands, calls = device.operands(problem), itertools.count()
+    for left_out in range(4):
+
+        def lazy(p, a, b, c, left_out=left_out):
+            if next(calls) % 4 != left_out:
+                right(p, a, b, c)
+
+        sample = device.sample(launch(device, lazy), 4)
+        caught = [bool(fault(device.time_round([sample], False, seed)[0].audit, problem)) for seed in range(80)]
+        assert 5 <= sum(caught) <= 40  # of 20 expected, five standard deviations to either side
+    device.free(operands)
+
+
+def test_launches_of_a_sample_have_rows_of_their_own_but_where_the_distribution_depends_on_them():
+    for distribution, steps in (("uniform", {0, 4, 8, 12}), ("cancelling", {0, 4, 8, 12}), *((bound, {0}) for bound in BOUND)):
+        device, problem, seen = host(), Problem(5, 6, 7, distribution=distribution), set()
+        operands = device.operands(problem)
+
+        def look(p, a, b, c, seen=seen):
+            seen.add(b.ctypes.data)
+            right(p, a, b, c)
+
+        device.time_round([device.sample(launch(device, look), 4)], False, 1)
+        first = min(seen)
+        assert {(address - first) // (4 * problem.ldb) for address in seen} == steps
+        device.free(operands)
+
+
+def test_with_compare_every_element_of_the_kept_launch_is_compared():
+    device, problem = host(), Problem(20, 30, 40)
+    operands = device.operands(problem)
+    for compute, status in ((right, "correct"), (wrong_element, "incorrect")):
+        sample = device.sample(launch(device, compute), 4)
+        for seed in (problem.seed, 7):
+            (timed,) = device.time_round([sample], False, seed, compare=True)
+            assert judge(timed.errors, problem).status == status
+    assert device.time_round([sample], False, 8)[0].errors is None
+    device.free(operands)
+
+
+def test_rounding_of_tf32_is_no_fault_of_what_says_so_and_one_of_what_does_not():
+    problem, device = Problem(32, 32, 512), host()
+
+    def tf32(p, a, b, c):
+        cut = [np.ldexp(np.round(np.ldexp(f, 11)), e - 11) for f, e in (np.frexp(x.astype(np.float64)) for x in (a, b))]
+        c[:] = cut[0] @ cut[1]
+
+    operands = device.operands(problem)
+    audits = [device.time_round([device.sample(launch(device, tf32), 1)], False, seed)[0].audit for seed in range(5)]
+    device.free(operands)
+    assert all(fault(audit, problem) for audit in audits)
+    assert not any(fault(audit, problem, tf32=True) for audit in audits)

@@ -1,0 +1,51 @@
+"""The least time a problem can take, by hand."""
+
+import pytest
+from ladder.campaign import Problem
+from ladder.ceilings import flop_per_clock, least_us, peak_tflops
+
+
+def gpu(**attributes):
+    given = {"compute_capability": "9.0", "sm_count": 100, "max_sm_clock_mhz": 1000, "cache_bytes": 10**6}
+    return {"kind": "cuda", "attributes": given | attributes, "peaks": {"fp32_tflops": 20.0, "copy_tb_s": 4.0}}
+
+
+CPU = {"kind": "cpu", "attributes": {"cache_bytes": 10**6}, "peaks": {"fp32_tflops": 0.1, "copy_tb_s": 0.01}}
+
+
+def test_lanes_of_an_sm():
+    assert flop_per_clock(gpu()) == 2 * 128 * 100
+    assert flop_per_clock(gpu(compute_capability="8.0")) == 2 * 64 * 100
+    assert flop_per_clock(CPU) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "element_type", "tensor_cores", "expected"),
+    [
+        (gpu(), "float32", False, 25.6),
+        (gpu(), "float16", False, 4 * 25.6),
+        (gpu(), "float32", True, 409.6),
+        (gpu(compute_capability="8.0"), "float32", True, 204.8),
+        (gpu(compute_capability="12.0"), "float16", True, 1638.4),  # of one that is not in the table, the most there is
+        (gpu(max_sm_clock_mhz=None), "float32", False, 30.0),  # half again what was measured
+        (CPU, "float32", False, 0.15),
+        (
+            CPU | {"attributes": {"cores": 4}, "peaks": {"fp32_tflops": 0.1, "fp32_one_thread_tflops": 0.05}},
+            "float32",
+            False,
+            0.3,
+        ),
+    ],
+)
+def test_the_peak(environment, element_type, tensor_cores, expected):
+    assert peak_tflops(environment, element_type, tensor_cores) == pytest.approx(expected)
+
+
+def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():
+    computing = Problem(1000, 1000, 1000)  # 2e9 operations at 25.6 TFLOP/s; 12 MB, of which 11 at 5 TB/s take 2.2 us
+    assert least_us(gpu(), computing, False) == pytest.approx(78.125)
+    assert least_us(gpu(), computing, True) == pytest.approx(2e9 / 409.6e12 * 1e6)
+    moving = Problem(1000, 1000, 1)  # 4.008 MB, of which 3.008
+    assert least_us(gpu(), moving, False) == pytest.approx(3.008e6 / 5e12 * 1e6)
+    assert least_us(gpu(cache_bytes=10**7), moving, False) == pytest.approx(2e6 / 25.6e12 * 1e6)
+    assert least_us(CPU, computing, False) == pytest.approx(2e9 / 0.15e12 * 1e6)

@@ -1,0 +1,59 @@
+"""The command `ladder`: its help holds examples that it understands."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ladder import __main__ as command
+from ladder import publish, story
+from planted import ROOT
+
+LADDER = Path(sys.executable).with_name("ladder")
+
+
+@pytest.mark.parametrize(("function", "example"), command.COMMANDS.items(), ids=lambda part: getattr(part, "__name__", ""))
+def test_an_example_is_shown_and_understood(function, example, capsys):
+    words = example.split()
+    assert words[:2] == ["ladder", function.__name__]
+    assert callable(command.parser().parse_args(words[1:]).run)
+    with pytest.raises(SystemExit, match="0"):
+        command.main([function.__name__, "--help"])
+    assert f"example:\n  {example}\n" in capsys.readouterr().out
+
+
+def test_help_names_every_command_at_once():
+    seconds = []
+    for _ in range(3):  # the quickest: others use the machine too
+        start = time.perf_counter()
+        done = subprocess.run([LADDER, "--help"], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.2
+    assert all(f"\n    {function.__name__} " in done.stdout for function in command.COMMANDS)
+
+
+def test_what_is_not_a_dataset_is_one_line(tmp_path):
+    done = subprocess.run([LADDER, "publish", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {tmp_path}: no environment.json")
+    assert done.stderr.count("\n") == 1
+
+
+def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
+    monkeypatch.setattr(publish, "publish", lambda source, published, name: (source, published.relative_to(ROOT).parts, name))
+    monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])
+    command.main(["publish", "here", "mine"])
+    assert f"published {(Path('here'), ('results', 'published'), 'mine')}; now commit it" in capsys.readouterr().out
+    command.main(["publish"])
+    assert capsys.readouterr().out == "".join(f"drew {ROOT}/results/published/{name} again\n" for name in "ab")
+
+
+def test_the_story_is_filled_in_place(monkeypatch, tmp_path):
+    document = tmp_path / "ladder.md"
+    document.write_text("as <!-- table: gains cuda -->old<!-- end --> it was")
+    monkeypatch.setattr(story, "DOCUMENTS", [document])
+    command.main(["story"])
+    text = document.read_text()
+    assert "old" not in text
+    assert text.startswith("as <!-- table: gains cuda -->\n\nOver the ")

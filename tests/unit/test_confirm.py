@@ -1,0 +1,310 @@
+"""The confirmation: who is measured again, what runs side by side in which process, and what becomes of those that fail."""
+
+import hashlib
+import itertools
+
+import pytest
+from ladder import campaign, confirm, kernels, records
+from ladder.child import Failure
+from ladder.environment import ROOT
+from ladder.units import InputError
+
+SMALL, LARGE = campaign.Problem(8, 8, 8), campaign.Problem(16, 16, 16)
+
+
+def row(kernel, configuration, us, problem=SMALL, **given):
+    """A row of the sweep, beside a reference of 1 microsecond."""
+    base = (
+        dict.fromkeys(records.SCHEMA.names)
+        | vars(problem)
+        | {"kernel": kernel, "configuration": configuration, "state": "warm", "reference": "cublas"}
+    )
+    return base | {"status": "correct", "stop": "target", "samples_us": [us] * 3, "reference_us": [1.0] * 3} | given
+
+
+def roles(chosen):
+    return [(one.kernel, one.configuration, one.role) for one in chosen]
+
+
+def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
+    rows = [row("a", "slow", 1.03), row("a", "best", 1.0), row("a", "near", 1.015), row("b", "-", 9.0), row("cublas", "-", 1.0)]
+    rows += [row("a", "wrong", 0.1, status="incorrect"), row("a", "raced", 0.9, stop="race"), row("a", "slow", 0.5, state="cold")]
+    rows += [row("a", "slow", 1.0, problem=LARGE)]
+    found = confirm.finalists(rows, 0.02, 3, {})
+    assert list(found) == [SMALL, LARGE]
+    assert roles(found[SMALL]) == [("a", "best", "best"), ("a", "near", "finalist"), ("b", "-", "best"), ("cublas", "-", "best")]
+    assert roles(found[LARGE]) == [("a", "slow", "best")]
+    assert found[SMALL][1].us == 1.015
+    assert roles(confirm.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [("a", "best", "best"), ("b", "-", "best")]
+    assert len(confirm.finalists(rows, 0.5, 9, {})[SMALL]) == 5
+
+
+def test_another_kernels_configuration_with_the_same_binary_is_a_control():
+    rows = [row("a", "x", 1.0), row("a", "y", 2.0), row("b", "x", 3.0, stop="race"), row("b", "z", 1.5), row("c", "x", 1.0)]
+    rows.append(row("c", "slow", 9.0))
+    same = [("a", "x"), ("a", "y"), ("b", "x"), ("c", "slow")]
+    sha256 = {("c", "float32", "x"): "t"} | {(kernel, "float32", label): "s" for kernel, label in same}
+    best = [("a", "x", "best"), ("b", "z", "best"), ("c", "x", "best")]
+    assert roles(confirm.finalists(rows, 0.02, 3, sha256)[SMALL]) == [*best, ("b", "x", "control"), ("c", "slow", "control")]
+    assert roles(confirm.finalists(rows, 0.02, 3, {})[SMALL]) == best
+
+
+class Child:
+    """Answers as a worker would; `faults` maps what is asked to the failures that it meets, one after another."""
+
+    asked, faults, count = (), {}, 0  # set for every run
+    energy = 0.5, 1000.0
+    """Joules and microseconds of a launch."""
+
+    def __init__(self, kind, uuid, support, lock):
+        Child.count += 1
+        self.number, self.busy_us = Child.count, 1.0
+
+    def ask(self, request, timeout):
+        what = request[0]
+        if what == "problem":
+            self.problem, self.names = request[1], {}
+        if what == "load":
+            self.names[request[1]] = request[2]
+        who = tuple(self.names[index] for index in request[1]) if what == "time" else ()
+        Child.asked.append((self.number, what, self.problem["m"] if what != "open" else None, who or request[1:]))
+        key = (what, request[2]) if what == "load" else (what, *sorted(who)) if what == "time" else (what,)
+        for part in (
+            [key]
+            if what != "time"
+            else [key, ("time", "with", *[name for name in who if ("time", "with", name) in Child.faults])]
+        ):
+            if Child.faults.get(part):
+                raise Child.faults[part].pop(0)
+        if what == "time":
+            for index in request[1]:
+                series = {
+                    "samples": [2.0, 2.0],
+                    "reference": [1.0, 1.0],
+                    "repeats": 4,
+                    "stop": "max_samples",
+                    "readings": [{}, {}],
+                }
+                yield "series", index, series, None, {"status": "correct", "reason": "", "frobenius_error": 1e-7}
+        if what == "energy":
+            yield "energy", self.energy
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Runs a confirmation of three kernels on two problems; returns what was asked and the rows."""
+    monkeypatch.setattr(confirm, "Child", Child)
+    Child.faults = {}
+    rows = [row(name, "-", us, problem) for problem in (SMALL, LARGE) for name, us in (("a", 2.0), ("b", 500.0), ("cublas", 1.0))]
+    samples = tmp_path / "all.parquet"
+    records.write(samples, rows, {})
+    binaries = {}
+    for name, label in itertools.product("ab", ("-", "near")):
+        (tmp_path / name).write_text(name)
+        sha256 = hashlib.sha256(name.encode()).hexdigest()
+        binaries[name, "float32", label] = {"sha256": sha256, "binary": str(tmp_path / name)}
+
+    def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
+        data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
+        plan = campaign.load(data, "t", kernels.discover(ROOT)).confirmation("cuda")
+        job = confirm.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", refill_us)
+        Child.asked, Child.count = [], 0
+        session = confirm.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
+        return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session
+
+    run.samples = samples
+    return run
+
+
+def timed(asked):
+    return [(number, m, who) for number, what, m, who in asked if what == "time"]
+
+
+ALL = ("a", "b", "cublas")
+
+
+def test_all_are_timed_side_by_side_in_fresh_processes(make):
+    asked, rows, session = make()
+    assert sorted(timed(asked)) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]
+    assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), ALL))
+    assert {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows} == {
+        ("correct", "best", "cublas", 4, "GPU-1")
+    }
+    assert rows[0]["frobenius_error"] == 1e-7
+    assert (session["job"], session["children"], session["measured"]) == ("confirmed", 3, 18)
+    assert session["jobs"] == {"all": hashlib.sha256(make.samples.read_bytes()).hexdigest()}
+
+
+def test_a_baseline_that_is_only_context_has_rounds_of_its_own(make, tmp_path):
+    rows = [row(name, "-", 1.0) for name in ("a", "cublas", "cublas_tf32", "b")]
+    records.write(tmp_path / "context.parquet", rows, {})
+    asked, rows, _ = make(samples=tmp_path / "context.parquet")
+    assert [who for _, _, who in timed(asked)] == [("a", "cublas", "b"), ("cublas_tf32",)] * 3
+    assert len(rows) == 12
+
+
+def test_problems_come_in_another_order_in_every_process(make):
+    asked, _, _ = make(confirm={"processes": 8})
+    orders = {tuple(m for number, m, _ in timed(asked) if number == process) for process in range(1, 9)}
+    assert orders == {(8, 16), (16, 8)}
+
+
+def test_limits_let_none_leave_before_the_others(make, monkeypatch):
+    given = []
+    ask = Child.ask
+    monkeypatch.setattr(Child, "ask", lambda self, request, timeout: given.append(request) or ask(self, request, timeout))
+    make(measure={"target": 0.1, "race": True}, confirm={"processes": 3, "rounds": 7, "seconds": 0.25})
+    limits = next(request[3] for request in given if request[0] == "time")
+    kept = {name: limits[name] for name in ("race", "min_samples", "max_samples", "max_seconds")}
+    assert kept == {"race": False, "min_samples": 1, "max_samples": 7, "max_seconds": 0.25}
+    assert limits["target"] < 0  # not even a single sample, whose interval has no width, is enough
+    seeds = [request[4] for request in given if request[0] == "time"]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_what_was_killed_goes_on_with_what_is_missing(make, tmp_path):
+    _, before, _ = make()
+    path = tmp_path / "confirmed.journal"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]) + lines[4][:50])
+    asked, rows, session = make()
+    assert len(timed(asked)) == 2
+    assert [r["key"] for r in rows] == [r["key"] for r in before]
+    assert (session["children"], session["measured"]) == (1, 6)
+    assert make()[2]["children"] == 0
+
+
+def test_a_journal_is_gone_on_with_on_its_own_gpu(make):
+    make(uuids=["GPU-2"])
+    assert make(uuids=["GPU-1", "GPU-2"])[2]["measured"] == 0
+    _, rows, session = make(uuids=["GPU-1"])  # the other is gone
+    assert session["measured"] == 18
+    assert {r["uuid"] for r in rows} == {"GPU-1"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"measure": {"sample_us": 1}}, {"confirm": {"processes": 3, "rounds": 9}}, {"measure": {"energy": [8]}}],
+)
+def test_what_it_depends_on_makes_it_anew(make, change):
+    make()
+    assert make(**change)[2]["measured"] == 18
+
+
+def test_more_processes_are_added_to_those_there_are(make):
+    make()
+    assert make(confirm={"processes": 4})[2]["measured"] == 6
+
+
+def test_what_fails_to_load_is_left_out_everywhere_after(make):
+    Child.faults = {("load", "b"): [Failure("launch_error", "off", alive=True)]}
+    asked, rows, _ = make()
+    assert all(who == ("a", "cublas") for _, _, who in timed(asked))
+    (failure,) = [r for r in rows if r["kernel"] == "b"]
+    assert (failure["status"], failure["reason"], failure["process"]) == ("launch_error", "off", 1)
+    assert sum(r["status"] == "correct" for r in rows) == 12
+
+
+def test_who_breaks_the_child_while_timed_is_found_and_the_others_are_timed_again(make):
+    Child.faults = {("time", "with", "b"): [Failure("timeout", "no answer", alive=False)] * 2}
+    asked, rows, _ = make()
+    problem = timed(asked)[0][1]
+    assert [who for _, m, who in timed(asked) if m == problem][:5] == [ALL, ("a",), ("b",), ("cublas",), ("a", "cublas")]
+    (failure,) = [r for r in rows if r["kernel"] == "b"]
+    assert (failure["status"], failure["reason"]) == ("timeout", "while timed: no answer")
+    assert sum(r["status"] == "correct" for r in rows) == 12
+
+
+def test_what_nobody_does_alone_is_tried_again_and_then_is_everybodys(make):
+    failure = Failure("launch_error", "gone", alive=False)
+    Child.faults = {("time", *ALL): [failure]}
+    assert all(r["status"] == "correct" for r in make()[1])
+    Child.faults = {("time", *ALL): [failure] * 2}
+    _, rows, _ = make(seed=2)
+    assert [(r["status"], r["reason"]) for r in rows] == [("launch_error", "while timed: gone")] * 3
+
+
+def test_a_child_that_is_killed_from_outside_is_no_ones_fault(make):
+    Child.faults = {("time", *ALL): [Failure("launch_error", "signal 9", alive=False, killed=True)]}
+    asked, rows, session = make()
+    assert all(r["status"] == "correct" for r in rows)
+    assert session["children"] == 4
+    assert [who for _, _, who in timed(asked)] == [ALL] * 7  # and none was suspected
+
+
+def test_a_problem_that_cannot_be_set_up_is_an_error(make):
+    Child.faults = {("problem",): [Failure("launch_error", "the reference is incorrect", alive=False)]}
+    with pytest.raises(RuntimeError, match="the problem could not be set up: the reference is incorrect"):
+        make()
+    Child.faults = {("problem",): [Failure("not_supported", "no memory", alive=True)] * 3}
+    _, rows, _ = make(seed=3)  # of the first problem in the first process only
+    assert [r["reason"] for r in rows if r["status"] == "not_supported"] == ["no memory"] * 3
+    assert sum(r["status"] == "correct" for r in rows) == 15
+
+
+def test_cold_comes_after_warm_and_not_where_it_is_the_same(make):
+    asked, rows, _ = make(measure={"states": ["cold", "warm"], "target": 0.01}, refill_us=1.0)
+    first = timed(asked)[0][1]
+    assert [who for _, m, who in timed(asked) if m == first][:2] == [ALL, ("a", "cublas")]
+    skipped = [r for r in rows if r["status"] == "skipped"]
+    assert {(r["kernel"], r["state"]) for r in skipped} == {("b", "cold")}
+    assert "as warm: filling the caches takes 1.0 us" in skipped[0]["reason"]
+    assert {r["state"] for r in rows if r["kernel"] == "a"} == {"warm", "cold"}
+
+
+def test_energy_is_that_of_the_best(make, tmp_path):
+    records.write(tmp_path / "near.parquet", [row("a", "-", 2.0), row("a", "near", 2.01)], {})
+    _, rows, _ = make(samples=tmp_path / "near.parquet", measure={"energy": [8]})
+    assert [(r["configuration"], r["energy_j"]) for r in rows] == [("-", 0.5), ("near", None)] * 3
+
+
+def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, monkeypatch):
+    monkeypatch.setattr(Child, "energy", (0.5, 1.5))  # of 2 microseconds
+    _, rows, _ = make(measure={"energy": [16]})
+    told = {(r["status"], r["reason"]) for r in rows if r["m"] == 16 and r["role"] == "best"}
+    assert told == {("correct", "no energy: a launch took 1.5 us there, and 2 us where it was timed")}
+    assert {r["energy_j"] for r in rows} == {None}
+
+
+def test_energy_is_counted_where_it_is_asked_for_and_three_times(make):
+    asked, rows, _ = make(measure={"energy": [16]}, confirm={"processes": 4})
+    counted = [(r["process"], r["kernel"]) for r in rows if r["energy_j"] is not None]
+    assert counted == list(itertools.product((1, 2, 3), ALL))
+    assert {m for _, what, m, _ in asked if what == "energy"} == {16}
+    assert {r["power_w"] for r in rows if r["energy_j"] is not None} == {500.0}  # half a joule in a millisecond
+    assert next(given for _, what, _, given in asked if what == "energy") == (0, 4, confirm.ENERGY_SECONDS)
+    Child.faults = {("energy",): [Failure("timeout", "no answer", alive=False)]}
+    _, rows, _ = make(measure={"energy": [16]}, seed=4)
+    (without,) = [r for r in rows if r["process"] == 1 and r["m"] == 16 and r["energy_j"] is None]
+    assert (without["status"], without["reason"]) == ("correct", "no energy: no answer")
+
+
+def test_nothing_to_confirm_is_an_empty_file(make, tmp_path):
+    records.write(tmp_path / "none.parquet", [row("a", "-", 1.0, status="incorrect")], {})
+    _, rows, session = make(samples=tmp_path / "none.parquet")
+    assert (rows, session["children"]) == ([], 0)
+
+
+def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
+    (tmp_path / "b").write_text("another")
+    with pytest.raises(InputError, match=r"b: its sha256 is not the one in resources\.csv; expected what was compiled"):
+        make()
+
+
+def test_what_an_audit_finds_in_a_process_is_incorrect_there_and_not_timed_after(make, monkeypatch):
+    ask = Child.ask
+
+    def audited(self, request, timeout):
+        for answer in ask(self, request, timeout):
+            wrong = answer[0] == "series" and self.names[answer[1]] == "b"
+            yield (*answer[:4], {"status": "incorrect", "reason": "sample 2: a row of C is off"}) if wrong else answer
+
+    monkeypatch.setattr(Child, "ask", audited)
+    asked, rows, _ = make()
+    (failure,) = [r for r in rows if r["kernel"] == "b"]
+    assert (failure["status"], failure["reason"]) == ("incorrect", "while timed: sample 2: a row of C is off")
+    assert failure["samples_us"] is None
+    assert [who for _, _, who in timed(asked)] == [ALL] + [("a", "cublas")] * 5

@@ -1,0 +1,174 @@
+"""What the operands are: of `exact` every sum is exact, and every other distribution is what the page of keys says."""
+
+import numpy as np
+import pytest
+from host import drawn
+from ladder.campaign import Problem
+from ladder.devices import draws, exactly
+from ladder.units import DISTRIBUTIONS
+
+DEPTHS = [1, 2, 63, 64, 65, 127, 128, 300, 4096, 65_536, 131_071, 131_072, 200_000]
+
+
+def rounded(values, bits):
+    """Float32 values rounded to so many significant bits, ties to even: 11 for TF32, 8 for bfloat16."""
+    fraction, exponent = np.frexp(values.astype(np.float64))
+    return np.ldexp(np.round(np.ldexp(fraction, bits)), exponent - bits)
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+@pytest.mark.parametrize("k", DEPTHS)
+def test_exact_sums_stay_far_below_where_counting_ends(k, element_type):
+    a, b, c = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, element_type=element_type, beta=1.0, distribution="exact")))
+    assert all((x == np.rint(x)).all() for x in (a, b, c))
+    assert (np.abs(a) @ np.abs(b) + np.abs(c)).max() < 2 ** ({"float32": 24, "float64": 53}[element_type] - 2)
+    assert np.count_nonzero(a) == a.size  # no product can be left out unseen
+    assert np.count_nonzero(b) == b.size
+    bits = [np.frexp(np.abs(x))[1].max() for x in (a, b)]
+    wide = draws(Problem(9, 7, k, element_type=element_type, distribution="exact"))[0].wide
+    assert bits[0] == wide
+    assert (bits[1] == wide) == (k > 64)  # those of B are in every second 64 of K
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("k", DEPTHS)
+def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
+    draw, digits = (
+        draws(Problem(1, 1, k, element_type=element_type, distribution="exact"))[0],
+        53 if element_type == "float64" else 24,
+    )
+    assert draw.small**2 * (k + 1) + (k // draw.period + 2) * draw.small * 2.0**draw.wide <= 2.0 ** (digits - 2) * 1.01
+    assert 2**draw.wide <= 2 ** (11 if element_type == "float16" else digits)  # an element holds it
+
+
+@pytest.mark.parametrize("k", DEPTHS[4:])
+def test_exact_gives_the_same_bits_in_every_order(k):
+    a, b, _ = drawn(Problem(5, 3, k, distribution="exact"))
+    exact = a.astype(np.int64) @ b.astype(np.int64)
+    products = a[:, :, None] * b[None]
+    for order in (slice(None), slice(None, None, -1), np.random.default_rng(0).permutation(k)):
+        assert (np.cumsum(products[:, order], axis=1, dtype=np.float32)[:, -1] == exact).all()
+    assert (a @ b == exact).all()
+
+
+@pytest.mark.parametrize("bits", [pytest.param(11, id="tf32"), pytest.param(8, id="bfloat16")])
+@pytest.mark.parametrize("k", DEPTHS[6:])
+def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
+    a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
+    for one, other in ((rounded(a, bits), b), (a, rounded(b, bits))):
+        assert np.abs(one @ other - a @ b).max() >= 1
+
+
+def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
+    problem = exactly(Problem(9, 7, 300, alpha=-1.3, beta=0.75), tf32=True)
+    assert (problem.alpha, problem.beta) == (-1.0, 1.0)
+    a, b, c = drawn(problem)
+    for x in (a, b, c):
+        assert (rounded(x, 11) == x).all()
+        assert set(np.unique(x)) == set(range(-4, 5))
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.001, 0.3, 1.0, 1.5, -7.0])
+def test_factors_of_the_exact_launch_are_powers_of_two_near_by(factor):
+    problem = exactly(Problem(3, 5, 7, alpha=factor, beta=factor))
+    assert problem.alpha == problem.beta == {0.0: 0, 0.001: 0.5, 0.3: 0.5, 1.0: 1, 1.5: 2, -7.0: -2}[factor]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_seed_fixes_the_operands_and_another_gives_others(distribution):
+    def of(seed):
+        return drawn(Problem(20, 30, 600, beta=1.0, distribution=distribution, seed=seed))
+
+    first, second, other = of(1), of(1), of(2)
+    assert all(np.array_equal(one, two, equal_nan=True) for one, two in zip(first, second, strict=True))
+    assert all(not np.array_equal(one, two, equal_nan=True) for one, two in zip(first, other, strict=True)) != (
+        distribution == "hilbert"
+    )
+    if distribution != "hilbert":
+        a, b, _ = first
+        assert len(np.unique(a, axis=0)) == 20  # no two rows of A, no two columns of B alike
+        assert len(np.unique(b, axis=1).T) == 30
+
+
+def test_where_beta_is_zero_c_is_poisoned():
+    assert np.isnan(drawn(Problem(4, 4, 4))[2]).all()
+
+
+def _of(distribution):
+    return [x.astype(np.float64) for x in drawn(Problem(64, 48, 2048, distribution=distribution))[:2]]
+
+
+def test_uniform_normal_and_positive():
+    for x in _of("uniform"):
+        assert (-1 <= x.min() < -0.99, 0.99 < x.max() <= 1) == (True, True)
+        assert abs(x.mean()) < 0.01
+        assert x.var() == pytest.approx(1 / 3, rel=0.02)
+    for x in _of("normal"):
+        assert abs(x.mean()) < 0.02
+        assert x.var() == pytest.approx(1, rel=0.02)
+        assert np.mean(x**4) == pytest.approx(3, rel=0.1)
+    for x in _of("positive"):
+        assert (0 <= x.min() < 0.01, 0.99 < x.max() <= 1) == (True, True)
+
+
+def test_integers_are_all_from_minus_four_to_four():
+    for x in _of("integers"):
+        values, counts = np.unique(x, return_counts=True)
+        assert values.tolist() == list(range(-4, 5))
+        assert counts.min() > 0.9 * x.size / 9
+
+
+def test_lognormal_has_both_signs_and_three_sigma_at_two_to_twenty():
+    for x in _of("lognormal"):
+        logs = np.log2(np.abs(x))
+        assert logs.std() == pytest.approx(20 / 3, rel=0.02)
+        assert np.mean(x > 0) == pytest.approx(0.5, abs=0.02)
+
+
+def test_scaled_and_inner_have_powers_of_two_along_another_side():
+    a, b = _of("scaled")
+    rows, columns = np.log2(np.abs(a).max(axis=1)), np.log2(np.abs(b).max(axis=0))
+    assert all(side.max() - side.min() > 50 and np.abs(side).max() <= 41 for side in (rows, columns))
+    a, b = _of("inner")
+    of_a, of_b = np.log2(np.abs(a).max(axis=0)), np.log2(np.abs(b).max(axis=1))
+    assert of_a.max() - of_a.min() > 30
+    assert np.abs(of_a + of_b).max() < 1  # A D and D^-1 B
+
+
+def test_outliers_masked_and_sparse():
+    a, b = _of("outliers")
+    assert (np.count_nonzero(np.abs(a) == 1e8, axis=1) == 1).all()
+    assert np.abs(b).max() <= 1
+    a, b = _of("masked")
+    large = np.abs(a).max(axis=0) > 1e9
+    assert 10 < np.count_nonzero(large) < 60  # one in 64
+    assert (b[large] == 0).all()
+    assert (b[~large] != 0).all()
+    a, b = _of("sparse")
+    assert np.count_nonzero(a) == a.size
+    assert np.count_nonzero(b) == pytest.approx(0.01 * b.size, rel=0.15)
+
+
+def test_cancelling_products_all_but_cancel_in_pairs():
+    a, b = _of("cancelling")
+    products = a[:, :, None] * b[None]
+    pairs = products[:, 0::2] + products[:, 1::2]
+    assert (np.abs(pairs) <= 1.01e-4 * np.abs(products[:, 0::2])).all()
+    assert np.abs(a @ b).max() < 1e-3 * (np.abs(a) @ np.abs(b)).min()
+
+
+def test_denormal_huge_hilbert_and_nonfinite():
+    a, b = _of("denormal")
+    assert 0 < np.abs(a).max() < np.finfo(np.float32).tiny
+    assert np.isfinite(b).all()
+    assert 1e-5 < np.abs(a @ b).max() < 1e5
+    a, b = _of("huge")
+    assert np.abs(a).max() > 2.0**126
+    assert 2.0**100 < np.abs(a @ b).max() < 2.0**120
+    a, b = _of("hilbert")
+    assert a[3, 4] == np.float32(1 / 8)
+    assert b[0, 0] == 1
+    a, b = _of("nonfinite")
+    for x in (a, b):
+        assert {"inf", "-inf", "nan"} == {str(value) for value in x[~np.isfinite(x)]}
+    assert 0 < np.count_nonzero(~np.isfinite(a)) < 100

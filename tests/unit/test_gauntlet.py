@@ -1,0 +1,122 @@
+"""The gauntlet, run by the worker on C kernels: what goes wrong somewhere fails, and the verdict names the problem."""
+
+import itertools
+import re
+
+import pytest
+from host import host
+from ladder import gauntlet
+from ladder.compile import compile_kernel
+from ladder.devices import exactly
+from ladder.kernels import parse
+from ladder.worker import LAUNCHES, Worker
+from planted import C_RIGHT, c_kernel
+
+NUMBERS = itertools.count(900)
+
+
+class Connection:
+    """What the worker sends."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, answer):
+        self.sent.append(answer)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    made = Worker(Connection())
+    made.device = host()
+    return made
+
+
+def run(worker, folder, body, element_type="float32", header=""):
+    """The verdict on a C kernel of a given body, and the problems that were tried."""
+    (folder / "cpu").mkdir()
+    path = folder / "cpu" / f"{next(NUMBERS)}_planted.c"  # a device loads a kernel's configuration once
+    path.write_text(c_kernel("planted", body).replace("---*/", f"{header}element_types: [float32, float64]\n---*/", 1))
+    kernel = parse(path)
+    (configuration, _) = next(kernel.expand({}, [element_type]))
+    (row,) = compile_kernel(kernel, [(configuration, "")], "here", folder / "build", 1)
+    worker.connection.sent.clear()
+    worker.gauntlet(element_type, kernel.name, str(path), [], str(folder / "build" / row.binary), "")
+    *tried, (last, verdict) = worker.connection.sent
+    assert last == "verdict"
+    return verdict, [described for _, described in tried]
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_a_right_kernel_passes_all_of_it(worker, tmp_path, element_type):
+    verdict, tried = run(worker, tmp_path, C_RIGHT, element_type)
+    assert (verdict["status"], verdict["reason"], verdict["tensor_cores"]) == ("correct", "", False)
+    assert tried == [gauntlet.describe(problem) for problem in gauntlet.problems(element_type)]
+    assert len(set(tried)) == len(gauntlet.PROBLEMS + gauntlet.ROUNDED)
+
+
+# nothing that these write lies beyond the canaries: it is this process's memory
+EXTRA = "C[(size_t)m * ldc + n] = alpha * sum + (beta == 0 ? 0 : beta * C[(size_t)m * ldc + n]);"
+WRONG = {
+    "lda is ignored": (("A[(size_t)m * lda + k]", "A[(size_t)m * K + k]"), "padding=1 exact"),
+    "ldb is ignored": (("B[(size_t)k * ldb + n]", "B[(size_t)k * N + n]"), "padding="),
+    "ldc is ignored": ((EXTRA, EXTRA.replace("m * ldc", "m * N")), "padding="),
+    "M and N are swapped": (("int m = 0; m < M", "int t = M, u = M = N, v = N = t, m = 0; m < (M < N ? M : N)"), "M=1 N=129 K=1 "),
+    "alpha is ignored": ((EXTRA, EXTRA.replace("alpha * sum", "sum")), "alpha="),
+    "beta is taken for 1": ((EXTRA, EXTRA.replace("beta * C", "C")), "beta="),
+    "beta is ignored": ((EXTRA, EXTRA.replace("+ (beta", "+ 0 * (beta")), "beta="),
+    "C is read where beta is 0": ((EXTRA, EXTRA.replace("(beta == 0 ? 0 : beta *", "(beta *")), "M=1 N=1 K=1 exact"),
+    "the last of K is left out": (("k < K", "k < K - (K > 1)"), "K=257 "),
+    "K beyond 1024 is left out": (("k < K", "k < K && k < 1024"), "K=1030 "),
+    "the last row is left out where M is odd": (("m < M", "m < M - (M % 2 && M > 64)"), "M=127 N=1 K=63 "),
+    "a float where the type is double": (("Acc sum = 0", "float sum = 0"), None),
+    "what is not finite becomes 0": ((EXTRA, EXTRA.replace("= alpha", "= sum - sum != 0 ? 0 : alpha")), "nonfinite"),
+    "A is overwritten beside C": (("Acc sum = 0;", "C[(size_t)M * ldc] = 1; Acc sum = 0;"), "M=1 N=1 K=1 exact"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", list(WRONG))
+def test_a_fault_is_found_and_its_problem_named(worker, tmp_path, fault):
+    (right, wrong), where = WRONG[fault]
+    assert right in C_RIGHT
+    verdict, tried = run(worker, tmp_path, C_RIGHT.replace(right, wrong), "float32" if where else "float64")
+    assert verdict["status"] == "incorrect"
+    assert re.fullmatch(r"on M=\d+ N=\d+ K=\d+ .*: .+", verdict["reason"])
+    assert verdict["reason"].startswith(f"on {tried[-1]}: ")  # and nothing is tried after it
+    assert not where or where in f"{tried[-1]} "
+
+
+def test_a_race_that_one_launch_does_not_show_is_seen_by_the_next(worker, tmp_path):
+    """On the CPU by a count: wrong at every second launch."""
+    verdict, tried = run(worker, tmp_path, "static int calls = 0; if (++calls % 2 == 0) K -= 1;" + C_RIGHT)
+    assert LAUNCHES > 1
+    assert verdict["status"] == "incorrect"
+    assert len(tried) == 1
+
+
+def test_a_problem_that_a_kernel_does_not_support_is_passed_over(worker, tmp_path):
+    body = "if (M % 2) *(volatile int *)8 = 1;" + C_RIGHT
+    verdict, tried = run(worker, tmp_path, body, header='needs: ["M % 2 == 0"]\n')
+    assert verdict["status"] == "correct"
+    assert len(tried) == len(gauntlet.problems("float32"))
+
+
+def test_the_list_is_where_kernels_go_wrong():
+    for element_type, tf32 in (("float32", False), ("float32", True), ("float64", False), ("float16", False)):
+        problems = gauntlet.problems(element_type, tf32)
+        assert {problem.element_type for problem in problems} == {element_type}
+        assert {problem.distribution for problem in problems} == {
+            "integers" if tf32 else "exact",
+            "uniform",
+            "nonfinite",
+            "positive",
+        }
+        whole = [problem for problem in problems if problem.distribution in ("integers", "exact")]
+        assert all(exactly(problem, tf32) == problem for problem in whole)  # factors that leave whole numbers whole
+        for side in ("m", "n", "k"):
+            assert {1} < {getattr(problem, side) for problem in whole}
+            assert {getattr(problem, side) % 2 for problem in whole} == {0, 1}
+        assert {problem.offset for problem in whole} == {0, 1, 2, 3}
+        assert {problem.padding % 4 for problem in whole} == {0, 1, 2, 3}
+        assert {problem.beta == 0 for problem in whole} == {True, False}
+    assert gauntlet.describe(gauntlet.problems("float32")[6]) == "M=7 N=13 K=3 padding=3 alpha=0.5 beta=-1 exact"

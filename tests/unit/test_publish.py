@@ -1,0 +1,161 @@
+"""A published dataset is data and checksums: what is damaged, and what is drawn otherwise, is named."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+import synthetic
+from ladder import figures, publish, records
+from ladder.units import InputError
+
+KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Datasets of two devices as campaigns leave them, with three kernels on three problems."""
+    folder = tmp_path_factory.mktemp("measured")
+    for seed, name in enumerate(("nvidia-a", "nvidia-b")):
+        synthetic.write(folder / name, seed, device=name, problems=synthetic.SMALL, kernels=KERNELS, processes=3)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(measured, tmp_path_factory):
+    """The same published, from a checkout whose README shows one picture; and what is drawn from them."""
+    root = tmp_path_factory.mktemp("root")
+    (root / "README.md").write_text("![Rates](results/published/nvidia-a/figures/performance-warm.png)\n")
+    patch = pytest.MonkeyPatch()
+    patch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in ("performance", "ladder", "samples")})
+    folder = root / "results" / "published"
+    for name in ("nvidia-a", "nvidia-b"):
+        publish.publish(measured / name, folder)
+    drawn = root / "results" / "redrawn"
+    publish.draw(folder / "nvidia-a", drawn / "nvidia-a")
+    patch.undo()
+    return folder
+
+
+@pytest.fixture
+def copy(published, tmp_path):
+    """A copy that may be damaged."""
+    shutil.copytree(published.parent, tmp_path / "results")
+    return tmp_path / "results" / "published"
+
+
+def files(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_data_and_checksums_and_the_pictures_that_a_page_shows_are_all_there_is(published):
+    samples = [f"samples/{job}.float32.parquet" for job in ("03_shared_tile", "05_register_tile", "baselines")]
+    data = ["SHA256SUMS", "confirmed.parquet", "environment.json", "resources.csv", *samples]
+    assert files(published / "nvidia-b") == data
+    assert files(published / "nvidia-a") == sorted([*data, "figures/performance-warm.png"])
+    sums = publish.read_sums(published / "nvidia-a")
+    assert sums["figures/performance-warm.png"] == sums["../../redrawn/nvidia-a/figures/performance-warm.png"]
+    drawn = {name.removeprefix("../../redrawn/nvidia-a/") for name in sums if name.startswith("..")}
+    assert {"best.csv", "rounds.csv", "figures/ladder-cold.svg", "figures/samples-warm.pdf", "resources.csv"} <= drawn
+    assert set(publish.read_sums(published)) == {f"../redrawn/compared-cuda.{suffix}" for suffix in ("svg", "png", "pdf")}
+
+
+def test_what_is_drawn_again_is_the_same_to_the_byte(published):
+    publish.check_data(published / "nvidia-a")
+    publish.check_drawn(published / "nvidia-a", published.parent / "redrawn" / "nvidia-a")
+    done = subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=published / "nvidia-a", check=False)
+    assert done.returncode == 0  # the form is that of the command
+
+
+def test_another_figure_or_table_is_named(copy):
+    drawn = copy.parent / "redrawn" / "nvidia-a"
+    (drawn / "figures" / "ladder-warm.svg").write_text("another")
+    (drawn / "best.csv").unlink()
+    (drawn / "figures" / "new-warm.svg").write_text("new")
+    with pytest.raises(InputError) as told:
+        publish.check_drawn(copy / "nvidia-a", drawn)
+    assert (
+        "nvidia-a: best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
+        in str(told.value)
+    )
+
+
+def test_damaged_missing_and_added_data_are_named_with_advice(copy):
+    folder = copy / "nvidia-a"
+    path = folder / "samples" / "05_register_tile.float32.parquet"
+    rows, session = records.read(path)
+    rows[0]["samples_us"][0] *= 2  # with a checksum of its own that is right
+    records.write(path, rows, session)
+    (folder / "environment.json").unlink()
+    shutil.copy(path, folder / "samples" / "06_more.float32.parquet")
+    (folder / "remarks.txt").write_text("not drawn from")
+    with pytest.raises(InputError) as told:
+        publish.check_data(folder)
+    text = str(told.value)
+    assert "environment.json is missing" in text
+    assert "samples/05_register_tile.float32.parquet is another" in text
+    assert "samples/06_more.float32.parquet is not in SHA256SUMS" in text
+    assert "git checkout" in text
+    assert "remarks" not in text
+    assert "baselines" not in text
+
+
+def test_swapped_samples_are_named(copy):
+    one, other = (copy / "nvidia-a" / "samples" / f"{name}.float32.parquet" for name in KERNELS[:2])
+    first = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(first)
+    with pytest.raises(
+        InputError, match=r"03_shared_tile\.float32\.parquet is another, samples/05_register_tile\.float32\.parquet is"
+    ):
+        publish.check_data(copy / "nvidia-a")
+
+
+def test_checksums_that_are_none(copy):
+    path = copy / "nvidia-a" / "SHA256SUMS"
+    path.write_text(path.read_text() + "abc  best.csv\n")
+    number = path.read_text().count("\n")
+    with pytest.raises(
+        InputError, match=rf"SHA256SUMS: line {number}: got 'abc  best.csv'; expected a checksum, two blanks and a path"
+    ):
+        publish.check_data(copy / "nvidia-a")
+    path.unlink()
+    with pytest.raises(
+        InputError, match=r"SHA256SUMS: missing; expected the checksums that `ladder publish` writes.*git checkout"
+    ):
+        publish.check_data(copy / "nvidia-a")
+
+
+def test_a_page_that_shows_what_is_not_drawn(copy, monkeypatch):
+    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})
+    root = copy.parents[1]
+    (root / "docs").mkdir()
+    (root / "docs" / "x.md").write_text("![a](../results/published/nvidia-b/figures/gpus-warm.svg) ![b](img/y.svg)")
+    assert publish.pictures(root) == {(copy / "nvidia-b" / "figures" / "gpus-warm.svg").resolve()}
+    with pytest.raises(InputError, match=r"gpus-warm\.svg: shown by a page, but nothing of that name is drawn from .*nvidia-b"):
+        publish.refresh(copy / "nvidia-b")
+
+
+def test_datasets_under_their_own_names_are_drawn_together(published, copy):
+    assert {kind: [it.name for it in found] for kind, found in publish.together(published).items()} == {
+        "cuda": ["nvidia-a", "nvidia-b"]
+    }
+    (copy / "nvidia-b").rename(copy / "nvidia-a-again")  # a repeat is not another device
+    assert publish.together(copy) == {}
+
+
+def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tmp_path):
+    folder = tmp_path / "x"
+    shutil.copytree(measured / "nvidia-a", folder)
+    path = folder / "environment.json"
+    path.write_text(re.sub('"dirty": false', '"dirty": true', path.read_text()))
+    with pytest.raises(InputError, match=r"environment\.json was made from a checkout with changes"):
+        publish.publish(folder, tmp_path / "published")
+    assert not (tmp_path / "published").exists()
+
+
+def test_a_name_that_is_none_is_refused(measured, tmp_path):
+    with pytest.raises(InputError, match=r"NAME: got 'A b'; expected small letters, digits and '-'"):
+        publish.publish(measured / "nvidia-a", tmp_path, "A b")
+    with pytest.raises(InputError, match=r"no environment\.json, resources\.csv and samples"):
+        publish.publish(tmp_path, tmp_path / "published")

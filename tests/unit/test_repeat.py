@@ -1,0 +1,128 @@
+"""How far results repeat, on made-up runs whose spread is known."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from ladder import records, repeat, tables
+from ladder.units import InputError
+
+SIZES = (64, 128)
+OF_MACHINE, OF_RUN = 0.02, 0.005
+"""Standard deviations of the log ratio."""
+
+
+def runs(machines, seed=0, contestants=40, called="not distinguishable"):
+    """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
+    random = np.random.default_rng(seed)
+    names = [(f"k{i}", "-", "float32", str(size), "warm") for size in SIZES for i in range(contestants)]
+    table = pd.DataFrame(names, columns=repeat.CONTESTANT)
+    levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
+    half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
+    pairs = pd.DataFrame(
+        {"pair": ["twins", "twins", "null", "gain"], "verdict": [called, "not distinguishable"] + ["faster"] * 2}
+    )
+    return [
+        repeat.Run(
+            f"run{i}", "d", m, table.assign(log_ratio=levels[m] + OF_RUN * random.normal(size=len(table)), half=half), pairs
+        )
+        for i, m in enumerate(machines)
+    ]
+
+
+def test_the_spread_of_runs_and_of_machines_is_found():
+    found = repeat.table(runs(["a", "a", "b", "b", "c"], contestants=400))
+    assert found["problem"].tolist() == ["64", "128"]
+    assert found[["machines", "runs", "contestants"]].to_numpy().tolist() == [[3, 5, 400]] * 2
+    assert found[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2 * 400, 8 * 400]] * 2
+    assert found["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
+    assert found["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
+    assert (found["repeat_limit"] == 2.8 * found["repeat_sd"]).all()
+    assert (found["reproduce_limit"] == 2.8 * found["reproduce_sd"]).all()
+
+
+def test_what_there_are_no_pairs_of_is_empty():
+    found = repeat.table(runs(["a", "a"]))
+    assert found["reproduce_pairs"].tolist() == [0, 0]
+    assert found["reproduce_limit"].isna().all()
+    assert repeat.table(runs(["a"])).empty
+
+
+def test_coverage_is_counted_against_what_was_stated():
+    found = repeat.claims(runs(["a", "a", "b", "c"], seed=1, contestants=300))
+    assert found["machines"] == 3
+    assert found["same_machine"]["pairs"] == 2 * 300
+    assert 0.93 <= found["same_machine"]["covered"] <= 1
+    assert found["other_machine"]["pairs"] == 2 * 5 * 300
+    assert 0.93 <= found["other_machine"]["covered"] <= 0.97
+    assert found["held_out"]["pairs"] == 2 * 2 * 5 * 300  # each pair is held out for either machine
+    assert 0.9 <= found["held_out"]["covered"] <= 0.98
+
+
+def test_a_limit_that_is_too_narrow_shows():
+    narrow = runs(["a", "a", "b"])
+    narrow = [
+        repeat.Run(run.name, run.device, run.machine, run.ratios.assign(half=run.ratios["half"] / 10), run.pairs)
+        for run in narrow
+    ]
+    assert repeat.claims(narrow)["same_machine"]["covered"] < 0.5
+    shifted = runs(["a", "b", "c"], contestants=100)
+    shifted[2].ratios["log_ratio"] += 0.5  # the third machine is like no other
+    found = repeat.claims(shifted)
+    assert found["other_machine"]["covered"] == 1  # its limit knows of it
+    assert found["held_out"]["covered"] == pytest.approx(2 / 3, abs=0.02)  # all fails where it is held out
+
+
+def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
+    assert repeat.claims(runs(["a", "b"]))["held_out"] == {"pairs": 0, "covered": None}
+    found = repeat.claims(runs(["a"]))
+    assert found["same_machine"] == found["other_machine"] == {"pairs": 0, "covered": None}
+
+
+def test_controls_that_are_called_different_are_counted():
+    found = repeat.claims(runs(["a", "b"], called="slower"))
+    assert found["twins"] == {"pairs": 4, "called_different": 0.5}
+    assert found["null"] == {"pairs": 2, "called_different": 1.0}
+
+
+def write_dataset(folder, machine, factor):
+    """A published dataset of two kernels, one `factor` times as fast as the reference, without noise; all of one device."""
+    folder.parent.mkdir(exist_ok=True)
+    synthetic.write(folder, device="d", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=3)
+    rows, session = records.read(folder / "confirmed.parquet")
+    rows = [row for row in rows if row["state"] == "warm" and row["role"] == "best"]
+    for row in rows:
+        us = 1.01 if row["kernel"] == "cublas" else 1 / factor
+        row |= {"samples_us": [us * (1 + row["process"] / 1e4)] * 3, "reference_us": [1.0] * 3, "uuid": machine}
+    records.write(folder / "confirmed.parquet", rows, session)
+
+
+def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
+    write_dataset(tmp_path / "one", "GPU-1", 1.0)
+    assert repeat.write(tmp_path) == []  # nothing to compare with
+    write_dataset(tmp_path / "two", "GPU-2", 1.01)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "environment.json").write_text("{}")  # of before there was a confirmation
+    assert [path.name for path in repeat.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
+    (row,) = tables.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
+    assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
+    assert (row["contestants"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
+    found = json.loads((tmp_path / "repeat-d.json").read_text())
+    assert found["runs"] == [{"dataset": "one", "machine": "GPU-1"}, {"dataset": "two", "machine": "GPU-2"}]
+    assert found["null"] == {"pairs": 2, "called_different": 1.0}
+
+
+def test_a_run_is_one_confirmation_on_one_device(tmp_path):
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "environment.json").write_text("{}")
+    with pytest.raises(InputError, match=r"none/confirmed\.parquet: missing; expected a dataset whose campaign has not left"):
+        repeat.read_run(tmp_path / "none")
+    write_dataset(tmp_path / "two", "GPU-1", 1.0)
+    path = tmp_path / "two" / "confirmed.parquet"
+    rows, session = records.read(path)
+    records.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
+    with pytest.raises(InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"):
+        repeat.read_run(tmp_path / "two")

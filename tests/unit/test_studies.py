@@ -1,0 +1,204 @@
+"""Every study has a question, tells what it found, and stands in the guide; those that need no GPU run."""
+
+import json
+import math
+import re
+import threading
+import time
+from itertools import product
+
+import fuzz
+import kernel_tuner_times
+import neighbours
+import pytest
+from ladder import environment, story, study
+from ladder.campaign import Limits, Problem
+from ladder.compile import compile_support
+from ladder.devices import cpu
+from ladder.units import InputError
+from ladder.worker import open_device
+from planted import ROOT
+
+STUDIES = {one.name: one for one in study.studies(ROOT)}
+LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_single": 110.0}
+THEIRS = {"configurations": 110, "version": "1.5.0"}
+COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
+MEASURED = {
+    "agreement": (
+        {"rows": [{"size": 512, "name": "cublas", "ours": LAUNCHES, "theirs": dict.fromkeys(LAUNCHES, 100.0)}]},
+        "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %; single launches after a flush at most +10.0 %",
+    ),
+    "benchmark": (
+        {"campaign_s": 400.0, "nothing_to_do_s": 2.0, "measure_jobs": {"d": COST}},
+        "the default campaign 400 s with one core; a run with nothing to do 2.0 s; `d` was executing for 80% of the 200 s of its measure "
+        "jobs; 1 above what it may be",
+    ),
+    "disturbance": (
+        {"cores": 16, "pairs": 6, "rows": [{"busy_to_quiet": 1.001}, {"busy_to_quiet": 0.997}]},
+        "with `nvcc` on all 16 cores the median of 6 pairs moved by -0.30 % at most, of 2 kernels and sizes",
+    ),
+    "faults": (
+        {"faults": [{"what": "an endless loop", "as_told": False}, {"what": "NaN", "as_told": True}]},
+        "2 kinds planted beside each other: something else became of an endless loop",
+    ),
+    "fuzz": (
+        {what: {"answered": 1000, "refused": 234} for what in ("expressions", "headers", "campaigns")},
+        "1,234 expressions, 1,234 headers, 1,234 campaigns, random and hostile: each a right answer or a clear error, nothing executed",
+    ),
+    "kernel_tuner_compare": (
+        {"runs": [{"kernel": "cuda/06_x", "backend": "nvcuda", "cores": 1, "kernel_tuner": THEIRS, "faster": 2.04,
+                   "faster_without_compiling": 1}]},
+        "beside Kernel Tuner 1.5.0: 110 configurations of `06_x` 2.0 times as fast as by `nvcuda` with 1 core (1.0 without compiling)",
+    ),
+    "kernel_tuner_times": (
+        {"size": 2048, "ours_us": 100.0, "like_it_us": 103.0, "kernel_tuner_us": {"nvcuda": 104.0},
+         "effects": {"launched": {"host": [1.02, 1.01, 1.03]}, "values": {"constant": [0.99, 0.98, 1.0]}}},
+        "at 2048 launches made as it makes them: +3.0 %; its own times, `nvcuda`: +4.0 %. "
+        "Each difference alone: launched `host` +2.0 %, values `constant` -1.0 %",
+    ),
+    "kill": (
+        {"kills": 50, "measurements_a_campaign": 28, "measurements_lost": 0, "measurements_begun_again": 18},
+        "50 kills anywhere in a campaign of 28 measurements: none lost, so at most 6% of such kills lose any (95 %); 18 begun again",
+    ),
+    "neighbours": (
+        {"cores": 2, "sizes": [256, 1024], "pairs": 6, "rows": [{"beside": 1.004, "unsettled": 1.3}, {"beside": 0.99, "unsettled": 1}]},
+        "beside `blas_all` on 2 cores, `blas_1` and `03_blocked` at 256 and 1024 move by -1.0 % at most, the median of 6 pairs; without the "
+        "wait until its threads are at rest by +30.0 %",
+    ),
+    "repeat": (
+        {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
+         "held_out": {"pairs": 0}, "twins": {"pairs": 40, "called_different": 0.025}, "null": {"pairs": 0}},
+        "2 runs on 2 machines: the between-process interval covers another run on the same machine in not measured yet, the repeat interval "
+        "one on another machine in 95.5% of 200, and where that machine took no part in making it in not measured yet; called different were "
+        "2.5% of 40 twins with the same binary and not measured yet pairs of the reference with itself",
+    ),
+    "several_gpus": (
+        {"cores": 8, "runs": [{"gpus": 4, "wall_s": 100.0}, {"gpus": 1, "wall_s": 400.0}]},
+        "the default campaign takes 100 s on 4 of them, 400 s on one, 0.25 of the time, with 8 cores each",
+    ),
+}  # fmt: skip
+"""What each could have measured, and what it tells of it."""
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_was_found_is_told(name):
+    measured, told = MEASURED[name]
+    assert STUDIES[name].found(measured) == told
+
+
+def test_every_study_has_one_form_and_stands_in_the_guide():
+    assert sorted(STUDIES) == sorted(MEASURED)
+    guide = (ROOT / "CONTRIBUTING.md").read_text().partition("## Studies")[2]
+    for name, one in STUDIES.items():
+        assert one.question.endswith("?")
+        assert f"| `{name}`" in guide
+        script = re.search(r"studies/\w+\.py", one.run)
+        assert not script or script[0] == f"studies/{name}.py"
+
+
+@pytest.fixture
+def answered(tmp_path, monkeypatch):
+    """A checkout with one study and a committed answer to it; returns the folder, the study and the answer's path."""
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "one_study.py").write_text(
+        'from ladder.study import Study\n\nSTUDY = Study("one_study", "How many?", lambda n: f"{n} of them", "run it")\n'
+    )
+    monkeypatch.setattr(study, "ROOT", tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path / "studies"))
+    (only,) = study.studies(tmp_path)
+    path = only.write(environment.detect_cpu(), 3, binaries={"a": "sha"}, software={"b": "1"})
+    answer = json.loads(path.read_text())
+    answer["provenance"]["project"] = {"commit": "abc", "dirty": False}
+    committed = tmp_path / "results" / "published" / "studies" / path.name
+    committed.parent.mkdir(parents=True)
+    committed.write_text(json.dumps(answer))
+    return tmp_path, only, committed
+
+
+def test_an_answer_says_where_it_comes_from(answered, capsys):
+    _, _, committed = answered
+    here = environment.detect_cpu()
+    assert committed.name == f"one_study.{here.slug}.json"
+    answer = json.loads(committed.read_text())
+    assert (answer["question"], answer["measured"]) == ("How many?", 3)
+    provenance = answer["provenance"]
+    assert (provenance["name"], provenance["binaries"], provenance["software"]) == (here.name, {"a": "sha"}, {"b": "1"})
+    assert {"time", "project", "command", "host", "python", "compiler"} <= set(provenance)
+
+
+def test_the_readme_tells_the_committed_answers(answered):
+    folder, _, committed = answered
+    row = "| How many? | {} | `run it` | {} |"
+    link = f"[`{committed.name}`](results/published/studies/{committed.name})"
+    told = story.fill("<!-- table: answers -->old<!-- end -->", story.Story(folder))
+    assert row.format(f"3 of them (`{environment.detect_cpu().slug}`)", link) in told
+    assert "3 of them" in story.fill("so: <!-- value: study one_study --><!-- end -->", story.Story(folder))
+    committed.unlink()
+    assert row.format("not measured yet", "–") in story.fill("<!-- table: answers -->old<!-- end -->", story.Story(folder))
+
+
+@pytest.mark.parametrize("project", [{"commit": "abc", "dirty": True}, {"commit": None, "dirty": None}])
+def test_an_answer_that_no_commit_made_is_refused(answered, project):
+    folder, only, committed = answered
+    answer = json.loads(committed.read_text())
+    answer["provenance"]["project"] = project
+    committed.write_text(json.dumps(answer))
+    with pytest.raises(InputError, match=r"one_study.*json: measured from a checkout with changes or without a commit"):
+        only.told(folder)
+
+
+def test_what_differs_from_kernel_tuner_is_told_apart():
+    """Each factor's effect, from times to which every level adds a share of its own and noise that cells of a round have in common."""
+    share = {"queued": 1.01, "host": 1.03, "idle": 1.02, "constant": 0.99, "nvrtc": 1.0, "allocated": 1.005}
+    cells = list(product(*kernel_tuner_times.FACTORS.values()))
+    rounds = [
+        {cell: noise * 400 * math.prod(share.get(level, 1) for level in cell) for cell in cells} for noise in (0.9, 1, 1.3, 1.1)
+    ]
+    found = kernel_tuner_times.effects(rounds)
+    assert {level: ratio[0] for levels in found.values() for level, ratio in levels.items()} == pytest.approx(share)
+    assert set(kernel_tuner_times.LIKE_IT) == set(kernel_tuner_times.FACTORS)
+    assert all(level in kernel_tuner_times.FACTORS[factor] for factor, level in kernel_tuner_times.LIKE_IT.items())
+
+
+def test_hostile_input_does_no_harm():
+    counted = fuzz.fuzz(500, 3)
+    assert [sum(counted[what].values()) for what in ("expressions", "headers", "campaigns")] == [167, 167, 166]
+    assert all(counted[what]["answered"] > 10 < counted[what]["refused"] for what in ("expressions", "headers", "campaigns"))
+
+
+@pytest.fixture
+def host(tmp_path):
+    """The CPU device, with the operands of a problem in use."""
+    support = tmp_path / "support.so"
+    support.write_bytes(compile_support("cpu", environment.detect_cpu().arch))
+    device = open_device("cpu", "", support)
+    device.operands(Problem(96, 96, 96))
+    yield device
+    device.close()
+
+
+def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):
+    launches, binaries = neighbours.contestants(host, host.given, tmp_path)
+    limits = Limits(min_samples=5, max_samples=5, target=1e-6, race=False)
+    rows = neighbours.compare(host, launches, 2, limits)
+    assert [row["name"] for row in rows] == ["blas_1", neighbours.RUNG]
+    assert all(len(row["ratios"][how]) == 2 and row[how] > 0 for row in rows for how in ("beside", "unsettled"))
+    assert len(binaries) == 1
+
+
+def test_a_clock_does_not_start_before_other_threads_are_at_rest():
+    """As OpenBLAS's and OpenMP's, which spin on for a while after a call."""
+    ended = []
+
+    def spin():
+        end = time.perf_counter() + 0.15
+        while time.perf_counter() < end:
+            pass
+        ended.append(time.perf_counter())
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    cpu._settle()
+    now = time.perf_counter()
+    thread.join()
+    assert ended and now >= ended[0]

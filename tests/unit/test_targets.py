@@ -1,0 +1,178 @@
+"""What a campaign consists of, and what its jobs ask for."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ladder import campaign, kernels, targets
+from ladder.environment import Device
+from planted import ROOT
+
+KERNELS = kernels.discover(ROOT)
+GPU = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
+CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**30)
+DATA = {
+    "campaign": "t",
+    "kernels": ["cuda/02_naive_coalesced", "cuda/03_shared_tile", "cpu/03_blocked"],
+    "problems": {"cuda": [[100, 200, 300], [1000, 1000, 1000]], "cpu": [[4, 4, 4]]},
+    "parameters": {"cuda/03_shared_tile": {"BM": [16], "BN": [16], "BK": [8, 16, 32]}},
+}
+
+
+def made(devices=(GPU, CPU), architectures=("sm_80", "sm_90"), published=Path("/nowhere"), **data):
+    return targets.Targets(campaign.load(DATA | data, "t", KERNELS), devices, architectures, KERNELS, published)
+
+
+def test_every_kernel_is_compiled_for_what_its_kind_runs_on():
+    assert sorted(made().compiled()) == [
+        "results/t/build/cpu-y/03_blocked/resources.csv",
+        *(
+            f"results/t/build/{arch}/{kernel}/resources.csv"
+            for arch in ("sm_80", "sm_90")
+            for kernel in ("02_naive_coalesced", "03_shared_tile")
+        ),
+    ]
+    assert made(devices=[GPU], architectures=[]).compiled() == []
+
+
+def test_files_of_the_datasets():
+    assert made().measured("a", "b") == [f"results/t/{device}/{name}" for device in ("nvidia-x", "cpu-y") for name in "ab"]
+    assert made().measured("a", kind="cpu") == ["results/t/cpu-y/a"]
+    assert made().compared() == []
+    two = made(devices=[GPU, CPU, Device("nvidia-z", "cuda", "NVIDIA Z", "sm_80", 2**30)])
+    assert two.compared() == ["results/t/compared-cuda.svg"]
+
+
+def test_a_measure_job_needs_the_kernel_that_it_is_about():
+    assert made().binaries("t", "nvidia-x", "03_shared_tile.float32.1of2") == "results/t/build/sm_90/03_shared_tile/resources.csv"
+    assert made().binaries("t", "cpu-y", "baselines.float32") == []
+    assert made().support("t", "cpu-y") == "results/t/build/cpu-y/support.bin"
+
+
+def test_a_dataset_of_the_campaign():
+    folder, build, of = Path("results/t/cpu-y"), Path("results/t/build/cpu-y"), ("t", "cpu-y")
+    assert made().samples(*of) == [folder / "samples" / f"{job}.float32.parquet" for job in ("baselines", "03_blocked")]
+    assert made().resources(*of) == [build / "03_blocked" / "resources.csv"]
+    assert made().headers(*of) == [KERNELS["cpu/03_blocked"].path]
+    assert made().environment(*of) == folder / "environment.json"
+    assert made().counters(*of) == folder / "counters.csv"
+
+
+def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path):
+    for name in ("nvidia-a", "cpu-b"):
+        (tmp_path / name / "samples").mkdir(parents=True)
+        kind = "cpu" if name == "cpu-b" else "cuda"
+        (tmp_path / name / "environment.json").write_text(json.dumps({"device": name, "kind": kind}))
+    (tmp_path / "nvidia-a" / "counters.csv").touch()
+    (tmp_path / "robustness").mkdir()
+    for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
+        (tmp_path / "nvidia-a" / "samples" / f"{job}.parquet").touch()
+    (tmp_path / "cpu-b" / "samples" / "03_blocked.float32.parquet").touch()
+    found, of = made(published=tmp_path), (targets.REDRAWN, "nvidia-a")
+    assert found.redrawn() == [
+        "results/redrawn/cpu-b/drawn.checked",
+        "results/redrawn/nvidia-a/drawn.checked",
+    ]
+    assert found.drawn("cpu-b") == ["results/redrawn/cpu-b/figures"]
+    assert found.drawn("nvidia-a") == ["results/redrawn/nvidia-a/figures", "results/redrawn/nvidia-a/counters.svg"]
+    assert found.checked(*of) == ["results/redrawn/nvidia-a/data.checked"]
+    assert found.checked("t", "nvidia-x") == []
+    assert [path.name for path in found.committed("nvidia-a")] == [
+        "counters.csv", "environment.json", "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
+    ]  # fmt: skip
+    assert [path.name for path in found.samples(*of)] == [
+        "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
+    ]  # fmt: skip
+    assert found.headers(*of) == [KERNELS["cuda/03_shared_tile"].path]
+    assert found.headers(targets.REDRAWN, "cpu-b") == [KERNELS["cpu/03_blocked"].path]
+    assert found.resources(*of) == [tmp_path / "nvidia-a" / "resources.csv"]
+    assert found.environment(*of) == tmp_path / "nvidia-a" / "environment.json"
+    assert found.counters(*of) == tmp_path / "nvidia-a" / "counters.csv"
+
+
+def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
+    for name, device in (("nvidia-a", "nvidia-a"), ("nvidia-b", "nvidia-b"), ("nvidia-b-again", "nvidia-b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "environment.json").write_text(json.dumps({"device": device, "kind": "cuda"}))
+    found = made(published=tmp_path)
+    assert found.compared_published() == ["results/redrawn/compared-cuda.svg"]
+    assert found.redrawn()[-1] == "results/redrawn/compared.checked"
+    assert found.compared_devices(targets.REDRAWN, "cuda") == ["nvidia-a", "nvidia-b"]
+    assert found.compared_devices("t", "cuda") == ["nvidia-x"]
+    assert made().compared_published() == []
+
+
+def test_figures_are_as_wide_as_asked_but_published_ones_always_the_same():
+    found = made(figures={"width": 3.4})
+    assert (found.width("t"), found.width(targets.REDRAWN), made().width("t")) == (3.4, 11.0, 11.0)
+
+
+def test_threads_are_shared_by_the_number_of_configurations():
+    found = made()
+    counts = {id: len(configurations) for id, configurations in found.campaign.configurations.items()}
+    total = 2 * (counts["cuda/02_naive_coalesced"] + counts["cuda/03_shared_tile"]) + counts["cpu/03_blocked"]
+    assert counts["cuda/03_shared_tile"] == 3
+    assert found.compiling_threads("sm_80", "03_shared_tile", 10 * total) == 30
+    assert found.compiling_threads("cpu-y", "03_blocked", total) == counts["cpu/03_blocked"]
+    assert found.compiling_threads("sm_80", "03_shared_tile", 1) == 1
+    assert found.kernel("sm_90a", "03_shared_tile").id == "cuda/03_shared_tile"
+    assert (found.measuring_threads("nvidia-x", 8), found.measuring_threads("cpu-y", 8)) == (1, 8)
+
+
+def test_memory_is_that_of_the_largest_problem():
+    assert made().measuring_mb() == 3000 + made().campaign.problems("cuda", "float32")[1].bytes // 10**6 > 3010
+
+
+def asked(found, gpu, usual, attempt=1, threads=2, **wildcards):
+    return {
+        name: request(SimpleNamespace(**wildcards), threads, attempt) for name, request in found.requests(gpu, **usual).items()
+    }
+
+
+def test_what_the_job_of_a_machine_asks_for():
+    usual = {"mem_mb": lambda threads: 100 * threads, "runtime": 10}
+    assert asked(made(), True, usual, device="nvidia-x") == {"gpu": 1, "mem_mb": 200, "runtime": 10}
+    assert asked(made(), True, usual, attempt=3, device="cpu-y") == {"gpu": 0, "mem_mb": 600, "runtime": 30}
+    assert asked(made(), False, usual, arch="sm_90") == {"mem_mb": 200, "runtime": 10}
+
+
+def test_what_the_job_of_a_partition_asks_for():
+    found = made(
+        devices=[Device("one", "cuda", "x", "sm_90", 0), Device("two", "cpu", "cpu-y", "cpu-y", 0)],
+        partitions={
+            "one": {
+                "device": "nvidia-x",
+                "architecture": "sm_90",
+                "resources": {"slurm_partition": "p", "gres": "gpu:2", "runtime": 7},
+            },
+            "two": {"device": "cpu-y", "resources": {"constraint": "avx"}},
+        },
+    )
+    usual = {"mem_mb": 5, "runtime": 10}
+    one = asked(found, True, usual, attempt=2, device="one")
+    assert one == {"gpu": None, "mem_mb": 10, "runtime": 14, "slurm_partition": "p", "gres": "gpu:2", "constraint": None}
+    # compiling for a GPU needs none, and no partition; for a CPU it is done where that is
+    nothing = {"mem_mb": 5, "runtime": 10, "slurm_partition": None, "constraint": None}
+    assert asked(found, False, usual, arch="sm_90") == nothing
+    assert asked(found, False, usual, arch="cpu-y") == nothing | {"constraint": "avx"}
+    assert found.headers("t", "two") == [KERNELS["cpu/03_blocked"].path]
+    two = asked(found, True, usual, device="two")
+    assert (two["gpu"], two["constraint"], two["gres"]) == (0, "avx", None)
+
+
+def test_the_share_of_time_spent_executing(tmp_path):
+    (tmp_path / "cpu-y").mkdir()
+    costs = tmp_path / "cpu-y" / "costs.csv"
+    costs.write_text("job,wall_seconds,busy_seconds\na,3,2\nb,1,1\n")
+    assert targets.busy_share(costs) == (
+        f"cpu-y: 3.0 s of the measure jobs' 4.0 s executing (75%); tables and figures in {tmp_path / 'cpu-y'}"
+    )
+
+
+@pytest.mark.parametrize(("words", "names"), targets.REFUSALS.items())
+def test_a_refusal_says_what_to_change(words, names):
+    (line,) = targets.refusals(["fine", f"sbatch: error: {words}"], "mine.yaml")
+    assert f"({words})" in line
+    assert f"Change {names}: in mine.yaml under `partitions`" in line
+    assert targets.refusals(["fine"], "mine.yaml") == []

@@ -1,0 +1,84 @@
+// The values of the operands: a function of distribution, matrix, place and seed alone, so that a device can draw them anew before every
+// sample and say afterwards whether they are still what they were. Included by support.cu and support.c: all devices draw alike.
+#ifdef __CUDACC__
+#define HD static __host__ __device__ inline
+#else
+#include <math.h>
+#define HD static inline
+#define cospi(x) cos(3.14159265358979323846 * (x))
+#endif
+
+typedef unsigned long long u64;
+
+// What is drawn. `ladder.devices.Draw` has the same fields in the same order.
+typedef struct {
+  int distribution;  // index into ladder.units.DISTRIBUTIONS
+  int matrix;        // 0: A (rows of M, columns of K), 1: B (K, N), 2: C (M, N)
+  int k;             // of the problem
+  int small;         // `integers`, `exact`: whole numbers from -small to small
+  int wide;          // `exact`: bits of the wide ones
+  int period;        // `exact`: one in so many elements along K is wide
+  int lowest;        // exponents of the element type's smallest and largest normal numbers
+  int highest;
+  u64 seed;
+} Draw;
+
+enum { UNIFORM, NORMAL, INTEGERS, EXACT, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE };
+
+// SplitMix64's output function (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014)
+HD u64 mix(u64 z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+HD u64 hashed(u64 seed, u64 stream, u64 i, u64 j) { return mix(mix(seed + (stream + 1) * 0x9E3779B97F4A7C15ull) ^ (i << 32 | j)); }
+
+HD double unit(u64 h) { return (double)(h >> 11) * 0x1p-52 - 1; }  // [-1, 1)
+
+HD double normal(u64 h) {  // Box and Muller, A Note on the Generation of Random Normal Deviates, 1958
+  const double u = (double)((h >> 11) + 1) * 0x1p-53, v = (double)(mix(h) >> 11) * 0x1p-52;
+  return sqrt(-2 * log(u)) * cospi(v);
+}
+
+HD double two_to(double exponent) { return exp2(rint(exponent)); }
+
+HD double sign_of(u64 h) { return h & 1 ? -1 : 1; }
+
+// Element (i, j) of a matrix, before it is rounded to the element type.
+HD double operand(Draw d, long long i, long long j) {
+  const u64 h = hashed(d.seed, d.matrix, i, j);
+  const long long k = d.matrix == 0 ? j : i, other = d.matrix == 0 ? i : j;  // place along K, and the row of A or column of B
+  const double x = unit(h);
+  if (d.distribution == INTEGERS || d.distribution == EXACT) {
+    const u64 whose = hashed(d.seed, 8 + d.matrix, other, 0);
+    // in turns along K the elements of A and those of B are wide: two wide ones never meet, so that products and sums stay whole and exact
+    if (d.distribution == EXACT && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)
+      return sign_of(h) * (double)(((h >> 8) & ((1ull << (d.wide - 1)) - 1)) | (1ull << (d.wide - 1)) | 1);
+    if (d.distribution == EXACT) return sign_of(h) * (double)(1 + (h >> 8) % d.small);  // none is 0: no product can be left out unseen
+    return (double)((long long)((h >> 8) % (2 * d.small + 1)) - d.small);
+  }
+  if (d.matrix == 2) return x;
+  switch (d.distribution) {
+    case NORMAL: return normal(h);
+    case POSITIVE: return (x + 1) / 2;
+    case LOGNORMAL: return sign_of(h) * exp2(20.0 / 3 * normal(h));                                       // three sigma: 2^+-20
+    case SCALED: return x * two_to(40 * unit(hashed(d.seed, 8 + d.matrix, other, 0)));                    // rows of A, columns of B: 2^+-40
+    case INNER: return x * two_to((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0)));                 // A D and D^-1 B
+    case OUTLIERS: return d.matrix == 0 && hashed(d.seed, 8, i, 0) % d.k == (u64)k ? 1e8 * sign_of(h) : x;  // one in each row of A
+    case MASKED: return hashed(d.seed, 8, k, 0) % 64 ? x : d.matrix ? 0 : 1e12 * x;                       // large ones of A meet zeros of B
+    case CANCELLING: {  // products come in pairs that all but cancel
+      const double first = unit(hashed(d.seed, d.matrix, d.matrix ? i & ~1ll : i, d.matrix ? j : j & ~1ll));
+      return k & 1 ? (d.matrix ? -first * (1 + 1e-4 * x) : first) : first;
+    }
+    case DENORMAL: return x * exp2(d.matrix ? -d.lowest - 6.0 : d.lowest - 9.0);
+    case HUGE_VALUES: return x * exp2(d.matrix ? -24.0 : d.highest);
+    case SPARSE: return d.matrix == 0 || mix(h) % 100 == 0 ? x : 0;                                       // one in a hundred of B
+    case HILBERT: return 1 / (double)(i + j + 1);
+    case NONFINITE: {
+      const u64 odd = mix(h) % (8ull * d.k);
+      return odd == 0 ? INFINITY : odd == 1 ? -INFINITY : odd == 2 ? NAN : x;
+    }
+    default: return x;
+  }
+}

@@ -1,0 +1,118 @@
+"""The figures, each drawn from a dataset's tables and environment alone; no device is touched. One module a family.
+
+Every figure is written as SVG, PNG and PDF, the same bytes for the same data.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ladder.campaign import WIDTH
+from ladder.figures.accuracy import accuracy
+from ladder.figures.counters import counters
+from ladder.figures.dataset import Dataset
+from ladder.figures.devices import comparison, gpus, on_all
+from ladder.figures.page import save, style
+from ladder.figures.parameters import parameters
+from ladder.figures.roofline import roofline
+from ladder.figures.rungs import energy, ladder
+from ladder.figures.samples import samples
+from ladder.figures.scaling import performance, ratio, time
+from ladder.tables import is_baseline
+from ladder.units import InputError
+
+FIGURES: dict[str, Callable[[Dataset], Figure]] = {
+    "performance": performance,
+    "ratio": ratio,
+    "time": time,
+    "ladder": ladder,
+    "roofline": roofline,
+    "accuracy": accuracy,
+    "samples": samples,
+    "energy": energy,
+    "gpus": gpus,
+}
+NEEDS: dict[str, Callable[[Dataset], bool]] = {
+    "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
+    "samples": lambda data: len(data.rounds) > 0,
+    "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
+    "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
+}
+"""When there is something to draw."""
+
+
+def draw(name: str, data: Dataset) -> Figure:
+    """The figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError` for another."""
+    style(data.width)
+    if name.startswith("parameters-"):
+        return parameters(data, name.removeprefix("parameters-"))
+    if name not in FIGURES:
+        raise InputError(f"unknown figure {name}; expected {', '.join(FIGURES)} or parameters-<kernel>")
+    return FIGURES[name](data)
+
+
+def draw_all(
+    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], folder: Path, threads: int = 1, width: float = WIDTH
+) -> None:
+    """Draw and write every figure of a dataset, of which `DRAWN_FROM` are given, `width` inches wide: `<figure>-<state>.<format>`.
+
+    Of element types but float32 it is `<figure>-<element type>-<state>`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
+    for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
+        data = Dataset(_of_type(tables, element_type), environment, state, width)
+        if data.best.empty:  # nothing has a rate, as where all that was asked for `cold` is as `warm`
+            continue
+        # the sweep is that of the first state; another follows its best configurations only
+        sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
+        which = state if element_type == "float32" else f"{element_type}-{state}"
+        names = [name for name in (*FIGURES, *sweeps) if name not in NEEDS or NEEDS[name](data)]
+        tasks += [(data, name, folder / f"{name}-{which}") for name in names]
+    if threads == 1:
+        list(map(_draw_and_save, tasks))
+        return
+    with ProcessPoolExecutor(threads, mp_context=get_context("fork")) as pool:
+        list(pool.map(_draw_and_save, tasks))
+
+
+def _draw_and_save(task: tuple[Dataset, str, Path]) -> None:
+    data, name, stem = task
+    save(draw(name, data), stem)
+
+
+def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str, pd.DataFrame]:
+    return {name: table[table["element_type"] == element_type] for name, table in tables.items()}
+
+
+def draw_counters(
+    counts: pd.DataFrame, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], stem: Path, width: float = WIDTH
+) -> None:
+    """Draw model against count and write it as `stem` in every format."""
+    style(width)
+    save(counters(Dataset(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem)
+
+
+def draw_comparison(
+    datasets: Mapping[str, Mapping[str, pd.DataFrame]],
+    environments: Mapping[str, Mapping[str, Any]],
+    stem: Path,
+    width: float = WIDTH,
+) -> None:
+    """Draw datasets, of each of which `DRAWN_FROM` are given, side by side in the first element type and state measured, in every format."""
+    style(width)
+    drawn = {}
+    for name, tables in datasets.items():
+        first = tables["summary"].iloc[0]
+        drawn[name] = Dataset(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
+    save(comparison(drawn), stem)

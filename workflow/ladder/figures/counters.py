@@ -1,0 +1,62 @@
+"""The models beside hardware counters."""
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ladder.figures.dataset import Dataset
+from ladder.figures.page import finish, inches, logarithmic, panels, side_by_side, text_size
+from ladder.models import KEY
+from ladder.units import ELEMENT_TYPES
+
+
+def _size(rows: pd.DataFrame) -> Any:
+    """Bytes of an element, for every row."""
+    return rows["element_type"].map({name: element.size for name, element in ELEMENT_TYPES.items()})
+
+
+COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
+    "global_read_sectors": ("sectors of 32 B read by threads", lambda t: t["global_sectors"]),
+    "l2_read_sectors": ("sectors of 32 B read from L2\n(model: none found in L1)", lambda t: t["global_sectors"]),
+    "shared_wavefronts": ("shared-memory wavefronts", lambda t: t["shared_wavefronts_model"]),
+    "bank_conflicts": ("wavefronts added by bank conflicts", lambda t: t["bank_conflicts_model"]),
+    "dram_read_bytes": ("bytes read from device memory\n(model: A and B once)", lambda t: _size(t) * t["k"] * (t["m"] + t["n"])),
+    "instructions": ("instructions of warps\n(model: multiply-adds alone)", lambda t: t["flops"] / 64),
+    "warps_percent": ("resident warps, % of the most\n(model: occupancy)", lambda t: 100 * t["occupancy"]),
+    "issue_percent": ("cycles in which an instruction was issued, %\n(no model)", lambda t: t["occupancy"] * np.nan),
+}
+"""Columns of `counters.csv` that are drawn, with what the model says of them."""
+
+
+def counters(data: Dataset, counts: pd.DataFrame) -> Figure:
+    """Model against hardware counter, a panel a counter, a line a rung."""
+    rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
+    names, size = [data.brief(kernel) for kernel in rows["kernel"]], text_size(data.width)
+    figure, grid = panels(data, len(COUNTED), inches(1.3, 0.9 * size) * max(len(rows), 3) + inches(6, size), most=4, narrow=2)
+    columns = int(0.75 * data.width / min(4, 2 * side_by_side(data.width)) * 72 / (0.55 * size))
+    for axes, (column, (label, modelled)) in zip(grid, COUNTED.items(), strict=True):
+        unit = 1 if column.endswith("_percent") else rows["flops"] / 2000
+        decades = column in ("global_read_sectors", "l2_read_sectors", "shared_wavefronts")
+        for values, marker, colour, name in (
+            (modelled(rows), "s", "#d55e00", "model"),
+            (rows[column], "o", "#0072b2", "counted"),
+        ):
+            values = values.astype(float).replace(0, np.nan if decades else 0) / unit
+            axes.plot(values, range(len(names)), marker, color=colour, mfc="none" if marker == "s" else colour,
+                      ms=(0.8 if marker == "s" else 0.5) * size, mew=0.15 * size, clip_on=False, label=name)  # fmt: skip
+        axes.set_title("\n".join(line for part in label.split("\n") for line in textwrap.wrap(part, columns)))
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
+        axes.set_xlabel("%" if column.endswith("_percent") else "per 1000 multiply-adds")
+        if decades:
+            logarithmic(axes, "x")
+        else:
+            axes.set_xlim(0, 105 if column.endswith("_percent") else None)
+    missing, where = rows["reason"].dropna(), f" at M = N = K = {rows['m'].iloc[0]}" if len(rows) else ""
+    notes = [f"{len(missing)} of {len(rows)} not counted: {missing.iloc[0][:150]}."] if len(missing) else []
+    handles = grid[0].get_legend_handles_labels()[0]
+    return finish(figure, data, f"Model and hardware counters{where} on {data.environment['name']}", handles, notes)

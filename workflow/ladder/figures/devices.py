@@ -1,0 +1,106 @@
+"""Devices side by side: GPUs of one model, and datasets of one kind of device."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ladder.figures.dataset import HATCHED, MARKS, OUTSIDE, Dataset, hatches
+from ladder.figures.page import finish, inches, panels, problems, text_size
+
+
+def on_all(data: Dataset) -> pd.DataFrame:
+    """The series of the reference in the sweep, each once, on the problems that every GPU has measured."""
+    series = data.references[data.references["process"].isna()]
+    gpus = series.groupby("problem")["uuid"].transform("nunique")
+    series = series[gpus == series["uuid"].nunique()]
+    return series.assign(other=~series["problem"].str.isdigit()).sort_values(["other", "m", "n", "k"], kind="stable")
+
+
+def gpus(data: Dataset) -> Figure:
+    """How much GPUs of one model differ: every series of the reference, relative to the median of the GPUs' medians."""
+    rows, size = on_all(data), text_size(data.width)
+    medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
+    middle = rows["problem"].map(medians.groupby("problem").median())
+    rows = rows.assign(off=100 * (rows["median_us"] / middle - 1))
+    labels, uuids = list(dict.fromkeys(rows["problem"])), sorted(rows["uuid"].unique())
+    colours = dict(zip(uuids, sns.color_palette("colorblind", len(uuids)), strict=True))
+    figure, (axes,) = panels(data, 1, 3.6)
+    for index, uuid in enumerate(uuids):
+        aside = 0.8 * ((index + 0.5) / len(uuids) - 0.5)
+        mine = rows[rows["uuid"] == uuid]
+        at = np.array([labels.index(problem) + aside for problem in mine["problem"]])
+        held = mine["throttled_share"].fillna(0).to_numpy() > 0
+        edges = [MARKS["throttled"][1] if it else colours[uuid] for it in held]
+        axes.scatter(
+            at,
+            mine["off"],
+            s=(0.4 * size) ** 2,
+            color=colours[uuid],
+            alpha=0.8,
+            edgecolors=edges,
+            linewidths=0.1 * size,
+            zorder=3,
+        )
+        for problem, middle_off in mine.groupby("problem", sort=False)["off"].median().items():
+            x = labels.index(str(problem)) + aside
+            axes.plot([x - 0.3 / len(uuids), x + 0.3 / len(uuids)], [middle_off] * 2, color=colours[uuid], zorder=4)
+    axes.axhline(0, color="#444444", lw=0.08 * size, zorder=1)
+    problems(axes, labels)
+    reference = data.nice(data.reference)
+    axes.set_ylabel(f"time of {reference}, %\noff the median of the GPUs")
+    handles = [
+        Line2D([], [], ls="", marker="o", color=colours[uuid], label=f"{uuid[:12]}…, {(rows['uuid'] == uuid).sum()} series")
+        for uuid in uuids
+    ]
+    if (rows["throttled_share"].fillna(0) > 0).any():
+        handles.append(Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS["throttled"][1], label="edge: throttled"))
+    notes = [
+        "A dot is one series of the sweep, drawn once; the line is the median of a GPU's. What was timed beside it differs between GPUs: "
+        "each kernel ran on one. Problems that every GPU has."
+    ]
+    return finish(figure, data, f"{len(uuids)} × {data.environment['name']}: {reference} on each", handles, notes, intervals="")
+
+
+def comparison(datasets: Mapping[str, Dataset]) -> Figure:
+    """Datasets side by side on one problem: each kernel's rate, and its rate relative to each one's own reference."""
+    first = next(iter(datasets.values()))
+    both = set.intersection(*(set(data.best["problem"]) for data in datasets.values()))
+    ordered = [data.shown for data in datasets.values()] + first.order
+    problem = next((shown for shown in ordered if shown in both), first.shown)
+    names = [*first.kernels, *(it for data in datasets.values() for it in [*data.kernels, *data.baselines])]
+    tables = {name: data.at(problem) for name, data in datasets.items()}
+    shown = [kernel for kernel in dict.fromkeys(names) if any(kernel in table.index for table in tables.values())]
+    size = text_size(first.width)
+    figure, grid = panels(first, 2, inches(1.05, 0.9 * size) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2)
+    palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
+    described = (
+        (("tflops", "tflops_low", "tflops_high"), 1 / first.unit_size, first.unit),
+        (("ratio", "ratio_low", "ratio_high"), 100.0, f"% of {first.nice(first.reference)}'s rate"),
+    )
+    for axes, (columns, scale, label) in zip(grid, described, strict=True):
+        thick = 0.85 / len(datasets)
+        for index, (name, table) in enumerate(tables.items()):
+            have = [kernel for kernel in shown if kernel in table.index]
+            y = np.array([shown.index(kernel) + (index + 0.5) * thick - 0.425 for kernel in have])
+            value, low, high = (scale * table.loc[have, column].to_numpy(dtype=float) for column in columns)
+            hatch = [hatches(row) for row in table.loc[have].to_dict("records")]
+            axes.barh(y, value, thick, color=palette[name], hatch=hatch, edgecolor="#ffffff", lw=0, label=name, zorder=2)
+            axes.hlines(y, low, np.where(np.isfinite(high), high, value), color="#d62728", lw=0.13 * size, zorder=3)
+        axes.set_yticks(range(len(shown)), [first.nice(kernel) for kernel in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+        ranked = pd.concat([table.loc[table["precision"].isna(), columns[0]] for table in tables.values()])
+        axes.set(xlabel=label, xlim=(0, 1.05 * scale * ranked.max()))
+    handles = [Patch(color=palette[name], label=f"{name}: {data.environment['name']}") for name, data in datasets.items()]
+    if any(hatches(row) for table in tables.values() for row in table.to_dict("records")):
+        handles.append(HATCHED)
+    notes = [f"Line: the interval; rates relative to the reference of the same dataset. {OUTSIDE}"]
+    notes += [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
+    notes.append(f"{next(iter(datasets))}:")  # whose note follows
+    where = f"M = N = K = {problem}" if problem.isdigit() else problem.replace("x", "×")
+    return finish(figure, first, f"Best configurations at {where}, {first.element_type}", handles, notes)

@@ -1,0 +1,67 @@
+"""Rates under the roofs of peak and bandwidth."""
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ladder.figures.dataset import Dataset
+from ladder.figures.page import finish, logarithmic, panels, text_size
+from ladder.models import KEY, l1_tb_s
+from ladder.tables import is_baseline
+
+
+def roofline(data: Dataset) -> Figure:
+    """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
+    rows, size, small = data.at(data.shown).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
+    rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()
+    rows = rows.set_index("kernel")
+    least = float(rows["compulsory_intensity"].max())
+    figure, (axes,) = panels(data, 1, 4.6 if data.width > 5 else 3.4)
+    low, high = np.nanmin([*rows["intensity"], least]) / 3, least * 3
+    bottom = data.rate(rows["tflops"].min()) / 3
+    roofs = [(data.environment["peaks"]["copy_tb_s"], "#b22222", "memory, measured copy")]
+    l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
+    if l1:
+        roofs.append((l1, "#4682b4", "L1 and shared memory"))
+    top = data.peak or data.rate(max(bandwidth for bandwidth, _, _ in roofs) * high)
+    for bandwidth, colour, name in roofs:
+        edge = top / data.rate(bandwidth) if data.peak else high
+        axes.plot([low, edge], [data.rate(bandwidth * low), data.rate(bandwidth * edge)], color=colour, zorder=2)
+        middle = (max(low, edge * bottom / data.rate(bandwidth * edge)) * edge) ** 0.5
+        at = middle, data.rate(bandwidth * middle) * 1.08
+        axes.text(*at, f"{name}: {bandwidth:.3g} TB/s", color=colour, fontsize=small, ha="center", va="bottom", rotation_mode="anchor",
+                  rotation=np.degrees(np.arctan2(at[1], at[0])), transform_rotates_text=True)  # fmt: skip
+    if data.peak:
+        axes.plot([edge, high], [data.peak] * 2, color="#000000", ls=":")
+        axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=small, ha="right")
+    axes.axvline(least, color="#999999", lw=0.08 * size, zorder=1)
+    handles = []
+    for kernel in [kernel for kernel in [*data.kernels, data.reference] if kernel in rows.index]:
+        row, rate = rows.loc[kernel], data.rate(rows.loc[kernel, "tflops"])
+        colour, marker = ("#000000", "_") if is_baseline(kernel) else (colours[kernel], markers[kernel])
+        axes.plot([row["intensity"], least], [rate] * 2, color=colour, lw=0.07 * size, ls=":", zorder=3)
+        axes.plot(
+            least,
+            rate,
+            marker,
+            color=colour,
+            mfc="white",
+            ms=(1.4 if is_baseline(kernel) else 0.6) * size,
+            mew=0.15 * size,
+            zorder=4,
+        )
+        axes.plot(row["intensity"], rate, marker, color=colour, ms=0.8 * size, mec="white", mew=0.06 * size, zorder=5)
+        axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.09 * size, zorder=3)
+        axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=0.9 * size, mew=0.16 * size, zorder=4)
+        handles.append(Line2D([], [], marker=marker, color=colour, ls="", label=f"{data.nice(kernel)}: {rate:.3g}"))
+    axes.set(
+        xlim=(low, high), ylim=(bottom, top * 1.7), ylabel=f"{data.unit} (log)", xlabel="arithmetic intensity in FLOP/byte (log)"
+    )
+    logarithmic(axes)
+    logarithmic(axes, "x")
+    notes = [
+        "Filled: by every element that the threads read or write, wherever it is found, so caches can lift it above the memory roof; "
+        "the tick above it is its own bound by the model.",
+        "Open: by every element of A, B and C once, the least traffic there can be. L1: 128 B a cycle and SM.",
+    ]
+    return finish(figure, data, f"Roofline at {data.where()} on {data.environment['name']}", handles, notes)

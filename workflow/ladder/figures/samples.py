@@ -1,0 +1,68 @@
+"""How the samples of the best configurations are distributed."""
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ladder.figures.dataset import Dataset, letters
+from ladder.figures.page import finish, inches, panels, text_size
+
+WIDEST = 25.0
+"""Per cent off the median at which samples are drawn at the edge."""
+
+
+def _spread(times: pd.Series) -> float:
+    low, high = np.quantile(times, (0.1, 0.9))
+    return float(high / low)
+
+
+def chosen(data: Dataset) -> dict[str, str]:
+    """The problems that are drawn, and why: the ladder's, the smallest, and the one whose samples spread the most."""
+    rows = data.rounds
+    best = data.best[data.best["problem"].isin(set(rows["problem"]))]
+    smallest = best.loc[(best["m"].astype(float) * best["n"] * best["k"]).idxmin(), "problem"]
+    spreads = rows.groupby(["problem", "kernel"], sort=False)["time_us"].agg(_spread).groupby("problem", sort=False).median()
+    found = {data.shown: "the ladder's"} if data.shown in set(rows["problem"]) else {}
+    found.setdefault(str(smallest), "the smallest")
+    found.setdefault(str(spreads.idxmax()), "the widest spread")
+    return found
+
+
+def samples(data: Dataset) -> Figure:
+    """A dot a sample, a colour a process: its time relative to the median of all of the kernel's, each kernel at its best."""
+    problems, size = chosen(data), text_size(data.width)
+    order = [*data.kernels, *data.baselines]
+    figure, grid = panels(data, len(problems), inches(1.55, 0.9 * size) * len(order) + 0.9)
+    processes = sorted(data.rounds["process"].unique())
+    colours = dict(zip(processes, sns.color_palette("colorblind", len(processes)), strict=True))
+    beyond = 0
+    for axes, (problem, why) in zip(grid, problems.items(), strict=True):
+        here = data.rounds[data.rounds["problem"] == problem]
+        best = data.best[data.best["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
+        labels = [
+            f"{data.nice(kernel)} {letters(best.loc[kernel])}".rstrip() if kernel in best.index else data.nice(kernel)
+            for kernel in order
+        ]
+        for place, kernel in enumerate(order):
+            mine = here[here["kernel"] == kernel]
+            off = 100 * (mine["time_us"] / mine["time_us"].median() - 1)
+            beyond += int((off.abs() > WIDEST).sum())
+            for index, process in enumerate(processes):
+                values = off[mine["process"] == process].clip(-WIDEST, WIDEST)
+                y = np.full(len(values), place + 0.7 * ((index + 0.5) / len(processes) - 0.5))
+                axes.scatter(values, y, s=(0.25 * size) ** 2, color=colours[process], alpha=0.7, lw=0, zorder=3)
+        axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
+        axes.set_yticks(range(len(order)), labels)
+        axes.set_ylim(len(order) - 0.4, -0.6)
+        axes.set(title=f"{problem.replace('x', '×')}:\n{why}", xlabel="time, % off the median")
+        axes.set_xscale("symlog", linthresh=1, linscale=1)
+        edge = min(WIDEST, max(1.0, float(np.abs(axes.get_xlim()).max())))
+        ticks = [tick for tick in (-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20) if abs(tick) <= edge]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlim(-1.05 * edge, 1.05 * edge)
+    handles = [Line2D([], [], ls="", marker="o", color=colours[process], label=f"process {process}") for process in processes]
+    notes = ["Linear to ±1 %, logarithmic beyond.", f"{beyond} samples beyond ±{WIDEST:g} % are drawn there." if beyond else ""]
+    return finish(figure, data, f"Samples of the best configurations on {data.environment['name']}", handles, notes)

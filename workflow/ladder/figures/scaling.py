@@ -1,0 +1,194 @@
+"""Rate, ratio and time against the size of the problem."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ladder.figures.dataset import MARKS, Dataset, marked, marks_note
+from ladder.figures.page import finish, logarithmic, panels, problems, side_by_side
+
+LIMIT = "#b22222"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is drawn against size: a column of `best.csv` with the ends of its interval, `scale` times as large."""
+
+    title: Callable[[Dataset], str]
+    columns: tuple[str, str, str]
+    label: Callable[[Dataset], str]
+    scale: Callable[[Dataset], float]
+    limits: Callable[[Dataset], Mapping[str, float | None]]
+    """Horizontal lines: their names and values."""
+    linear: Callable[[Dataset], float] | None
+    """Where a linear panel, from 0, ends; without one there is the logarithmic one only."""
+
+
+def _reference(data: Dataset) -> str:
+    return data.nice(data.reference)
+
+
+def _best(data: Dataset) -> str:
+    return (
+        "best configuration of every kernel"
+        if data.state == "warm"
+        else f"{data.state}, the best of every kernel's warm finalists"
+    )
+
+
+def _peaks(data: Dataset) -> dict[str, float | None]:
+    return {"measured FP32 peak": data.peak, "FP32 peak, lanes × clock": data.clock_peak}
+
+
+def _empty(data: Dataset) -> dict[str, float | None]:
+    env = data.environment
+    return {"empty launch": env.get("launch_us"), "empty launch, repeated within a sample": env.get("repeated_launch_us")}
+
+
+QUANTITIES = {
+    "performance": Quantity(
+        title=lambda data: f"GEMM on {data.environment['name']}: {_best(data)}",
+        columns=("tflops", "tflops_low", "tflops_high"),
+        label=lambda data: data.unit,
+        scale=lambda data: 1 / data.unit_size,
+        limits=_peaks,
+        linear=lambda data: (
+            1.05
+            * max(data.clock_peak or 0, data.peak or 0, data.rate(data.best.loc[data.best["precision"].isna(), "tflops"].max()))
+        ),
+    ),
+    "ratio": Quantity(
+        title=lambda data: f"Speed relative to {_reference(data)} on {data.environment['name']}, {data.state}",
+        columns=("ratio", "ratio_low", "ratio_high"),
+        label=lambda data: f"% of {_reference(data)}'s rate",
+        scale=lambda data: 100.0,
+        limits=lambda data: {},
+        linear=lambda data: 130.0,
+    ),
+    "time": Quantity(
+        title=lambda data: f"Time of one GEMM on {data.environment['name']}: {_best(data)}",
+        columns=("median_us", "low_us", "high_us"),
+        label=lambda data: "µs",
+        scale=lambda data: 1.0,
+        limits=_empty,
+        linear=None,
+    ),
+}
+
+
+def _ends(rows: pd.DataFrame, columns: tuple[str, str, str], scale: float) -> tuple[Any, Any, Any]:
+    """Value and the ends of its interval, which a single process does not give."""
+    value, low, high = (scale * rows[name].to_numpy(dtype=float) for name in columns)
+    return value, np.where(low > 0, low, value), np.where(np.isfinite(high), high, value)
+
+
+def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float) -> None:
+    """Markers, whose edges say what is marked of their rows."""
+    found = [marked(row) for row in rows.to_dict("records")]
+    edges = [MARKS[marks[0]][1] if marks else "#ffffff" for marks in found]
+    widths = [0.22 * size if marks else 0.08 * size for marks in found]
+    axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=edges, linewidths=widths, zorder=4)
+
+
+def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> None:
+    """Lines with a band from end to end of the intervals."""
+    squares, colours, markers, context = (
+        data.best[data.best["square"]].sort_values("m"),
+        data.colours(),
+        data.markers(),
+        data.context(),
+    )
+    for kernel in [*data.kernels, *data.baselines]:
+        rows = squares[squares["kernel"] == kernel]
+        value, low, high = _ends(rows, quantity.columns, quantity.scale(data))
+        axes.fill_between(rows["m"], low, high, color=colours[kernel], alpha=0.25, lw=0, zorder=2)
+        dash = context[kernel][1] if kernel in context else "-"
+        axes.plot(rows["m"], value, color=colours[kernel], ls=dash, zorder=3, label=data.nice(kernel))
+        if len(rows):
+            size = 0.3 if kernel in context else 0.55
+            points(axes, rows["m"], value, rows, colours[kernel], markers[kernel], size * _text(axes))
+    sizes = sorted(squares["m"].unique())
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("M = N = K")
+
+
+def _others(axes: Axes, data: Dataset, quantity: Quantity) -> None:
+    """Kernels side by side in each problem, with bars from end to end of the intervals; baselines across."""
+    rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
+    labels, colours, markers, context = list(dict.fromkeys(rows["problem"])), data.colours(), data.markers(), data.context()
+    offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
+    for kernel in [*data.kernels, *data.baselines]:
+        mine = rows[rows["kernel"] == kernel]
+        at = np.array([labels.index(problem) + offsets.get(kernel, 0.0) for problem in mine["problem"]])
+        value, low, high = _ends(mine, quantity.columns, quantity.scale(data))
+        if kernel in context:
+            axes.hlines(value, at - 0.42, at + 0.42, color=colours[kernel], ls=context[kernel][1], zorder=2)
+            continue
+        axes.vlines(at, low, high, color=colours[kernel], lw=0.12 * _text(axes), zorder=3)
+        if len(mine):
+            points(axes, at, value, mine, colours[kernel], markers[kernel], 0.4 * _text(axes))
+    problems(axes, labels)
+    axes.set_xlabel("M×N×K")
+
+
+def _text(axes: Axes) -> float:
+    return float(axes.xaxis.label.get_fontsize())
+
+
+def scaling(data: Dataset, quantity: Quantity) -> Figure:
+    """Squares as lines, other shapes beside or below them, on a linear scale and on a logarithmic one."""
+    drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
+    scales = ["linear", "log"] if quantity.linear else ["log"]
+    figure, grid = panels(data, len(drawn) * len(scales), 2.7 if data.width > 5 else 2.2, most=len(drawn))
+    order = [(scale, draw) for scale in scales for draw in drawn]
+    if side_by_side(data.width) == 1:  # what shares an axis stands below each other
+        order.sort(key=lambda pair: drawn.index(pair[1]))
+    limits, above = {name: value for name, value in quantity.limits(data).items() if value}, 0
+    dashes = dict(zip(limits, (":", (0, (1, 3))), strict=False))
+    for axes, (scale, draw) in zip(grid, order, strict=True):
+        draw(axes, data, quantity)
+        for name, value in limits.items():
+            axes.axhline(value, color=LIMIT, ls=dashes[name], zorder=2, label=name)
+        if scale == "linear" and quantity.linear:
+            axes.set_ylim(0, quantity.linear(data))
+            axes.tick_params(labelbottom=False)
+            axes.set_xlabel("")
+            above = int((_ends(data.best, quantity.columns, quantity.scale(data))[0] > quantity.linear(data)).sum())
+        else:
+            logarithmic(axes)
+        axes.set_ylabel(f"{quantity.label(data)}{' (log)' if scale == 'log' else ''}")
+        if quantity is QUANTITIES["ratio"]:
+            axes.axhspan(98, 102, color="#000000", alpha=0.08, lw=0, zorder=1)
+    handles = data.handles(data.best) + [
+        Line2D([], [], color=LIMIT, ls=dashes[name], label=f"{name}, {value:.3g}") for name, value in limits.items()
+    ]
+    notes = ["Bands and bars: the intervals."]
+    if above and quantity.linear:
+        notes.append(f"{above} points above {quantity.linear(data):.0f} are in the logarithmic panels only.")
+    if quantity is QUANTITIES["ratio"]:
+        notes.append("Grey: within 2 %.")
+    notes += [marks_note(data.best.to_dict("records")), data.as_warm_note()]
+    return finish(figure, data, quantity.title(data), handles, notes)
+
+
+def performance(data: Dataset) -> Figure:
+    """Rate against size: the best configuration of every kernel, the baselines and the peaks."""
+    return scaling(data, QUANTITIES["performance"])
+
+
+def ratio(data: Dataset) -> Figure:
+    """Rate relative to the reference of the same rounds."""
+    return scaling(data, QUANTITIES["ratio"])
+
+
+def time(data: Dataset) -> Figure:
+    """Time of one GEMM in microseconds, above that of an empty launch."""
+    return scaling(data, QUANTITIES["time"])

@@ -1,0 +1,48 @@
+"""One device for one job at a time, among all processes of all users of a machine."""
+
+import contextlib
+import errno
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from ladder.environment import Device
+from ladder.units import InputError
+
+
+def uuids(device: Device) -> list[str]:
+    """What can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
+    if device.kind == "cpu":
+        return [device.slug]
+    from ladder.devices.cuda import visible
+
+    found = visible(device.slug)
+    if not found:
+        raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
+    return found
+
+
+@contextlib.contextmanager
+def exclusive(candidates: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Hold one of several devices for timing, with a lock that every process of every user on this machine sees.
+
+    Waits while all are held. Yields the device's UUID and the lock's file descriptor. The lock is a name in the abstract namespace of
+    Unix sockets (unix(7)): no file whose folder, owner or permissions could be wrong, and gone with the last process that holds it.
+    """
+    waiting = False
+    while True:
+        for uuid in candidates:
+            with socket.socket(socket.AF_UNIX) as lock:
+                try:
+                    lock.bind(f"\0gemm-ladder {uuid}")
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                    continue
+                yield uuid, lock.fileno()
+                return
+        if not waiting:
+            print(f"{', '.join(candidates)}: in use by another run; waiting until it is free", file=sys.stderr, flush=True)
+        waiting = True
+        time.sleep(0.5)

@@ -1,0 +1,186 @@
+"""How far results repeat: several published datasets of one model of device, of the same machine and of others."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ladder.campaign import CONFIRMED
+from ladder.jobs import write_whole
+from ladder.models import of_folder
+from ladder.tables import Confirmed, files, load, write_csv
+from ladder.units import InputError
+
+LIMIT = 2.8
+"""Times the standard deviation: what two results differ by at most with a probability of 95 %, 1.96 * sqrt(2) (ISO 5725-6)."""
+CONTESTANT = ["kernel", "configuration", "element_type", "problem", "state"]
+COLUMNS = [
+    "element_type", "problem", "state", "contestants", "machines", "runs",
+    "repeat_pairs", "repeat_sd", "repeat_limit", "reproduce_pairs", "reproduce_sd", "reproduce_limit",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published dataset with a confirmation: where it was measured, and its ratios to the reference."""
+
+    name: str
+    device: str
+    """The model: the slug of the device."""
+    machine: str
+    """The UUID of the device that was measured on."""
+    ratios: pd.DataFrame
+    """A row a finalist, problem and state: `CONTESTANT`, the logarithm of the ratio and half of its between-process interval."""
+    pairs: pd.DataFrame
+    """Who is faster than whom, the table of that name."""
+
+
+def read_run(folder: Path) -> Run:
+    """A published dataset's run. Raises `InputError` where it has no confirmation, or one that was measured on several devices."""
+    environment = json.loads((folder / "environment.json").read_text())
+    path = folder / f"{CONFIRMED}.parquet"
+    if path not in files(folder):
+        raise InputError(
+            f"{path}: missing; expected a dataset whose campaign has not left the confirmation out (confirm.processes)"
+        )
+    records, _ = load(files(folder), environment)
+    confirmed = Confirmed(records)
+    machines = {record["uuid"] for record in records if record["process"]}
+    if len(machines) != 1:
+        raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
+    pairs = of_folder(folder, [])[0]["pairs"]
+    return Run(folder.name, environment["device"], machines.pop(), ratios(confirmed), pairs)
+
+
+def ratios(confirmed: Confirmed) -> pd.DataFrame:
+    """A row a finalist, problem and state: its log ratio to the reference and half the width of the interval between processes.
+
+    The reference's own, which is 1 whatever happens, is left out.
+    """
+    rows = []
+    for key, group in confirmed.groups.items():
+        for one in (one for one, records in group.items() if one[0] != next(iter(records.values()))["reference"]):
+            found = confirmed.ratio(key, one)
+            values = [*one, *key, math.log(found["ratio"]), math.log(found["high"] / found["ratio"])]
+            rows.append(dict(zip([*CONTESTANT, "log_ratio", "half"], values, strict=True)))
+    return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half"])
+
+
+def differences(runs: Sequence[Run]) -> pd.DataFrame:
+    """What every two runs differ by in the finalists that both have: of the log ratios `difference`, and `allowed` by their intervals.
+
+    `machines` is the set of the two runs' machines, of one where it is the same.
+    """
+    found = [pd.DataFrame(columns=[*CONTESTANT, "difference", "allowed", "machines", "same"])]
+    for one, other in combinations(runs, 2):
+        both = one.ratios.merge(other.ratios, on=CONTESTANT, suffixes=("", "_other"))
+        machines = frozenset({one.machine, other.machine})
+        found.append(
+            both[CONTESTANT].assign(
+                difference=both["log_ratio_other"] - both["log_ratio"],
+                allowed=np.hypot(both["half"], both["half_other"]),
+                machines=[machines] * len(both),
+                same=len(machines) == 1,
+            )
+        )
+    return pd.concat(found[1:] or found, ignore_index=True)
+
+
+def _sd(differences: pd.Series) -> float:
+    """The standard deviation of one result, from the differences of two: half of their mean square is its square."""
+    return float(np.sqrt(np.mean(np.square(differences.astype(float))) / 2)) if len(differences) else math.nan
+
+
+def table(runs: Sequence[Run]) -> pd.DataFrame:
+    """A row a problem and state: how far log ratios of one kernel and configuration repeat, pooled over the finalists.
+
+    `repeat_sd` is their standard deviation among runs on the same machine, `reproduce_sd` among machines, and the limits are what two results
+    differ by at most with a probability of 95 % (ISO 5725-6). They rest on `machines` and `runs`, however many finalists there are:
+    what is a machine's own moves them all together.
+    """
+    rows, found = [], differences(runs)
+    for key, group in found.groupby(CONTESTANT[2:], sort=False):
+        took_part = [run for run in runs if len(run.ratios.merge(group[CONTESTANT[2:]].drop_duplicates()))]
+        row: dict[str, Any] = dict(zip(CONTESTANT[2:], key, strict=True)) | {
+            "contestants": len(group[CONTESTANT].drop_duplicates()),
+            "machines": len({run.machine for run in took_part}),
+            "runs": len(took_part),
+        }
+        for name, pairs in (("repeat", group[group["same"].astype(bool)]), ("reproduce", group[~group["same"].astype(bool)])):
+            row |= {f"{name}_pairs": len(pairs), f"{name}_sd": _sd(pairs["difference"])}
+            row[f"{name}_limit"] = LIMIT * row[f"{name}_sd"]
+        rows.append(row)
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _covered(pairs: pd.DataFrame, allowed: pd.Series) -> dict[str, Any]:
+    """How many differences there are, and the share that is within what is allowed."""
+    within = abs(pairs["difference"]) <= allowed
+    return {"pairs": len(pairs), "covered": float(within.mean()) if len(pairs) else None}
+
+
+def _against_limits(pairs: pd.DataFrame, limits: pd.DataFrame) -> dict[str, Any]:
+    """How many differences between machines keep to the limits of their problem."""
+    both = pairs.merge(limits[[*CONTESTANT[2:], "reproduce_limit"]].dropna(), on=CONTESTANT[2:])
+    return _covered(both, both["reproduce_limit"])
+
+
+def claims(runs: Sequence[Run]) -> dict[str, Any]:
+    """What can be held against the intervals that are stated, from the runs of one model.
+
+    `same_machine`: differences between runs on one machine, and the share within both between-process intervals together. `other_machine`:
+    those between machines, and the share within the limit of `table`, which was made from them too; `held_out` is the same where the
+    limit was made without the machine in question, which takes three. `twins` and `null`: pairs of the same binary, and of the
+    reference with itself, and the share that is called different.
+    """
+    found = differences(runs)
+    same, other = found[found["same"].astype(bool)], found[~found["same"].astype(bool)]
+    held_out = []
+    for machine in sorted({run.machine for run in runs}):
+        limits = table([run for run in runs if run.machine != machine])
+        involved = other[np.array([machine in machines for machines in other["machines"]], dtype=bool)]
+        held_out.append(_against_limits(involved, limits))
+    pairs = sum(part["pairs"] for part in held_out)
+    return {
+        "device": runs[0].device,
+        "runs": [{"dataset": run.name, "machine": run.machine} for run in runs],
+        "machines": len({run.machine for run in runs}),
+        "same_machine": _covered(same, same["allowed"]),
+        "other_machine": _against_limits(other, table(runs)),
+        "held_out": {
+            "pairs": pairs,
+            "covered": sum(part["pairs"] * part["covered"] for part in held_out if part["pairs"]) / pairs if pairs else None,
+        },
+        **{kind: _called_different(runs, kind) for kind in ("twins", "null")},
+    }
+
+
+def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
+    """Of pairs that only chance can tell apart: how many there are, and the share that is called faster or slower."""
+    verdicts = pd.concat([run.pairs.loc[run.pairs["pair"] == kind, "verdict"] for run in runs])
+    return {
+        "pairs": len(verdicts),
+        "called_different": float(verdicts.isin(["faster", "slower"]).mean()) if len(verdicts) else None,
+    }
+
+
+def write(published: Path) -> list[Path]:
+    """Write `repeat-<device>.csv`, the table, and `.json`, the claims, for every model with several published runs; returns the files."""
+    folders = sorted(path.parent for path in published.glob(f"*/{CONFIRMED}.parquet"))
+    by_device: dict[str, list[Run]] = {}
+    for run in map(read_run, folders):
+        by_device.setdefault(run.device, []).append(run)
+    written = []
+    for device, runs in by_device.items():
+        if len(runs) > 1:
+            stem = published / f"repeat-{device}"
+            write_csv(table(runs), stem.with_suffix(".csv"))
+            write_whole(stem.with_suffix(".json"), (json.dumps(claims(runs), indent=1) + "\n").encode())
+            written += [stem.with_suffix(".csv"), stem.with_suffix(".json")]
+    return written

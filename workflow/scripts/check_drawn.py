@@ -1,0 +1,9 @@
+"""Hold what was drawn from published data against its checksums."""
+
+from pathlib import Path
+
+from ladder import publish
+from ladder.jobs import job
+
+with job(snakemake.log[0]):
+    publish.check_drawn(Path(snakemake.params.folder), Path(snakemake.output[0]).parent)
