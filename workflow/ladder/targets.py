@@ -95,9 +95,11 @@ class Targets:
         """The figures of published datasets side by side."""
         return [f"results/{REDRAWN}/compared-{kind}.svg" for kind in together(self.published)]
 
-    def width(self, dataset: str) -> float:
-        """Inches that figures of a dataset are wide; published ones are drawn the same everywhere."""
-        return WIDTH if dataset == REDRAWN else self.campaign.width
+    def drawing(self, dataset: str) -> dict[str, Any]:
+        """The width in inches, and the formats besides SVG, of a dataset's figures; published ones are drawn the same everywhere."""
+        if dataset == REDRAWN:
+            return {"width": WIDTH, "formats": []}
+        return {"width": self.campaign.width, "formats": self.campaign.formats}
 
     def kernel(self, arch: str, name: str) -> Kernel:
         """The kernel that is compiled for an architecture under a name."""
