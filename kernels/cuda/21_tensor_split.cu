@@ -29,7 +29,7 @@ requires:
   - 4096 <= BM * BN <= 24576 and (BM == 128 or BN != 192)
   - STAGES >= 3
   - 1 <= SLICES <= 8 and BM * BN // 512 % SLICES == 0 and 4 * BM * BN <= STAGES * (BM + BN) * 128
-  - DIRECT == 0 or DIRECT <= 3 and BM * BN <= 8192
+  - DIRECT == 0 or DIRECT <= 3 and 2 * DIRECT <= STAGES + 1 and BM * BN <= 8192
 architecture: sm_90a
 global_reads: M * K + K * N + K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * K + K * N + M * N
@@ -274,7 +274,9 @@ __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)
   }
 }
 
-// One thread, or with DIRECT all of some warpgroups, brings tiles to shared memory; two warpgroups multiply them.
+// One thread, or with DIRECT all of some warpgroups, brings tiles to shared memory; two warpgroups multiply them. Who waits at a barrier knows
+// of its phase only whether it is odd. So there are no more producers than chunks in the ring: when one comes to a stage, what it waited for at
+// its last chunk was given back after that stage was the time before last.
 extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 * PRODUCERS + CONSUMERS, 1)
     product(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
             int ldc, uint8_t* __restrict__ workspace) {
