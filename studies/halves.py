@@ -71,7 +71,7 @@ def split(x: Floats, beyond: int, chunks: int, strips: bool, filling: int) -> Ha
         counts = [(size >= limit).sum(axis=1) for limit in (LARGE, MEDIUM)]
         lost = ((size < SMALL) & (x != 0) & ((size < TINY) | (high != scaled))).sum(axis=1)
         nears = (size >= near[:, None]).sum(axis=1)
-    state = np.where(~np.isfinite(own), PLAIN_ONLY, np.where((low != 0).any(axis=1), ROUNDED, EXACT))
+    state = np.where(~np.isfinite(own), PLAIN_ONLY, np.where(((low != 0) | np.signbit(low)).any(axis=1), ROUNDED, EXACT))
     field, zero = fields((1 / up).astype(np.float32)), own == 0
     fit = np.stack([counts[0] + beyond, counts[1] + beyond, CHUNK - lost, state], axis=1)
     fit[zero] = [64, 64, 64, EXACT]

@@ -103,7 +103,10 @@ def test_the_tensor_cores_cut_off_what_the_proof_says():
         for half_a, half_b, u, v, _, verdict in parts(a, b):
             for at in [slice(q, q + 1) for q in range(4)] if verdict.steep else [slice(None)]:
                 k = slice(at.start * 16, at.stop * 16) if verdict.steep else slice(None)
-                exact = sum(p[:, k] @ q[:, k].T for p, q in ((half_a.high, half_b.high), (half_a.high, half_b.low), (half_a.low, half_b.high)))
+                exact = sum(
+                    p[:, k] @ q[:, k].T
+                    for p, q in ((half_a.high, half_b.high), (half_a.high, half_b.low), (half_a.low, half_b.high))
+                )
                 cut = np.abs(halves.on_tensor_cores(half_a, half_b, at) - exact)
                 assert (cut <= halves.CUT * U * (np.abs(u[:, k]) @ np.abs(v[:, k]).T)).all(), name
 
