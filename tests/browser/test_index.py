@@ -21,6 +21,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 KERNELS = ("01_naive_uncoalesced", "03_shared_tile", "05_register_tile", "10_block_tile_128", "cublas", "cublas_tf32")
 PROBLEMS = [(256, 256, 256), (1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 4096)]
+NUMBERS = r"[\d.]+ \[[\d.]+, [\d.]+\]"
+"""A value and its interval."""
 WIDE, PHONE = (1280, 900), (390, 844)
 CLAIM = {
     "id": "made-up", "says": "Rung 10 is slower than cuBLAS.", "where": {"gpu": "NVIDIA Made Up"}, "state": "not reproduced",
@@ -193,10 +195,15 @@ def test_pointing_at_a_value_tells_all_of_it(page):
     page.open()
     point = page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2]  # by size, then by kernel
     ActionChains(page.browser).move_to_element(point).perform()
-    tip = WebDriverWait(page.browser, 10).until(lambda _: page.text("#vg-tooltip-element.visible"))
-    for part in ("05 register tile", "4096", "configuration", "BM=", "TFLOP/s", "% of cuBLAS's rate", "[", "between-process",
-                 "24 samples in 3 processes", "marks", "none", "registers", "64", "occupancy", "limited by"):  # fmt: skip
-        assert part in tip, part
+    WebDriverWait(page.browser, 10).until(lambda _: page.text("#vg-tooltip-element.visible"))
+    told = dict(line.split("\t") for line in page.browser.execute_script(
+        "return [...document.querySelectorAll('#vg-tooltip-element tr')].map(row => [...row.cells].map(it => it.textContent).join('\\t'))"
+    ))  # fmt: skip
+    assert (told["kernel"], told["problem"], told["marks"], told["registers"]) == ("05 register tile", "4096", "none", "64")
+    assert (told["intervals"], told["n"]) == ("between-process", "24 samples in 3 processes")
+    shapes = {"configuration": r"BM=\d+ .*", "occupancy": r"\d+ %, limited by .+"}
+    for name, shape in (shapes | dict.fromkeys(("TFLOP/s", "% of cuBLAS's rate", "µs", "J"), NUMBERS)).items():
+        assert re.fullmatch(shape, told[name]), (name, told[name])
 
 
 def test_a_click_leads_to_parameters_and_samples(page):
