@@ -9,7 +9,7 @@ ORDER = [
     "timing", "records", "targets", "worker", "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.parameters",
     "figures.accuracy", "figures.samples", "figures.devices", "figures.changes", "figures.counters",
-    "figures", "publish", "story", "repeat", "compare",
+    "figures", "publish", "claims", "story", "repeat", "compare",
     "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""

@@ -36,12 +36,16 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place."""
+    """Fill in what README.md and the pages in docs/ take from the published data, in place.
+
+    First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
+    """
 
     def run(given: Namespace) -> None:
-        from ladder import story
+        from ladder import claims, story
         from ladder.environment import ROOT
 
+        claims.write_published(ROOT)
         known = story.Story(ROOT)
         for path in story.DOCUMENTS:
             path.write_text(story.fill(path.read_text(), known, path.name))
