@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -67,9 +68,14 @@ class Claim:
         return self.which is not None or (bool(self.study) and not self.list)
 
     @property
+    def near(self) -> bool:
+        """Whether it is about being near to what was published."""
+        return "near_low" in names_in(self.holds)
+
+    @property
     def relative(self) -> bool:
         """Whether it is about what was published."""
-        return bool(self.when or {"published", "near_low", "near_high"} & names_in(self.holds))
+        return bool(self.when) or self.near or "published" in names_in(self.holds)
 
     @property
     def place(self) -> str:
@@ -276,7 +282,7 @@ def judge(claim: Claim, found: Found, published: Found | None, limit: float | No
         return UNSURE
     if true(claim.holds, CONFIDENCE):
         return REPRODUCED
-    if "near_low" in asked and limit is None:  # another run may be anywhere
+    if claim.near and limit is None:  # another run may be anywhere
         return UNSURE
     wide = 1 - (1 - CONFIDENCE) / count
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
@@ -322,9 +328,17 @@ def _entry(
 
 
 def _judged(
-    claim: Claim, data: Data, origins: Mapping[Key, Entry], environments: Mapping[str, Mapping[str, Any]], root: Path
+    claim: Claim,
+    data: Data,
+    origins: Mapping[Key, Entry],
+    environments: Mapping[str, Mapping[str, Any]],
+    root: Path,
+    near: int,
 ) -> list[dict[str, Any]]:
-    """What data say of a claim, held against entries of published data, whose environments are given by the dataset's name."""
+    """What data say of a claim, held against entries of published data, whose environments are given by the dataset's name.
+
+    Of claims to be near to something there are `near` in all; they may all be off together, where one machine is unlike the others.
+    """
     if not claim.applies(data.environment):
         return [_entry(claim, data.name, ELSEWHERE)]
     found = {one.key: one for one in find(claim, data)}
@@ -339,7 +353,7 @@ def _judged(
             continue
         limit = limits(root, data.environment, environments[origin["dataset"]]).get(found[key].limit_of)
         published = Found(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
-        state = judge(claim, found[key], published, limit, len(origins))
+        state = judge(claim, found[key], published, limit, near if claim.near else len(origins))
         factor = None if limit is None else float(f"{math.exp(limit):.6g}")
         entries.append(_entry(claim, data.name, state, found[key], origin) | {"limit": factor})
     return entries or [_entry(claim, data.name, NOTHING)]
@@ -358,26 +372,32 @@ def of_published(root: Path) -> list[dict[str, Any]]:
     What a claim says is what the first of the datasets says that have it: the others are held against it as anybody's are. Of things that
     `when` is asked of there are those of which it is true in all datasets.
     """
-    everything, entries = _published_data(root), []
+    everything, claims = _published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
-    for claim in read(root):
-        own = [(data, find(claim, data)) for data in everything if claim.applies(data.environment)]
-        missing = {
-            one.key
-            for _, found in own
-            for one in found
-            if claim.when and not evaluate(claim.when, {**one.names, "value": one.value, "low": one.low, "high": one.high})
-        }
-        origins: dict[Key, Entry] = {}
-        for data, found in own:
-            for one in found:
-                if one.key not in missing:
-                    origins.setdefault(one.key, _entry(claim, data.name, "", one))
-        judged = [
-            entry for data, found in own if found and origins for entry in _judged(claim, data, origins, environments, root)
-        ]
+    own: dict[str, list[Data]] = {}
+    origins: dict[str, dict[Key, Entry]] = {}
+    for claim in claims:
+        found = {data.name: find(claim, data) for data in everything if claim.applies(data.environment)}
+        own[claim.id] = [data for data in everything if found.get(data.name)]
+        first: dict[Key, tuple[str, Found]] = {}
+        dropped: set[Key] = set()
+        for name, one in ((name, one) for name, several in found.items() for one in several):
+            published = first.setdefault(one.key, (name, one))[1].value
+            names = {**one.names, "value": one.value, "low": one.low, "high": one.high, "published": published}
+            if claim.when and not evaluate(claim.when, names):
+                dropped.add(one.key)
+        origins[claim.id] = {key: _entry(claim, name, "", one) for key, (name, one) in first.items() if key not in dropped}
+    entries, near = [], _near(claims, origins)
+    for claim in claims:
+        known = origins[claim.id]
+        judged = [entry for data in own[claim.id] if known for entry in _judged(claim, data, known, environments, root, near)]
         entries += [entry for entry in judged if entry["value"] is not None] or [_entry(claim, None, NOTHING)]
     return entries
+
+
+def _near(claims: Sequence[Claim], origins: Mapping[str, Mapping[Key, Entry]]) -> int:
+    """How many things are claimed to be near to what was published."""
+    return sum(len(origins.get(claim.id, {})) for claim in claims if claim.near)
 
 
 def write_published(root: Path) -> None:
@@ -403,10 +423,11 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
     environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}
     for path in (root / PUBLISHED).glob("*/environment.json"):
         environments |= {path.parent.name: json.loads(path.read_text())} if path.parent.name in names else {}
-    for claim in read(root):
-        for data in everything:
-            if claim.study in data.measured if claim.study else data.tables:
-                entries += _judged(claim, data, origins.get(claim.id, {}), environments, root)
+    claims = read(root)
+    near = _near(claims, origins)
+    for claim, data in product(claims, everything):
+        if claim.study in data.measured if claim.study else data.tables:
+            entries += _judged(claim, data, origins.get(claim.id, {}), environments, root, near)
     return entries
 
 

@@ -28,10 +28,9 @@ from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
 DOCUMENTS = (DOCUMENT, ROOT / "README.md", ROOT / "docs" / "workstation.md")
-PAGES = ("*.md", "docs/*.md", "config/*.md")
-"""All pages that could say a number."""
 MEASURED = re.compile(
-    r"[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)|\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s[µu]s\b|\sms\b|\ss\b|\s[JW]\b|\s?times\b)"
+    r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
+    r"|\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|\s?times (?:as|faster|slower|quicker|longer)\b)"
 )
 """A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
