@@ -154,7 +154,7 @@ def test_the_environments_come_first(tmp_path, capsys):
     assert {row["verdict"] for row in found["changes"]} == {tables.SAME}
     assert {row["ratio"] for row in found["changes"]} == {1}
     assert {(row["kernel"], row["binary"]) for row in found["changes"]} == {("03_shared_tile", "another"), ("cublas", None)}
-    assert all((tmp_path / f"c.{suffix}").exists() for suffix in ("svg", "png", "pdf"))
+    assert all((tmp_path / f"c.{suffix}").exists() for suffix in ("svg", "png"))
 
 
 def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):

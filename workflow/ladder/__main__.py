@@ -81,7 +81,7 @@ def compare(parser: ArgumentParser) -> Run:
     parser.add_argument("one", type=Path, metavar="A", help="a folder results/CAMPAIGN/DEVICE or results/CAMPAIGN")
     parser.add_argument("other", type=Path, metavar="B", help="another")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
-    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg, .png and .pdf")
+    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and .png")
     parser.add_argument(
         "--fail-if-slower",
         type=_percent,

@@ -274,9 +274,9 @@ def write_json(comparisons: Sequence[Comparison], path: Path) -> None:
 
 
 def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
-    """Draw each comparison, in every format; of several, each beside its dataset's name."""
+    """Draw each comparison, as SVG and PNG; of several, each beside its dataset's name."""
     for comparison in comparisons:
         own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.one.folder.name}")
         made, environment = of_folder(comparison.one.folder, [])
         drawn = {name: made[name] for name in DRAWN_FROM}
-        figures.draw_changes(comparison.rows, drawn, environment, comparison.other.name, own)
+        figures.draw_changes(comparison.rows, drawn, environment, comparison.other.name, own, formats=["png"])

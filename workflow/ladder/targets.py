@@ -105,9 +105,11 @@ class Targets:
         """What datasets are held against: the claims, what was published of them, and how far runs differ."""
         return [self.published.parents[1] / CLAIMS, *sorted([*self.published.glob(JUDGED), *self.published.glob("repeat-*.csv")])]
 
-    def width(self, dataset: str) -> float:
-        """Inches that figures of a dataset are wide; published ones are drawn the same everywhere."""
-        return WIDTH if dataset == REDRAWN else self.campaign.width
+    def drawing(self, dataset: str) -> dict[str, Any]:
+        """The width in inches, and the formats besides SVG, of a dataset's figures; published ones are drawn the same everywhere."""
+        if dataset == REDRAWN:
+            return {"width": WIDTH, "formats": []}
+        return {"width": self.campaign.width, "formats": self.campaign.formats}
 
     def kernel(self, arch: str, name: str) -> Kernel:
         """The kernel that is compiled for an architecture under a name."""

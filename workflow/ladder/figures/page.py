@@ -22,7 +22,6 @@ from matplotlib.transforms import Bbox
 from ladder.figures.dataset import Dataset
 from ladder.jobs import write_whole
 
-FORMATS = ("svg", "png", "pdf")
 PANEL = 3.6
 """Inches that a panel is wide, about: how many stand side by side follows from the figure's width."""
 PAD = 0.06
@@ -164,9 +163,9 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
     axes.grid(axis="x", visible=False)
 
 
-def save(figure: Figure, stem: Path) -> None:
-    """Write `stem` with the suffix of every format; no file holds the time at which it was drawn."""
-    for suffix in FORMATS:
+def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
+    """Write `stem` as SVG and with the suffix of every other format, pdf or png; no file holds the time at which it was drawn."""
+    for suffix in ("svg", *formats):
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix]
         file = io.BytesIO()
         figure.savefig(file, format=suffix, metadata=metadata)
