@@ -17,6 +17,7 @@ include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/counters.smk"
 include: "workflow/rules/published.smk"
+include: "workflow/rules/claims.smk"
 
 
 # Everything the campaign asks of this machine, and the published figures drawn again.
@@ -24,7 +25,7 @@ rule all:
     default_target: True
     input:
         TARGETS.compiled(),
-        TARGETS.measured("figures"),
+        TARGETS.measured("figures", "claims.json"),
         TARGETS.compared(),
         f"results/{CAMPAIGN.name}/index.html",
         TARGETS.redrawn(),

@@ -177,3 +177,12 @@ def test_a_refusal_says_what_to_change(words, names):
     assert f"({words})" in line
     assert f"Change {names}: in mine.yaml under `partitions`" in line
     assert targets.refusals(["fine"], "mine.yaml") == []
+
+
+def test_what_datasets_are_held_against(tmp_path):
+    published = tmp_path / "results" / "published"
+    published.mkdir(parents=True)
+    assert made(published=published).claimed() == [tmp_path / "config" / "claims.yaml"]
+    for name in ("claims.json", "repeat-d.csv", "repeat-d.json"):
+        (published / name).touch()
+    assert made(published=published).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]

@@ -13,6 +13,12 @@ from ladder.environment import Device
 from ladder.kernels import Kernel
 from ladder.units import KINDS
 
+CLAIMS = Path("config") / "claims.yaml"
+"""What the project says of its measurements."""
+CLAIMED_OF = ("best", "pairs", "summary", "costs")
+"""The tables of a dataset that claims are about."""
+JUDGED = "claims.json"
+"""What data say to the claims."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
@@ -107,6 +113,10 @@ class Targets:
     def compared_published(self) -> list[str]:
         """The figures of published datasets side by side."""
         return [f"results/{REDRAWN}/compared-{kind}.svg" for kind in together(self.published)]
+
+    def claimed(self) -> list[Path]:
+        """What datasets are held against: the claims, what was published of them, and how far runs differ."""
+        return [self.published.parents[1] / CLAIMS, *sorted([*self.published.glob(JUDGED), *self.published.glob("repeat-*.csv")])]
 
     def drawing(self, dataset: str) -> dict[str, Any]:
         """The width in inches, and the formats besides SVG, of a dataset's figures; published ones are drawn the same everywhere."""

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from ladder.campaign import WIDTH
 from ladder.figures.accuracy import accuracy
+from ladder.figures.changes import changes
 from ladder.figures.counters import counters
 from ladder.figures.dataset import Dataset
 from ladder.figures.devices import comparison, gpus, on_all
@@ -130,3 +131,22 @@ def draw_comparison(
         first = tables["summary"].iloc[0]
         drawn[name] = Dataset(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
     save(comparison(drawn), stem, formats)
+
+
+def draw_changes(
+    rows: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    other: str,
+    stem: Path,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
+) -> None:
+    """Draw what changed from a dataset, of which `DRAWN_FROM` are given, to another, by the rows of `compare.changes`, as SVG and in other formats.
+
+    Of several element types it is the first.
+    """
+    style(width)
+    first = str(rows["element_type"].iloc[0])
+    data = Dataset(_of_type(tables, first), environment, str(rows["state"].iloc[0]), width)
+    save(changes(data, rows[rows["element_type"] == first], other), stem, formats)
