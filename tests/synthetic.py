@@ -65,19 +65,24 @@ def write(
     kernels=tuple(SHARES),
     speed=1.0,
     throttled=8192,
+    builds=("",),
     **environment,
 ):
     """Write environment, resources, samples and confirmation of a dataset into a folder; returns it.
 
     8192 is throttled, 256x256x16384 has two modes, energy is counted at 4096, kernels' launches of over a millisecond are as warm when cold.
-    Without `processes` the confirmation is left out.
+    Without `processes` the confirmation is left out. `builds` are ways of compiling, as labels have them.
     """
     random = np.random.default_rng(seed)
     (folder / "samples").mkdir(parents=True)
     facts = ENVIRONMENT | {"device": device} | environment
     (folder / "environment.json").write_text(json.dumps(facts))
     every = {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
-    configurations = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    labels = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    configurations = {
+        name: [f"{label} {build}".strip() for label in found for build in (builds if name in every else ("",))]
+        for name, found in labels.items()
+    }
     _write_resources(folder, configurations)
     sizes = [Problem(*size) for size in problems]
     session = {
