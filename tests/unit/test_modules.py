@@ -5,8 +5,9 @@ from planted import ROOT
 
 ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "kernels", "campaign", "ceilings", "environment", "study",
-    "compile", "cubin", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas", "baselines.cublas", "gauntlet", "verify",
-    "timing", "records", "targets", "worker", "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters",
+    "templates", "compile", "cubin", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis",
+    "verify", "timing", "records", "targets", "worker", "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models",
+    "counters", "trial",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.parameters",
     "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.counters", "figures", "publish",
     "story", "repeat", "__main__",
