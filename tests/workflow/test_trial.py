@@ -14,7 +14,7 @@ from ladder.environment import detect_cpu
 from planted import CU_RIGHT, cuda_kernel
 
 CPU = detect_cpu().slug
-INTERVAL = r"[\d.e+]+ \[[\d.e+]+, [\d.e+]+\]"
+INTERVAL = r"[\d.e+-]+ \[[\d.e+-]+, [\d.e+-]+\]"
 
 
 def ladder(project, *arguments, code=0):
@@ -24,7 +24,7 @@ def ladder(project, *arguments, code=0):
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+    return done.stdout + "".join(line for line in done.stderr.splitlines(keepends=True) if "in use by another run" not in line)
 
 
 def edit(path, old, new):
