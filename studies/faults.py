@@ -15,6 +15,7 @@ import fuzz
 import kill
 from ladder.environment import ROOT, detect_cpu, detect_gpus
 from ladder.measure import GROUP
+from ladder.result import NOT_RIGHT
 from ladder.study import NOTHING, Study
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
@@ -340,7 +341,7 @@ kernels: ["cpu/9*"]
 problems: {cpu: [{square: 48}]}
 measure: {min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: 3}
 confirm: {processes: 3, rounds: 3}
-"""), "--until", "aggregate")  # fmt: skip
+"""), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     summary = summary[summary["kernel"].str.match("9")]
     planted = {"-": SYNTAX, **{f"F={n}": fault for n, fault in enumerate(CPU.values())}}
@@ -359,7 +360,7 @@ kernels: ["cuda/9*"]
 problems: {cuda: [[130, 129, 127], {square: 256}]}
 measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
 confirm: {processes: 3, rounds: 3}
-"""))  # fmt: skip
+"""), code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     assert (summary["kernel"].str.match("9")).sum() == 4 * len(GPU)
     return [row(fault, summary[summary["kernel"] == name]) for name, fault in GPU.items()]

@@ -255,3 +255,29 @@ def test_the_campaign_that_the_command_line_asks_for(tmp_path):
     (folder / "c.yaml").write_text("campaign: a\ncampaign: b\n")
     with pytest.raises(InputError, match=r"c\.yaml"):
         campaign.read(folder, [folder / "c.yaml"], {"campaign": "b"})
+
+
+def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
+    """Else a run of one kernel would put its tables and figures in the place of those of all."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("campaign: default\nkernels: all\n")
+    (folder / "b.yaml").write_text("campaign: other\nkernels: [cpu/a]\n")
+
+    def name(*files, **given):
+        return campaign.read(folder, files, given)[0]["campaign"]
+
+    assert name(kernels=["cpu/mine"]) == "default-cpu-mine"
+    assert name(kernels=["cpu/mine", "cuda/02_b"]) == "default-cpu-mine-cuda-02_b"
+    assert name(kernels="all") == name(seed=3) == "default"
+    assert name(folder / "b.yaml", campaign="other", kernels=["cpu/a"]) == "other"
+    assert name(folder / "b.yaml", campaign="other", kernels="all") == "other"
+    assert name(folder / "b.yaml", campaign="other", kernels=["cpu/b"]) == "other-cpu-b"
+    shortened = [name(kernels=[f"cpu/{letter * 60}"]) for letter in "ab"] + [
+        name(kernels=[one]) for one in ("cpu/a", "cpu/a*", "cpu/A")
+    ]
+    assert len(set(shortened)) == 5
+    checked = [{"campaign": one, "problems": {"cpu": [[1, 1, 1]]}} for one in shortened]
+    for data in checked:
+        campaign.load(data, "t", KERNELS)
+    assert name(kernels=[3]) == "default"  # refused by the schema

@@ -7,7 +7,7 @@ ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "kernels", "campaign", "ceilings", "environment", "study",
     "compile", "cubin", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas", "baselines.cublas", "gauntlet", "verify",
     "timing", "records", "targets", "worker", "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters",
-    "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.parameters",
+    "result", "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.parameters",
     "figures.accuracy", "figures.samples", "figures.devices", "figures.counters", "figures", "publish", "story", "repeat", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,6 +237,13 @@ def busy_share(costs: Path) -> str:
         f"{costs.parent.name}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({busy / wall:.0%}); "
         f"tables and figures in {costs.parent}"
     )
+
+
+def errors(said: str) -> list[str]:
+    """The messages in the logs of the jobs that failed, each once, from what Snakemake said of a run."""
+    logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", said, re.MULTILINE))
+    lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
+    return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
 
 
 def refusals(logs: Iterable[str], source: str) -> list[str]:

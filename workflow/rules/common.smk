@@ -36,6 +36,7 @@ try:
             "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
             "config/README.md explains them"
         )
+    ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
     FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
 except InputError as error:
     sys.exit(f"Error: {error}")
@@ -44,7 +45,7 @@ config.update(data)
 TARGETS = targets.Targets(
     campaign=CAMPAIGN,
     devices=DEVICES,
-    architectures=environment.architectures(CAMPAIGN, DEVICES, GPUS),
+    architectures=ARCHITECTURES,
     kernels=KERNELS,
     published=ROOT / "results" / "published",
 )

@@ -10,7 +10,8 @@ rule figures:
         report(
             directory("results/{dataset}/{device}/figures"),
             patterns=["{figure}.svg"],
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/figures.rst",
             labels={"figure": "{figure}"},
         ),
@@ -39,7 +40,8 @@ rule compare:
     output:
         report(
             "results/{dataset}/compared-{kind}.svg",
-            category="compared",
+            category="{dataset}",
+            subcategory="compared",
             caption="../report/compared.rst",
             labels={"figure": "compared"},
         ),
