@@ -24,7 +24,8 @@ rule all:
     default_target: True
     input:
         TARGETS.compiled(),
-        TARGETS.measured("figures"),
+        TARGETS.tables(),
+        TARGETS.measured("figures", "figures.sha256"),
         TARGETS.compared(),
         TARGETS.redrawn() if CAMPAIGN.name == "default" else [],
 

@@ -203,3 +203,28 @@ def test_the_readme_of_headers_explains_every_key():
     assert [
         key for key in re.findall(r"^  (\w+):", schema.split("\nproperties:")[1], re.MULTILINE) if f"`{key}`" not in text
     ] == []
+
+
+def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
+    include, outside = tmp_path / "kernels" / "include", tmp_path / "outside.h"
+    (include / "sub").mkdir(parents=True)
+    path = tmp_path / "kernels" / "cpu" / "a.c"
+    path.parent.mkdir()
+    texts = {
+        include / "quoted.h": '#include "sub/inner.h"\n',
+        include / "sub" / "inner.h": '#include "beside.h"\n',
+        include / "sub" / "beside.h": "",
+        include / "bracketed.h": "",
+        outside: "",
+    }
+    for file, text in texts.items():
+        file.write_text(text)
+    path.write_text(
+        f'/*---\ntitle: t\nidea: i\n---*/\n#include <stdio.h>\n# include "quoted.h"\n#include <bracketed.h>\n#include "{outside}"\n'
+    )
+    kernel = kernels.parse(path)
+    assert set(kernel.includes) == set(texts)
+    for file in texts:
+        file.write_text("// changed\n")
+        assert kernels.parse(path).digest != kernel.digest, file
+        file.write_text(texts[file])

@@ -122,7 +122,8 @@ def test_a_device_has_one_timer_whoever_asks(holder, capfd):
         assert not waiting.done()
         holder.kill()  # no lock outlives its holder
         assert waiting.result(timeout=5) == "GPU-held"
-    assert capfd.readouterr().err.count(f"GPU-held: {faults.MACHINE['held'].reason}") == 1
+    said = capfd.readouterr().err
+    assert said.count(f"GPU-held: {faults.MACHINE['held'].reason} (process {holder.pid}: ") == 1
 
 
 def test_the_lock_is_held_until_the_last_process_that_uses_the_device_is_gone():

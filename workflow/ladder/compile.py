@@ -21,7 +21,7 @@ from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
-from ladder.units import InputError
+from ladder.units import InputError, plain
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
 
@@ -69,10 +69,28 @@ def compile_kernel(
     folder.mkdir(parents=True, exist_ok=True)
     job = partial(_compile_or_reuse, kernel, arch, folder)
     if workers == 1 or len(configurations) == 1:
-        return [job(item) for item in configurations]
-    # fork: a spawned child would import the main module, which under Snakemake is the whole job script
-    with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
-        return list(pool.map(job, configurations))
+        rows = [job(item) for item in configurations]
+    else:
+        # fork: a spawned child would import the main module, which under Snakemake is the whole job script
+        with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
+            rows = list(pool.map(job, configurations))
+    statuses = [row.status for row in rows]
+    if "compile_error" in statuses and "compiled" not in statuses:
+        _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
+    return rows
+
+
+EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
+"""Kernels that every compiler that works takes."""
+
+
+def _check_compiler(kernel: Kernel, arch: str) -> None:
+    """Raise `InputError` where a kernel that does nothing does not compile either: then it is not the kernel's fault."""
+    include = kernel.path.resolve().parents[1] / "include"
+    try:
+        _nvcc(EMPTY["cuda"], arch, include) if kernel.kind == "cuda" else _cc(EMPTY["cpu"], include)
+    except CompileError as error:
+        raise InputError(f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}") from None
 
 
 def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
@@ -184,9 +202,16 @@ def _cc(source: str, include: Path) -> bytes:
         return (Path(scratch) / "kernel.so").read_bytes()
 
 
+_CUT_OFF = re.compile(
+    r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b|out of memory allocating"
+    r"|virtual memory exhausted|[Cc]annot allocate memory|Resource temporarily unavailable|Input/output error|Read-only file system"
+)
+"""What compilers, their drivers and the system say of a machine that gave them too little."""
+
+
 def _refusal(message: str) -> CompileError:
     """What the compiler said of the source. Raises `InputError` where it did not come to that: nothing of the kernel's then."""
-    if re.search(r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b", message):
+    if _CUT_OFF.search(message):
         raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
     return CompileError(_tidy(message))
 
@@ -194,7 +219,7 @@ def _refusal(message: str) -> CompileError:
 def _tidy(message: str) -> str:
     """The compiler's message without what ptxas says of itself, at most 4,000 characters."""
     lines = [line for line in message.strip().splitlines() if not line.startswith("ptxas info")]
-    return "\n".join(lines)[:4000]
+    return plain("\n".join(lines), 4000)
 
 
 _PTXAS = {

@@ -30,7 +30,7 @@ _OF_CONFIGURATION = ("block", "requires")
 _OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
 """Keys whose expressions know the problem too, and of a CUDA kernel the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -114,21 +114,25 @@ class Kernel:
 
     @cached_property
     def includes(self) -> list[Path]:
-        """The files of `kernels/include/` that the kernel includes, directly or through another."""
+        """The files that the kernel includes, directly or through another, in quotes or brackets: those of `kernels/include/`, and what an
+        absolute path leads to. The compiler's own are not among them: its version stands for them.
+        """
         folder = self.path.parents[1] / "include"
         found: dict[Path, None] = {}
-        todo = [self.text]
+        todo = [(self.text, folder)]
         while todo:
-            for name in _INCLUDE.findall(todo.pop()):
-                path = folder / name
-                if path.is_file() and path not in found:
+            text, beside = todo.pop()
+            for quoted, bracketed in _INCLUDE.findall(text):
+                paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
+                path = next((path for path in paths if path.is_file()), None)
+                if path and path not in found:
                     found[path] = None
-                    todo.append(path.read_text(errors="replace"))
+                    todo.append((path.read_text(errors="replace"), path.parent))
         return list(found)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the file and everything of the project's that it includes."""
+        """SHA-256 over the file and everything that `includes` finds."""
         return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
 
     def expand(self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str]) -> Iterator[tuple[Configuration, str]]:

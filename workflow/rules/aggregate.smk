@@ -43,6 +43,7 @@ rule aggregate:
     log:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
+        contents=of(TARGETS.contents),
         code=sources.digest("models"),
     script:
         "../scripts/aggregate.py"

@@ -49,6 +49,8 @@ TARGETS = targets.Targets(
     kernels=KERNELS,
     published=ROOT / "results" / "published",
 )
+if workflow.is_main_process:
+    TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
 # On this machine one GPU at a time, if `--resources gpu=N` does not say how many; a cluster knows how many it has.

@@ -15,11 +15,13 @@ rule figures:
             caption="../report/figures.rst",
             labels={"figure": "{figure}"},
         ),
+        "results/{dataset}/{device}/figures.sha256",
     log:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
         width=lambda wildcards: TARGETS.width(wildcards.dataset),
+        contents=of(TARGETS.contents),
         code=sources.digest("figures"),
     script:
         "../scripts/figures.py"

@@ -6,8 +6,10 @@ from pathlib import Path
 from ladder import figures, tables
 from ladder.campaign import DRAWN_FROM
 from ladder.jobs import job
+from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
     read = {name: tables.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
     figures.draw_all(read, environment, Path(snakemake.output[0]), snakemake.threads, snakemake.params.width)
+    list_files(Path(snakemake.output[0]))
