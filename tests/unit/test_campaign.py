@@ -281,3 +281,33 @@ def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
     for data in checked:
         campaign.load(data, "t", KERNELS)
     assert name(kernels=[3]) == "default"  # refused by the schema
+
+
+def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(tmp_path):
+    """Snakemake reads them as text."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {energy: ['4096']}\n")
+    given = {"problems": {"cpu": [["256", "256", "256"]]}, "measure": {"max_seconds": "1", "race": "false"}, "kernels": ["cpu/a"]}
+    data, _ = campaign.read(folder, [], given)
+    assert data["problems"] == {"cpu": [[256, 256, 256]]}
+    assert data["measure"] == {"max_seconds": 1, "race": False}
+    assert data["kernels"] == ["cpu/a"]
+    file = folder / "config.yaml"
+    data, _ = campaign.read(folder, [file], {"measure": {"energy": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
+    assert (data["measure"], data["problems"]) == ({"energy": ["4096"]}, {"cpu": [[2, 2, 2]]})
+
+
+def test_a_number_that_yaml_takes_for_text_is_explained():
+    data = yamlfile.load("campaign: t\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {target: 1e-3}\n", "t")
+    with pytest.raises(InputError, match=r'measure\.target: got "1e-3"; expected .*; YAML takes it for text, write 1\.0e-03'):
+        campaign.load(data, "t", KERNELS)
+
+
+def test_a_kernel_that_cannot_be_used_is_refused_where_it_is_asked_for():
+    refused = {"cpu/wrong": InputError("wrong.c: header: unknown key")}
+    data = {"campaign": "t", "problems": {"cpu": [[1, 1, 1]]}}
+    for kernels_ in (["cpu/*"], ["cpu/wrong"], "all"):
+        with pytest.raises(InputError, match=r"wrong\.c: header: unknown key"):
+            campaign.load(data | {"kernels": kernels_}, "t", KERNELS, refused)
+    assert campaign.load(data | {"kernels": ["cpu/0*"]}, "t", KERNELS, refused).kernels

@@ -1,4 +1,5 @@
 import ctypes
+import resource
 import shutil
 import subprocess
 import sys
@@ -163,3 +164,21 @@ def test_what_a_compiler_says_is_printable_and_bounded():
     said = str(compiling._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
     assert said.startswith(r"error: \x1b[31m\x07\x00xxx")
     assert len(said) == 4000
+
+
+def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr(compiling, "cc", lambda: str(endless))
+    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1)
+    monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    path = folder / "kernels" / "cpu" / "a.c"
+    path.write_text(c_kernel("a", ""))
+    kernel = kernels.parse(path)
+    # what this process has computed is added to the limit, so one that has computed for little
+    monkeypatch.setattr(compiling.time, "process_time", lambda: 0.0)
+    (row,) = compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", folder / "build", 1)
+    assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
+    assert resource.getrlimit(resource.RLIMIT_CPU) == before

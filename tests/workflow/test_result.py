@@ -25,6 +25,9 @@ def done(make_project):
     project.write("kernels/cpu/91_wrong.c", c_kernel("wrong", C_RIGHT.replace("k < K", "k < K - 1")))
     project.write("kernels/cpu/92_typo.c", c_kernel("typo", "int x = undeclared;" + C_RIGHT))
     project.write("kernels/cuda/93_typo.cu", cuda_kernel("typo", "int x = undeclared;" + CU_RIGHT))
+    project.write("kernels/cpu/05_unfinished.c", "/*---\ntitle: not chosen")
+    project.write("kernels/cpu/wip.c", "int main")
+    (project.folder / "kernels" / "cpu" / ".#90_right.c").symlink_to("nobody@nowhere")
     project.campaign(CAMPAIGN)
     project.first = project.snakemake(*RUN, "--omit-from", "figures", cores=2)
     return project
@@ -48,6 +51,7 @@ def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(don
     assert wrong.startswith("cpu/91_wrong: incorrect in 1 row(s); - on 48: on M=1 N=1 K=1 exact: C[0][0] is not exact")
     table = done.first.stdout[done.first.stdout.index("M=48 N=48 K=48, float32, warm") :]
     assert re.search(r"^  90_right +- +\S+ +\S+ % +\S+ \.\. \S+", table, re.MULTILINE)
+    assert re.search(r"Warning: .*/kernels/cpu/wip\.c: taken for no kernel; expected the suffix \.c, ", done.first.stdout)
     assert done.first.stdout.count('error: identifier "undeclared"') == 2  # by the job, once for both configurations, and here
 
 
@@ -78,7 +82,7 @@ def test_an_architecture_that_there_is_not_is_the_campaigns_mistake(done):
 
 
 def test_what_a_failed_job_says_is_said_last(done):
-    (journal,) = done.folder.glob("results/tiny/cpu-*/samples/90_right.float32.journal")
+    (journal,) = done.folder.glob("results/tiny/cpu-*/journals/90_right.float32.journal")
     whole = journal.read_text()
     journal.write_text("what is this\n")
     failed = done.snakemake(*RUN, "--forcerun", "measure", "--until", "measure")

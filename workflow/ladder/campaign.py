@@ -304,7 +304,8 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
     else:
         path = find(folder, given.get("campaign", "default"))
         whole, source = yamlfile.load(yamlfile.read(path), str(path)), str(path.relative_to(folder.parent))
-    data = dict(given) if files else {**whole, **given}
+    data = {} if files else dict(whole)
+    data |= {key: value if files and whole.get(key) == value else yamlfile.typed(value) for key, value in given.items()}
     return (data | {"campaign": _narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
 
 
@@ -326,14 +327,16 @@ def _narrowed(name: str, patterns: Sequence[str]) -> str:
     )
 
 
-def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) -> Campaign:
-    """Check a campaign and build it; `source` is the file that messages name.
+def load(
+    data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError] | None = None
+) -> Campaign:
+    """Check a campaign and build it; `source` is the file that messages name, `refused` are the kernels that cannot be used.
 
     Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a
     legal configuration.
     """
     yamlfile.check(data, "config", source)
-    chosen = _choose(data.get("kernels", "all"), source, kernels)
+    chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     given = dict(data.get("measure", {}))
     shard, energy = given.pop("shard", 0), [str(label) for label in given.pop("energy", [])]
@@ -399,7 +402,10 @@ def _unknown(value: str, known: Sequence[str]) -> str:
     return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
-def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]) -> dict[str, Kernel]:
+    for id, error in refused.items():
+        if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
+            raise error
     if patterns == "all":
         return dict(kernels)
     matches = {}

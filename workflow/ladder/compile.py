@@ -1,14 +1,17 @@
 """Compile the configurations of a kernel side by side, and tell what each takes of the device."""
 
+import contextlib
 import hashlib
 import json
+import math
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,6 +27,10 @@ from ladder.kernels import Configuration, Kernel
 from ladder.units import InputError, plain
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
+COMPILE_SECONDS = 600
+"""Time of a core that each program of a compiler may use."""
+LINE_SECONDS = 10.0
+"""Between lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,12 @@ def compile_kernel(
     else:
         # fork: a spawned child would import the main module, which under Snakemake is the whole job script
         with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
-            rows = list(pool.map(job, configurations))
+            rows, said = [], time.monotonic()
+            for row in pool.map(job, configurations):
+                rows.append(row)
+                if time.monotonic() - said > LINE_SECONDS:
+                    said = time.monotonic()
+                    print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
     statuses = [row.status for row in rows]
     if "compile_error" in statuses and "compiled" not in statuses:
         _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
@@ -120,7 +132,8 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     start = time.perf_counter()
     include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
     try:
-        built, usage = _nvcc(source, arch, include) if kernel.kind == "cuda" else (_cc(source, include), {})
+        with _limited():
+            built, usage = _nvcc(source, arch, include) if kernel.kind == "cuda" else (_cc(source, include), {})
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
     resource = Resource(
@@ -134,6 +147,18 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     write_whole(binary, built)
     write_whole(note, json.dumps({"key": key, "row": asdict(resource)}).encode())
     return resource
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """What is started meanwhile is ended by the system once it has computed for `COMPILE_SECONDS`, and says so (setrlimit(2), RLIMIT_CPU)."""
+    used, (soft, hard) = math.ceil(time.process_time()), resource.getrlimit(resource.RLIMIT_CPU)
+    limits = [limit for limit in (used + COMPILE_SECONDS, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_CPU, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 def compile_support(kind: str, arch: str) -> bytes:
@@ -193,12 +218,14 @@ def _cc(source: str, include: Path) -> bytes:
         done = subprocess.run(
             [cc(), *CPU_FLAGS, f"-I{include}", "kernel.c", "-o", "kernel.so"],
             cwd=scratch,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
         if done.returncode:
-            raise _refusal(done.stderr)
+            raise _refusal(done.stderr or f"the compiler ended with status {done.returncode} and no word")
         return (Path(scratch) / "kernel.so").read_bytes()
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from ladder.campaign import BASELINE_JOB, CONFIRMED, WIDTH, Campaign, digest
 from ladder.environment import Device
-from ladder.jobs import write_whole
+from ladder.jobs import read_environment, write_whole
 from ladder.kernels import Kernel
 from ladder.units import KINDS
 
@@ -284,7 +283,7 @@ def together(published: Path) -> dict[str, list[Path]]:
     """
     found: dict[str, list[Path]] = {}
     for path in sorted(published.glob("*/environment.json")):
-        environment = json.loads(path.read_text())
+        environment = read_environment(path, ("device", "kind"))
         if environment["device"] == path.parent.name:
             found.setdefault(environment["kind"], []).append(path.parent)
     return {kind: folders for kind, folders in found.items() if len(folders) > 1}

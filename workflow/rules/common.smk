@@ -6,7 +6,7 @@ import sys
 
 from ladder import campaign as campaigns
 from ladder import environment, sources, targets
-from ladder.kernels import discover
+from ladder.kernels import discover, strays
 from ladder.units import InputError
 
 ROOT = Path(workflow.basedir)
@@ -26,8 +26,9 @@ try:
     data, source = campaigns.read(
         ROOT / "config", list(map(Path, workflow.overwrite_configfiles)), config
     )
-    KERNELS = discover(ROOT)
-    CAMPAIGN = campaigns.load(data, source, KERNELS)
+    refused = {}
+    KERNELS = discover(ROOT, refused)
+    CAMPAIGN = campaigns.load(data, source, KERNELS, refused)
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     if SUBMITTING and not CAMPAIGN.partitions:
@@ -38,6 +39,7 @@ try:
         )
     ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
     FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
+    targets.together(ROOT / "results" / "published")
 except InputError as error:
     sys.exit(f"Error: {error}")
 config.update(data)
@@ -50,6 +52,8 @@ TARGETS = targets.Targets(
     published=ROOT / "results" / "published",
 )
 if workflow.is_main_process:
+    for said in strays(ROOT):
+        print(f"Warning: {said}", file=sys.stderr)
     TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
