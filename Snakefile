@@ -26,6 +26,7 @@ rule all:
         TARGETS.compiled(),
         TARGETS.measured("figures"),
         TARGETS.compared(),
+        f"results/{CAMPAIGN.name}/index.html",
         TARGETS.redrawn(),
 
 

@@ -35,12 +35,14 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place."""
+    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md."""
 
     def run(given: Namespace) -> None:
-        from ladder import story
+        from ladder import dictionary, story
         from ladder.environment import ROOT
+        from ladder.jobs import write_whole
 
+        write_whole(ROOT / "docs" / "data.md", dictionary.page().encode())
         known = story.Story(ROOT)
         for path in story.DOCUMENTS:
             path.write_text(story.fill(path.read_text(), known, path.name))

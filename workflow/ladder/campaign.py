@@ -31,6 +31,8 @@ CONFIRMED = "confirmed"
 """The name of the confirmation's job and of its file, beside the folder of the sweep's samples."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
+INDEXED = ("summary", "best", "models", "rounds", "resources")
+"""The tables of a dataset that the page to look around in shows."""
 BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
 
@@ -183,6 +185,8 @@ class Campaign:
     """alpha, beta, padding, distribution and seed: what is the same for every problem, unless its entry says otherwise."""
     width: float = WIDTH
     """Of the figures, in inches."""
+    formats: Sequence[str] = ()
+    """Of the figures, besides SVG."""
 
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
@@ -351,6 +355,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         shard=shard,
         operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
         width=data.get("figures", {}).get("width", WIDTH),
+        formats=data.get("figures", {}).get("formats", []),
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:

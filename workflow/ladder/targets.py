@@ -66,10 +66,11 @@ class Targets:
         return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
 
     def redrawn(self) -> list[str]:
-        """The checks that what is drawn from the published datasets is what was published."""
+        """The checks that what is drawn from the published datasets is what was published, and the page to look around in them."""
         folders = sorted(path.parent for path in self.published.glob("*/environment.json"))
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.published) else []
-        return [f"results/{REDRAWN}/{folder.name}/drawn.checked" for folder in folders] + compared
+        page = [f"results/{REDRAWN}/index.html"] if folders else []
+        return [f"results/{REDRAWN}/{folder.name}/drawn.checked" for folder in folders] + compared + page
 
     def committed(self, device: str) -> list[Path]:
         """The files of a published dataset."""
@@ -85,6 +86,18 @@ class Targets:
         counted = (self.published / device / "counters.csv").exists()
         return [f"{folder}/figures", *([f"{folder}/counters.svg"] if counted else [])]
 
+    def indexed(self, dataset: str) -> list[str]:
+        """The datasets that the page of a campaign, or of all that is published, shows."""
+        if dataset == REDRAWN:
+            return sorted(path.parent.name for path in self.published.glob("*/environment.json"))
+        return [device.slug for device in self.devices]
+
+    def claims(self, dataset: str) -> list[Path]:
+        """The files of judged claims that there are of a campaign, or of what is published, and of its datasets."""
+        folder = self.published if dataset == REDRAWN else Path("results") / dataset
+        files = [folder / "claims.json", *(self._folder(dataset, device) / "claims.json" for device in self.indexed(dataset))]
+        return [path for path in files if path.exists()]
+
     def compared_devices(self, dataset: str, kind: str) -> list[str]:
         """The devices of a kind that are drawn side by side, published ones or those of the campaign."""
         if dataset == REDRAWN:
@@ -95,9 +108,11 @@ class Targets:
         """The figures of published datasets side by side."""
         return [f"results/{REDRAWN}/compared-{kind}.svg" for kind in together(self.published)]
 
-    def width(self, dataset: str) -> float:
-        """Inches that figures of a dataset are wide; published ones are drawn the same everywhere."""
-        return WIDTH if dataset == REDRAWN else self.campaign.width
+    def drawing(self, dataset: str) -> dict[str, Any]:
+        """The width in inches, and the formats besides SVG, of a dataset's figures; published ones are drawn the same everywhere."""
+        if dataset == REDRAWN:
+            return {"width": WIDTH, "formats": []}
+        return {"width": self.campaign.width, "formats": self.campaign.formats}
 
     def kernel(self, arch: str, name: str) -> Kernel:
         """The kernel that is compiled for an architecture under a name."""
