@@ -9,7 +9,7 @@ ORDER = [
     "baselines.cublas", "gauntlet", "verify", "timing", "records", "targets", "worker", "child", "lock", "progress", "probe",
     "measure", "confirm", "tables", "models", "counters", "figures.dataset", "figures.page", "figures.scaling", "figures.rungs",
     "figures.roofline", "figures.parameters", "figures.accuracy", "figures.samples", "figures.devices", "figures.counters",
-    "figures", "index", "publish", "story", "repeat", "__main__",
+    "figures", "index", "publish", "archive", "story", "repeat", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""
 

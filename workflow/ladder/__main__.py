@@ -65,10 +65,28 @@ def repeat(parser: ArgumentParser) -> Run:
     return run
 
 
+def archive(parser: ArgumentParser) -> Run:
+    """Put code, published data, what is drawn from them and checksums into one zip, an RO-Crate, to be handed to a repository of data.
+
+    From a clean checkout, after `snakemake published`; docs/artifact.md says what is in it.
+    """
+    parser.add_argument("zip", type=Path, metavar="ZIP", help="the file to write")
+
+    def run(given: Namespace) -> None:
+        from ladder import archive
+        from ladder.environment import ROOT
+
+        target = archive.write(ROOT, given.zip)
+        print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+
+    return run
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200",
     story: "ladder story",
     repeat: "ladder repeat",
+    archive: "ladder archive gemm-ladder.zip",
 }
 """The sub-commands, each with an example: functions that add their arguments to a parser and return what runs them.
 
