@@ -43,7 +43,7 @@ ENDLESS = "for (volatile int i = 0; i >= 0;) i = 1;"
 CPU = {
     "900_right": Fault("nothing: the control", C_RIGHT, "correct"),
     "901_wrong": Fault(
-        "a wrong result", C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "on M=1 N=1 K=1 exact: C[0][0] is not exact"
+        "a wrong result", C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "on M=1 N=1 K=1 exact: C.0..0. is not exact"
     ),
     "902_nan": Fault("NaN in a row of C", C_RIGHT.replace("Acc sum = 0", "Acc sum = m == 3 ? 0.0 / 0.0 : 0"), "incorrect", "NaN"),
     "903_unwritten": Fault("a column of C not written", C_RIGHT.replace("n < N", "n < N - 1"), "incorrect", "NaN"),

@@ -5,11 +5,11 @@ from planted import ROOT
 
 ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign", "ceilings",
-    "environment", "study", "compile", "cubin", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas",
+    "environment", "study", "cubin", "issue", "compile", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas",
     "baselines.cublas", "gauntlet", "verify", "timing", "records", "targets", "worker", "child", "lock", "progress", "probe",
     "measure", "confirm", "tables", "models", "counters", "figures.dataset", "figures.page", "figures.scaling", "figures.rungs",
-    "figures.roofline", "figures.parameters", "figures.accuracy", "figures.samples", "figures.devices", "figures.counters",
-    "figures", "index", "publish", "archive", "story", "repeat", "__main__",
+    "figures.roofline", "figures.issue", "figures.parameters", "figures.accuracy", "figures.samples", "figures.devices",
+    "figures.changes", "figures.counters", "figures", "index", "publish", "archive", "claims", "story", "repeat", "compare", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""
 

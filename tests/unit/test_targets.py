@@ -103,9 +103,10 @@ def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
     assert made().compared_published() == []
 
 
-def test_figures_are_as_wide_as_asked_but_published_ones_always_the_same():
-    found = made(figures={"width": 3.4})
-    assert (found.width("t"), found.width(targets.REDRAWN), made().width("t")) == (3.4, 11.0, 11.0)
+def test_figures_are_drawn_as_asked_but_published_ones_always_the_same():
+    found, usual = made(figures={"width": 3.4, "formats": ["pdf"]}), {"width": 11.0, "formats": []}
+    assert found.drawing("t") == {"width": 3.4, "formats": ["pdf"]}
+    assert found.drawing(targets.REDRAWN) == made().drawing("t") == usual
 
 
 def test_threads_are_shared_by_the_number_of_configurations():
@@ -176,3 +177,12 @@ def test_a_refusal_says_what_to_change(words, names):
     assert f"({words})" in line
     assert f"Change {names}: in mine.yaml under `partitions`" in line
     assert targets.refusals(["fine"], "mine.yaml") == []
+
+
+def test_what_datasets_are_held_against(tmp_path):
+    published = tmp_path / "results" / "published"
+    published.mkdir(parents=True)
+    assert made(published=published).claimed() == [tmp_path / "config" / "claims.yaml"]
+    for name in ("claims.json", "repeat-d.csv", "repeat-d.json"):
+        (published / name).touch()
+    assert made(published=published).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]

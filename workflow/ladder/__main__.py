@@ -1,6 +1,8 @@
 """The command `ladder`: what is asked of the project beside a campaign's run, which is Snakemake's."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+import re
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -34,14 +36,18 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md."""
+    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md.
+
+    First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
+    """
 
     def run(given: Namespace) -> None:
-        from ladder import dictionary, story
+        from ladder import claims, dictionary, story
         from ladder.environment import ROOT
         from ladder.jobs import write_whole
 
         write_whole(ROOT / "docs" / "data.md", dictionary.page().encode())
+        claims.write_published(ROOT)
         known = story.Story(ROOT)
         for path in story.DOCUMENTS:
             path.write_text(story.fill(path.read_text(), known, path.name))
@@ -82,11 +88,56 @@ def archive(parser: ArgumentParser) -> Run:
     return run
 
 
+def compare(parser: ArgumentParser) -> Run:
+    """Say what is faster and slower in dataset B than in A: of two commits, machines, drivers or days.
+
+    First what differs between their environments, then every kernel and problem of which the times differ by more than processes and,
+    where `ladder repeat` knows them, runs of the same code do. A and B are datasets, or folders with datasets of the same names.
+
+    Exit codes: 0, or 1 where there is nothing to compare, 2 for arguments that are none, and 3 where --fail-if-slower finds something.
+    A change as large as the given one is found in half of the runs: give half of what must not be missed.
+    """
+    parser.add_argument("one", type=Path, metavar="A", help="a folder results/CAMPAIGN/DEVICE or results/CAMPAIGN")
+    parser.add_argument("other", type=Path, metavar="B", help="another")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
+    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and .png")
+    parser.add_argument(
+        "--fail-if-slower",
+        type=_percent,
+        metavar="PERCENT",
+        help="exit with code 3 where the time of something is longer by so much, such as 2%%, and surely is longer at all",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder import compare
+        from ladder.environment import ROOT
+
+        found = compare.compare(given.one, given.other, ROOT / "results" / "published")
+        print("\n\n".join(comparison.text() for comparison in found))
+        if given.json:
+            compare.write_json(found, given.json)
+        if given.figure:
+            compare.draw(found, given.figure)
+        if given.fail_if_slower is not None and max(len(it.slower(given.fail_if_slower)) for it in found):
+            sys.exit(compare.SLOWER)
+
+    return run
+
+
+def _percent(text: str) -> float:
+    """The share that `2%` is."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
+    if not found:
+        raise ArgumentTypeError(f"got {text!r}; expected per cent, such as 2%")
+    return float(found[1]) / 100
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200",
     story: "ladder story",
     repeat: "ladder repeat",
     archive: "ladder archive gemm-ladder.zip",
+    compare: "ladder compare results/published/nvidia-h200 results/default/nvidia-h200 --fail-if-slower 2%",
 }
 """The sub-commands, each with an example: functions that add their arguments to a parser and return what runs them.
 

@@ -183,6 +183,8 @@ class Campaign:
     """alpha, beta, padding, distribution and seed: what is the same for every problem, unless its entry says otherwise."""
     width: float = WIDTH
     """Of the figures, in inches."""
+    formats: Sequence[str] = ()
+    """Of the figures, besides SVG."""
 
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
@@ -343,6 +345,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         shard=shard,
         operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
         width=data.get("figures", {}).get("width", WIDTH),
+        formats=data.get("figures", {}).get("formats", []),
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:

@@ -13,6 +13,12 @@ from ladder.environment import Device
 from ladder.kernels import Kernel
 from ladder.units import KINDS
 
+CLAIMS = Path("config") / "claims.yaml"
+"""What the project says of its measurements."""
+CLAIMED_OF = ("best", "pairs", "summary", "costs")
+"""The tables of a dataset that claims are about."""
+JUDGED = "claims.json"
+"""What data say to the claims."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
@@ -93,10 +99,10 @@ class Targets:
         return [device.slug for device in self.devices]
 
     def claims(self, dataset: str) -> list[Path]:
-        """The files of judged claims that there are of a campaign, or of what is published, and of its datasets."""
-        folder = self.published if dataset == REDRAWN else Path("results") / dataset
-        files = [folder / "claims.json", *(self._folder(dataset, device) / "claims.json" for device in self.indexed(dataset))]
-        return [path for path in files if path.exists()]
+        """What the datasets of a campaign, or all that is published, say to the claims."""
+        if dataset == REDRAWN:
+            return list(self.published.glob(JUDGED))
+        return [Path(path) for path in self.measured(JUDGED)]
 
     def compared_devices(self, dataset: str, kind: str) -> list[str]:
         """The devices of a kind that are drawn side by side, published ones or those of the campaign."""
@@ -108,9 +114,15 @@ class Targets:
         """The figures of published datasets side by side."""
         return [f"results/{REDRAWN}/compared-{kind}.svg" for kind in together(self.published)]
 
-    def width(self, dataset: str) -> float:
-        """Inches that figures of a dataset are wide; published ones are drawn the same everywhere."""
-        return WIDTH if dataset == REDRAWN else self.campaign.width
+    def claimed(self) -> list[Path]:
+        """What datasets are held against: the claims, what was published of them, and how far runs differ."""
+        return [self.published.parents[1] / CLAIMS, *sorted([*self.published.glob(JUDGED), *self.published.glob("repeat-*.csv")])]
+
+    def drawing(self, dataset: str) -> dict[str, Any]:
+        """The width in inches, and the formats besides SVG, of a dataset's figures; published ones are drawn the same everywhere."""
+        if dataset == REDRAWN:
+            return {"width": WIDTH, "formats": []}
+        return {"width": self.campaign.width, "formats": self.campaign.formats}
 
     def kernel(self, arch: str, name: str) -> Kernel:
         """The kernel that is compiled for an architecture under a name."""

@@ -22,6 +22,10 @@ SUBMITTING = (
     and workflow.resource_settings.default_resources is not None
 )
 
+# `snakemake reproduce` is about a campaign of its own, unless another is named. Snakemake tells its targets only after it has read this.
+if "reproduce" in sys.argv and not workflow.overwrite_configfiles:
+    config.setdefault("campaign", "reproduce")
+
 try:
     data, source = campaigns.read(
         ROOT / "config", list(map(Path, workflow.overwrite_configfiles)), config

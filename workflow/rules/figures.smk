@@ -18,7 +18,7 @@ rule figures:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        width=lambda wildcards: TARGETS.width(wildcards.dataset),
+        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/figures.py"
@@ -43,12 +43,10 @@ rule compare:
             caption="../report/compared.rst",
             labels={"figure": "compared"},
         ),
-        "results/{dataset}/compared-{kind}.png",
-        "results/{dataset}/compared-{kind}.pdf",
     log:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
-        width=lambda wildcards: TARGETS.width(wildcards.dataset),
+        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/compare.py"

@@ -11,4 +11,4 @@ with job(snakemake.log[0]):
     read = {name: {} for name in environments}
     for path in map(Path, snakemake.input.tables):
         read[path.parent.name][path.stem] = tables.read_csv(path)
-    figures.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""), snakemake.params.width)
+    figures.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""), **snakemake.params.drawing)

@@ -10,4 +10,4 @@ from ladder.jobs import job
 with job(snakemake.log[0]):
     environment = json.loads(Path(snakemake.input.environment).read_text())
     read = {name: tables.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
-    figures.draw_all(read, environment, Path(snakemake.output[0]), snakemake.threads, snakemake.params.width)
+    figures.draw_all(read, environment, Path(snakemake.output[0]), snakemake.threads, **snakemake.params.drawing)
