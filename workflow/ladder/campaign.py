@@ -35,7 +35,7 @@ BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
 
 
-VARIED = ("alpha", "beta", "padding")
+VARIED = ("alpha", "beta", "padding", "distribution")
 """What an entry of `problems` may say of its own, in place of the campaign."""
 
 
@@ -73,8 +73,9 @@ class Problem:
         """`4096` for a square, else `64x4096x4096` (M x N x K), and what is not usual of its operands: `4096 beta=0.5 padding=3`."""
         size = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
         usual = Problem(self.m, self.n, self.k)
+        own = {name: getattr(self, name) for name in VARIED if getattr(self, name) != getattr(usual, name)}
         return " ".join(
-            [size, *(f"{name}={getattr(self, name):g}" for name in VARIED if getattr(self, name) != getattr(usual, name))]
+            [size, *(f"{name}={value if isinstance(value, str) else format(value, 'g')}" for name, value in own.items())]
         )
 
     @property
@@ -411,7 +412,7 @@ def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[s
 
 
 def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
-    def many(value: Any) -> Sequence[int]:
+    def many(value: Any) -> Sequence[Any]:
         return value if isinstance(value, list) else [value]
 
     found: list[dict[str, Any]] = []
@@ -424,6 +425,7 @@ def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
             sizes = [(size, size, size) for size in many(entry["square"])]
         else:
             sizes = list(itertools.product(many(entry["M"]), many(entry["N"]), many(entry["K"])))
-        own = {name: entry[name] for name in VARIED if name in entry} if isinstance(entry, dict) else {}
-        found += [dict(zip(("m", "n", "k"), size, strict=True)) | own for size in sizes]
+        own = {name: many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+        for values in itertools.product(*own.values()):
+            found += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
     return found
