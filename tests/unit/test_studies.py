@@ -27,6 +27,10 @@ LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_single": 110.0}
 THEIRS = {"configurations": 110, "version": "1.5.0"}
 COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
 MEASURED = {
+    "adversary": (
+        {"tried": 12345, "seconds": 600.2, "spoiled": 0, "worst": {"share": 0.21, "units": 18.3, "sgemm_units": 26.1}},
+        "12,345 inputs in 600 s: 0 spoiled; the worst reaches 21 % of the bound, 18.3 u (SGEMM there 26.1 u)",
+    ),
     "agreement": (
         {"rows": [{"size": 512, "name": "cublas", "ours": LAUNCHES, "theirs": dict.fromkeys(LAUNCHES, 100.0)}]},
         "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %; single launches after a flush at most +10.0 %",
