@@ -15,6 +15,7 @@ from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.dataset import Dataset
+from ladder.figures.page import style
 from ladder.models import of_folder
 from ladder.statistics import between_runs
 from ladder.units import InputError
@@ -216,8 +217,9 @@ def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     (found,) = compare.compare(one, other, tmp_path)
     made, environment = of_folder(one, [])
     data = Dataset({name: made[name] for name in DRAWN_FROM}, environment, "warm")
+    style(data.width)
     axes = draw_changes(data, found.rows, "B").axes
-    assert [it.get_title() for it in axes] == ["warm", "cold"]
+    assert [it.get_title(loc="left") for it in axes] == ["warm", "cold"]
     rows = found.rows[found.rows["state"] == "warm"].set_index("kernel")["ratio"]
     cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
     assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}

@@ -362,7 +362,7 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     tasks = []
     monkeypatch.setattr(figures, "_draw_and_save", tasks.append)
     figures.draw_all(both, environment, tmp_path)
-    stems = [stem.name for _, _, stem in tasks]
+    stems = [stem.name for _, _, stem, _ in tasks]
     plain = [stem for stem in stems if "float64" not in stem]
     assert {"performance-warm", "ladder-cold", "time-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
     assert {re.sub("-(warm|cold)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
