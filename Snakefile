@@ -27,6 +27,7 @@ rule all:
         TARGETS.compiled(),
         TARGETS.measured("figures", "claims.json"),
         TARGETS.compared(),
+        f"results/{CAMPAIGN.name}/index.html",
         TARGETS.redrawn(),
 
 

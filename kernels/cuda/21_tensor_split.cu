@@ -29,7 +29,7 @@ requires:
   - 4096 <= BM * BN <= 24576 and (BM == 128 or BN != 192)
   - STAGES >= 3
   - 1 <= SLICES <= 8 and BM * BN // 512 % SLICES == 0 and 4 * BM * BN <= STAGES * (BM + BN) * 128
-  - DIRECT == 0 or DIRECT <= 3 and BM * BN <= 8192
+  - DIRECT == 0 or DIRECT <= 3 and 2 * DIRECT <= STAGES + 1 and BM * BN <= 8192
 architecture: sm_90a
 global_reads: M * K + K * N + K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * K + K * N + M * N
@@ -66,6 +66,8 @@ constexpr int A_BYTES = BM / 8 * UNIT, B_BYTES = BN / 8 * UNIT, STAGE = A_BYTES 
 constexpr int A_GROUPS = BM / 8 * sizeof(Group), B_GROUPS = BN / 8 * sizeof(Group), GROUPS = A_GROUPS + B_GROUPS;
 // A chunk's groups are read after its stages have been given back: by the time that a place's turn comes again, all warps are past that.
 constexpr int RING = (STAGES + 1) / 2 + 1;
+// Long sums are added up by 4 or 16 chunks, where there are registers for two sums.
+constexpr bool LONG = WN <= (DIRECT ? 32 : 64);
 constexpr int AT_GROUPS = STAGES * STAGE, AT_BARRIERS = AT_GROUPS + RING * GROUPS;
 
 // An operand after splitting: its units, two of 32 of K for each chunk, and the records of its groups of 8 rows or columns.
@@ -132,7 +134,7 @@ __device__ __forceinline__ Verdict judge(const Group* a, const Group* b, int K, 
   const int lost = 2 * CHUNK - int(byte(fit_a, 2)) - int(byte(fit_b, 2)), products = byte(span_a, 0) * byte(span_b, 0);
   const int least = byte(span_a, 1) + byte(span_b, 1), greatest = 510 - int(byte(span_a, 2)) - int(byte(span_b, 2));
   verdict.rounded = byte(fit_a, 3) == ROUNDED && byte(fit_b, 3) == ROUNDED;
-  verdict.steep = byte(span_a, 3) * byte(span_b, 3) < STEEP;
+  verdict.steep = byte(span_a, 3) * byte(span_b, 3) < FLAT;
   // `products` are 1024 times as many as a chunk is likely to have; exponent fields are 127 more than exponents
   verdict.tensor = byte(fit_a, 3) != PLAIN_ONLY && byte(fit_b, 3) != PLAIN_ONLY && products * min(chunks_of(K), 4096) >= FEW * 1024 &&
                    least >= 254 - 149 && greatest <= 254 + 98 - (32 - __clz(K)) &&
@@ -274,7 +276,9 @@ __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)
   }
 }
 
-// One thread, or with DIRECT all of some warpgroups, brings tiles to shared memory; two warpgroups multiply them.
+// One thread, or with DIRECT all of some warpgroups, brings tiles to shared memory; two warpgroups multiply them. Who waits at a barrier knows
+// of its phase only whether it is odd. So there are no more producers than chunks in the ring: when one comes to a stage, what it waited for at
+// its last chunk was given back after that stage was the time before last.
 extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 * PRODUCERS + CONSUMERS, 1)
     product(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
             int ldc, uint8_t* __restrict__ workspace) {
@@ -339,12 +343,13 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
     if (!DIRECT) take_registers<232>();
     const int consumer = threadIdx.x - 128 * PRODUCERS, thread = consumer % 128, lane = thread % 32;
     const int part_row = BM == 128 ? consumer / 128 * 64 : 0, part_column = BM == 128 ? 0 : consumer / 128 * WN;  // of the tile
-    float sum[WN / 2], acc[WN / 2];
+    float sum[WN / 2], acc[WN / 2], long_sum[LONG ? WN / 2 : 1];
+    const int often = chunks_of(K) < 64 * SLICES ? 3 : 15;
     int stage = 0, parity = 0, place = 0;
     for (int t = first; t < rows * columns; t += step) {
       const Position tile(t, rows, columns);
 #pragma unroll
-      for (int i = 0; i < WN / 2; ++i) sum[i] = 0;
+      for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[LONG ? i : 0] = 0;
 
       for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
         int at[2];
@@ -399,6 +404,14 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
         for (int half = 0; half < 2; ++half)  // each warp gives the stages back
           if (lane == 0) barrier_arrive(back[half]);
         if (verdict.tensor && !verdict.steep) promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
+        if (LONG && (chunk / SLICES & often) == 0) {  // the last time after the last chunk
+#pragma unroll
+          for (int i = 0; i < WN / 2; ++i) long_sum[LONG ? i : 0] += sum[i], sum[i] = 0;
+        }
+      }
+      if (LONG) {
+#pragma unroll
+        for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[LONG ? i : 0];
       }
 
       if (SLICES == 1) {

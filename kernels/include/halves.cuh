@@ -17,14 +17,14 @@ struct Group {
   float common;        // of B: the scale of 32 neighbouring columns, or 0 where they differ
   uint32_t easy;       // the state, if these rows fit so well that nothing need be counted, or else PLAIN_ONLY
 };
-// `fit`: elements of at least 2^9 after scaling (all are below 2^15), of at least 2^3, those that lose no digits; a state. `span`: half the
-// number of elements of all 8 rows that are not zero, the least and the greatest exponent field of their scales; how many elements are near
-// the largest of their row.
+// `fit`: elements of at least 2^9 after scaling (all are below 2^15), of at least 2^3, those that surely lose no digits; a state. `span`: half the
+// number of medium elements of all 8 rows, the least and the greatest exponent field of their scales; how many elements are near the
+// largest of their row.
 enum State { PLAIN_ONLY, ROUNDED, EXACT };  // EXACT: every low half is zero
 // Products of a whole sum that are so few that their last bits would be seen; and products near the largest of their chunk, times 64, that are
 // so few that what is cut off beside them would be. Both are what there would be, were zeros and small numbers spread evenly.
-constexpr int FEW = 24, STEEP = 128;
-constexpr float LARGE = 512, MEDIUM = 8, SMALL = 0.125f, NEAR = 0.125f;
+constexpr int FEW = 33, FLAT = 128;
+constexpr float LARGE = 512, MEDIUM = 8, SMALL = 0.125f, TINY = 0x1p-14f, NEAR = 0.125f;
 constexpr uint32_t BEST = 64 | 64 << 8 | 64 << 16 | EXACT << 24, NO_SPAN = ~0u;
 constexpr uint32_t INFINITE = 0x7f800000;
 
@@ -33,13 +33,10 @@ __device__ __forceinline__ float power_of_two(int e) { return __uint_as_float(ui
 __device__ __forceinline__ uint32_t byte(uint32_t word, int i) { return word >> 8 * i & 0xff; }
 __device__ __forceinline__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-// Counts of one row's elements: LARGE | MEDIUM << 8 | those that lose digits << 16 | low halves << 24; not zero | NEAR << 16.
-struct Counts {
-  uint32_t fit, present;
-  __device__ void add_lanes(int first) {  // up those lanes that hold parts of the same row
-    for (int d = first; d < 32; d *= 2) fit += __shfl_xor_sync(~0u, fit, d), present += __shfl_xor_sync(~0u, present, d);
-  }
-};
+// Five counts of one row's elements in a word, by the place of their lowest bits. LOST: small, and more than a normal FP16 number alone, so
+// that digits may be lost. LOWS: not of elements, but of eights of them with a low half that is not zero.
+enum Count { LARGES = 0, MEDIUMS = 7, LOST = 14, NEARS = 21, LOWS = 28 };
+__device__ __forceinline__ uint32_t count_of(uint32_t counts, Count which) { return counts >> which & 0x7f; }
 
 // How one row's 64 elements are scaled: so that the largest, whose bits are given, comes to lie in [2^14, 2^15).
 struct Scaling {
@@ -48,37 +45,43 @@ struct Scaling {
     const int s = largest == 0 ? 0 : max(-113, min(141 - int(largest >> 23), 126));  // both factors are normal floats
     up = power_of_two(s), down = power_of_two(-s);
   }
-  // Eight elements of a row whose largest has the bits `largest`, as high and low halves.
-  __device__ void split(const float (&x)[8], uint32_t largest, uint4& high, uint4& low, Counts& counts) const {
-    __half h[8], l[8];
-    const float near = NEAR * __uint_as_float(largest);
-    bool small = false;
+  // Eight elements of a row whose largest has the bits `largest`, as high and low halves; returns their counts.
+  __device__ uint32_t split(const float (&x)[8], uint32_t largest, uint4& high, uint4& low) const {
+    const __half2 near = __float2half2_rn(NEAR * up * __uint_as_float(largest));
+    __half2 h[4], l[4], larges = __half2half2(0), mediums = larges, nears = larges, least = __float2half2_rn(1);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float v = x[i] * up, size = fabsf(x[i]);
-      h[i] = __float2half_rn(v);
-      l[i] = __float2half_rn(v - __half2float(h[i]));
-      counts.fit += (size >= LARGE * down ? 1 : 0) + (size >= MEDIUM * down ? 1 << 8 : 0);
-      counts.present += (size > 0 ? 1 : 0) + (size >= near ? 1 << 16 : 0);
-      small = small || size < SMALL * down;
-    }
-    if (small) {  // which is rare
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        if (fabsf(x[i]) < SMALL * down && (__half2float(h[i]) + __half2float(l[i])) * down != x[i]) counts.fit += 1 << 16;
+    for (int i = 0; i < 4; ++i) {
+      const float v = x[2 * i] * up, w = x[2 * i + 1] * up;
+      h[i] = __floats2half2_rn(v, w);
+      l[i] = __floats2half2_rn(v - __low2float(h[i]), w - __high2float(h[i]));
+      const __half2 size = __habs2(h[i]);
+      larges = __hadd2(larges, __hge2(size, __float2half2_rn(LARGE)));
+      mediums = __hadd2(mediums, __hge2(size, __float2half2_rn(MEDIUM)));
+      nears = __hadd2(nears, __hge2(size, near));
+      least = __hmin2(least, size);
     }
     high = *reinterpret_cast<uint4*>(h), low = *reinterpret_cast<uint4*>(l);
-    counts.fit += (low.x | low.y | low.z | low.w) != 0 ? 1 << 24 : 0;
+    const auto both = [](__half2 count) { return uint32_t(__half2int_rn(__hadd(__low2half(count), __high2half(count)))); };
+    uint32_t counts = both(larges) << LARGES | both(mediums) << MEDIUMS | both(nears) << NEARS;
+    counts |= (low.x | low.y | low.z | low.w) != 0 ? 1 << LOWS : 0;
+    if (__hlt(__hmin(__low2half(least), __high2half(least)), __float2half_rn(SMALL))) {  // which is rare
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float to = i % 2 ? __high2float(h[i / 2]) : __low2float(h[i / 2]);
+        counts += fabsf(to) < SMALL && x[i] != 0 && (fabsf(to) < TINY || to != x[i] * up) ? 1 << LOST : 0;
+      }
+    }
+    return counts;
   }
   // The record of 8 rows, of which every lane of 8 neighbours holds one, with `common` still to come. `beyond` elements of each lie past the
   // end of K; on one of the two sides they must count as large. A row that only fills up the group counts as full of numbers.
-  __device__ void record(Group* group, uint32_t largest, Counts counts, int beyond, int lane, bool filling, bool write, int chunks) const {
-    const uint32_t state = largest >= INFINITE ? PLAIN_ONLY : counts.fit >> 24 ? ROUNDED : EXACT, field = __float_as_uint(down) >> 23;
+  __device__ void record(Group* group, uint32_t largest, uint32_t counts, int beyond, int lane, bool filling, bool write, int chunks) const {
+    const uint32_t state = largest >= INFINITE ? PLAIN_ONLY : counts >> LOWS ? ROUNDED : EXACT, field = __float_as_uint(down) >> 23;
     uint32_t fit = BEST, span = NO_SPAN, present = filling ? CHUNK : 0;
     if (largest != 0) {
-      fit = ((counts.fit & 0xffff) + beyond * 0x101) | (64 - (counts.fit >> 16 & 0xff)) << 16 | state << 24;
-      span = 0xff | field << 8 | (255 - field) << 16 | counts.present >> 16 << 24;
-      present = (counts.present & 0xffff) + beyond;
+      present = count_of(counts, MEDIUMS) + beyond;
+      fit = (count_of(counts, LARGES) + beyond) | present << 8 | (CHUNK - count_of(counts, LOST)) << 16 | state << 24;
+      span = 0xff | field << 8 | (255 - field) << 16 | count_of(counts, NEARS) << 24;
     }
     for (int d = 1; d < 8; d *= 2) {
       fit = __vminu4(fit, __shfl_xor_sync(~0u, fit, d)), span = __vminu4(span, __shfl_xor_sync(~0u, span, d));
@@ -89,7 +92,7 @@ struct Scaling {
     if (lane % 8 != 0) return;
     if (span != NO_SPAN) span = (span & ~0xffu) | min(present / 2, 255u);
     const bool easy = byte(fit, 2) == CHUNK && byte(span, 0) * byte(span, 0) * min(chunks, 4096) >= FEW * 1024 && byte(span, 1) >= 80 &&
-                      byte(span, 2) >= 255 - 160 && byte(span, 3) * byte(span, 3) >= STEEP;
+                      byte(span, 2) >= 255 - 160 && byte(span, 3) * byte(span, 3) >= FLAT;
     group->fit = fit, group->span = span, group->easy = easy ? byte(fit, 3) : PLAIN_ONLY;
   }
 };
@@ -112,16 +115,16 @@ __device__ __forceinline__ void split_rows(const float* A, int lda, int M, int K
   for (int i = 0; i < 16; ++i) largest = max(largest, magnitude(x[i / 8][i % 8]));
   for (int d = 8; d < 32; d *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, d));
   const Scaling scaling(largest);
-  Counts counts = {};
+  uint32_t counts = 0;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     uint4 high, low;
-    scaling.split(x[half], largest, high, low, counts);
+    counts += scaling.split(x[half], largest, high, low);
     uint8_t* to = (half == 0 ? units0 : units1) + part * 128 + r * 16;
     *reinterpret_cast<uint4*>(to) = high;
     *reinterpret_cast<uint4*>(to + LOW) = low;
   }
-  counts.add_lanes(8);
+  for (int d = 8; d < 32; d *= 2) counts += __shfl_xor_sync(~0u, counts, d);
   scaling.record(group, largest, counts, max(0, (chunk + 1) * CHUNK - K), lane, row >= M, part == 0, chunks_of(K));
 }
 
@@ -132,7 +135,7 @@ __device__ __forceinline__ void split_columns(const float* B, int ldb, int N, in
                                               uint8_t* units1, Group* groups, int left, int thread, int number) {
   constexpr int STRIPS = (COLUMNS + 31) / 32;
   __shared__ uint32_t shared_largest[NUMBERS][4][STRIPS * 32];
-  __shared__ Counts shared_counts[NUMBERS][4][STRIPS * 32];
+  __shared__ uint32_t shared_counts[NUMBERS][4][STRIPS * 32];
   auto& largest_of = shared_largest[number];
   auto& counts_of = shared_counts[number];
   const int quarter = thread / 32, lane = thread % 32;
@@ -163,12 +166,12 @@ __device__ __forceinline__ void split_columns(const float* B, int ldb, int N, in
     scaled_by[s] = alike[s] ? of_all : largest[s];
     const Scaling scaling(scaled_by[s]);
     const int group = s * 4 + lane / 8;
-    Counts counts = {};
+    uint32_t counts = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int part = quarter * 2 + i;
       uint4 high, low;
-      scaling.split(x[s][i], largest[s], high, low, counts);
+      counts += scaling.split(x[s][i], largest[s], high, low);
       if (group >= left) continue;
       uint8_t* to = (part < 4 ? units0 : units1) + group * UNIT + part % 4 * 128 + lane % 8 * 16;
       *reinterpret_cast<uint4*>(to) = high;
@@ -180,8 +183,8 @@ __device__ __forceinline__ void split_columns(const float* B, int ldb, int N, in
 #pragma unroll
   for (int s = 0; s < STRIPS; ++s) {
     if (s % 4 != quarter) continue;
-    Counts counts = {};
-    for (int i = 0; i < 4; ++i) counts.fit += counts_of[i][s * 32 + lane].fit, counts.present += counts_of[i][s * 32 + lane].present;
+    uint32_t counts = 0;
+    for (int i = 0; i < 4; ++i) counts += counts_of[i][s * 32 + lane];
     Group* group = groups + s * 4 + lane / 8;
     const bool write = s * 4 + lane / 8 < left;
     const Scaling scaling(scaled_by[s]);

@@ -38,6 +38,29 @@ def test_resources_of_a_cubin(folder):
         assert row.seconds < 5
 
 
+def test_the_loop_is_modelled_where_the_architecture_is_known(folder):
+    text = cuda_kernel(
+        "t", "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
+    )
+    for arch, modelled in (("sm_90", True), ("sm_90a", True), ("sm_80", False)):
+        row, *_ = build(folder, "cuda/20_test.cu", text, arch=arch)
+        assert (row.multiply_adds_per_clock is not None) == modelled
+        assert not modelled or 0.2 < row.multiply_adds_per_clock < 0.5  # two loads for each
+    (row,) = build(folder, "cpu/20_test.c", c_kernel("t", ""))
+    assert row.multiply_adds_per_clock is None
+
+
+def test_what_a_version_with_other_columns_compiled_is_compiled_anew(folder, monkeypatch):
+    text, every = cuda_kernel("t", CU_RIGHT), compiling.fields
+    monkeypatch.setattr(compiling, "fields", lambda row: every(row)[:-1])
+    row, *_ = build(folder, "cuda/20_test.cu", text)
+    note = folder / "build" / f"{row.slug}.json"
+    before = note.stat().st_mtime_ns
+    monkeypatch.undo()
+    build(folder, "cuda/20_test.cu", text)
+    assert note.stat().st_mtime_ns > before
+
+
 def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder):
     text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
     bad, good = build(folder, "cuda/20_test.cu", text)

@@ -50,7 +50,7 @@ def words(figure):
 
 
 def note(figure):
-    return figure.texts[1].get_text()
+    return figure.texts[1].get_text().replace("\n", " ")
 
 
 def lines(axes):
@@ -367,7 +367,7 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     assert {"performance-warm", "ladder-cold", "time-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
     assert {re.sub("-(warm|cold)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
     assert not [stem for stem in stems if stem.startswith(("parameters", "gpus", "energy")) and stem.endswith("cold")]
-    for data, _, stem in tasks:
+    for data, _, stem, _ in tasks:
         assert (data.peak is None) == ("float64" in stem.name)
 
 

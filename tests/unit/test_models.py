@@ -222,6 +222,20 @@ then:
     assert (row["shared_bytes"], row["blocks_per_sm"], row["occupancy_limit"]) == (232448 // 3 + 1000, 2, "shared memory")
 
 
+@pytest.mark.parametrize(("said", "element_type", "expected"), [
+    ({"multiply_adds_per_clock": "0.8"}, "float32", 52.0), ({"multiply_adds_per_clock": ""}, "float32", None), ({}, "float32", None),
+    ({"multiply_adds_per_clock": "0.8"}, "float64", None),
+])  # fmt: skip
+def test_what_a_loop_can_issue_is_a_share_of_the_peak(said, element_type, expected):
+    kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
+    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
+    resource = {"function": "gemm", "registers": "32", "static_shared": "0"} | said
+    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+    row = models.model(kernel, configuration, Problem(64, 64, 64, element_type), resource, environ)
+    assert row.get("issue_tflops") == expected
+    assert row["bound"] != "issue"
+
+
 def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}

@@ -61,6 +61,12 @@ def test_every_figure_is_there(smoke):
     assert not list(folder.glob("gpus-*"))  # there is one device
 
 
+def test_the_campaign_has_a_page_to_look_around_in(smoke):
+    page = (smoke.folder / "results" / "smoke" / "index.html").read_text()
+    assert "<title>Gemm Ladder: campaign smoke</title>" in page
+    assert len(page.encode()) < 5e6
+
+
 def test_the_models_have_a_row_for_all_that_ran(smoke):
     models, summary = (smoke.table(f"smoke/cpu-*/{name}.csv") for name in ("models", "summary"))
     ran = summary[~summary["kernel"].str.startswith("blas")]

@@ -36,15 +36,17 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place.
+    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md.
 
     First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
     """
 
     def run(given: Namespace) -> None:
-        from ladder import claims, story
+        from ladder import claims, dictionary, story
         from ladder.environment import ROOT
+        from ladder.jobs import write_whole
 
+        write_whole(ROOT / "docs" / "data.md", dictionary.page().encode())
         claims.write_published(ROOT)
         known = story.Story(ROOT)
         for path in story.DOCUMENTS:

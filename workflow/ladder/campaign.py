@@ -31,6 +31,8 @@ CONFIRMED = "confirmed"
 """The name of the confirmation's job and of its file, beside the folder of the sweep's samples."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
+INDEXED = ("summary", "best", "models", "rounds", "resources")
+"""The tables of a dataset that the page to look around in shows."""
 BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
 

@@ -10,13 +10,14 @@ import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ladder import issue
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
@@ -50,6 +51,8 @@ class Resource:
     spill_stores: int | None = None
     spill_loads: int | None = None
     """Both over all of its functions."""
+    multiply_adds_per_clock: float | None = None
+    """In float32, by the model of `issue`, where the compiler made a loop of them for an architecture that it knows."""
     seconds: float | None = None
     """Time the compiler took."""
 
@@ -94,7 +97,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
     source = kernel.source(configuration)
     flags = NVCC_FLAGS if kernel.kind == "cuda" else CPU_FLAGS
-    key = digest([source, kernel.digest, arch, flags, compiler_version(kernel.kind)])
+    key = digest([source, kernel.digest, arch, flags, compiler_version(kernel.kind), [field.name for field in fields(Resource)]])
     if note.exists() and binary.exists():
         made = json.loads(note.read_text())
         if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
@@ -105,9 +108,11 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         built, usage = _nvcc(source, arch, include) if kernel.kind == "cuda" else (_cc(source, include), {})
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
+    modelled = arch.startswith(issue.MODELLED)
     resource = Resource(
         **row,
         **usage,
+        multiply_adds_per_clock=issue.multiply_adds_per_clock(built) if modelled else None,
         status="compiled",
         binary=binary.name,
         sha256=hashlib.sha256(built).hexdigest(),

@@ -58,11 +58,15 @@ def state(cubin: bytes) -> list[str]:
     )
 
 
+def code(cubin: bytes) -> list[bytes]:
+    """The machine code of every function, of 128-bit instructions since Volta. Raises `ValueError` for what is no cubin."""
+    return [section.data for section in _sections(cubin) if section.name.startswith(".text.")]
+
+
 def uses_tensor_cores(cubin: bytes) -> bool:
-    """Whether its machine code (of 128-bit instructions, since Volta) has a matrix instruction. Raises `ValueError` for what is no cubin."""
-    code = [section.data for section in _sections(cubin) if section.name.startswith(".text.")]
+    """Whether its machine code has a matrix instruction. Raises `ValueError` for what is no cubin."""
     return any(
         int.from_bytes(text[at : at + 2], "little") & 0x1FF in MATRIX_INSTRUCTIONS
-        for text in code
+        for text in code(cubin)
         for at in range(0, len(text), 16)
     )

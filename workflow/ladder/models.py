@@ -35,7 +35,7 @@ MAX_BLOCKS = {"7.5": 16, "8.6": 16, "8.7": 16, "8.9": 24, "10.1": 24, "11.0": 24
 KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
 COLUMNS = [
     *KEY, "problem", "flops", "global_reads", "global_writes", "global_sectors", "shared_reads", "shared_writes", "shared_wavefronts",
-    "bank_conflicts", "intensity", "compulsory_intensity", "memory_tflops", "l1_tflops", "bound_tflops", "bound",
+    "bank_conflicts", "intensity", "compulsory_intensity", "memory_tflops", "l1_tflops", "issue_tflops", "bound_tflops", "bound",
     "function", "threads", "registers", "shared_bytes", "blocks_per_sm", "occupancy", "occupancy_limit",
 ]  # fmt: skip
 
@@ -147,7 +147,8 @@ def model(
 
     `intensity` counts every element that a thread reads, wherever it is found; `compulsory_intensity` every element of A, B and C once. The
     bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and what L1 and shared memory can serve.
-    Threads, shared memory and occupancy are those of the launch of `function`, the one that takes the most registers.
+    `issue_tflops` is no bound but a prediction: what the main loop issues of the peak's multiply-adds by the model of `issue`, were it all
+    there is. Threads, shared memory and occupancy are those of the launch of `function`, the one that takes the most registers.
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
     attributes = environment["attributes"]
@@ -171,6 +172,9 @@ def model(
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
     row |= found | {"memory_tflops": bounds["memory"], "bound": min(bounds, key=lambda name: bounds[name])}
     row["bound_tflops"] = bounds[row["bound"]]
+    rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # published before there was that model: none
+    if configuration.element_type == "float32" and rate_of_loop:
+        row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]
     shapes = {shape.function: shape for shape in kernel.launches(configuration, given)} if kernel.kind == "cuda" else {}
     if shape := shapes.get(resource.get("function", "")):
         row["function"], row["threads"], row["registers"] = shape.function, prod(shape.block), int(resource["registers"])

@@ -72,10 +72,11 @@ class Targets:
         return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
 
     def redrawn(self) -> list[str]:
-        """The checks that what is drawn from the published datasets is what was published."""
+        """The checks that what is drawn from the published datasets is what was published, and the page to look around in them."""
         folders = sorted(path.parent for path in self.published.glob("*/environment.json"))
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.published) else []
-        return [f"results/{REDRAWN}/{folder.name}/drawn.checked" for folder in folders] + compared
+        page = [f"results/{REDRAWN}/index.html"] if folders else []
+        return [f"results/{REDRAWN}/{folder.name}/drawn.checked" for folder in folders] + compared + page
 
     def committed(self, device: str) -> list[Path]:
         """The files of a published dataset."""
@@ -90,6 +91,18 @@ class Targets:
         folder = f"results/{REDRAWN}/{device}"
         counted = (self.published / device / "counters.csv").exists()
         return [f"{folder}/figures", *([f"{folder}/counters.svg"] if counted else [])]
+
+    def indexed(self, dataset: str) -> list[str]:
+        """The datasets that the page of a campaign, or of all that is published, shows."""
+        if dataset == REDRAWN:
+            return sorted(path.parent.name for path in self.published.glob("*/environment.json"))
+        return [device.slug for device in self.devices]
+
+    def claims(self, dataset: str) -> list[Path]:
+        """The files of judged claims that there are of a campaign, or of what is published, and of its datasets."""
+        folder = self.published if dataset == REDRAWN else Path("results") / dataset
+        files = [folder / "claims.json", *(self._folder(dataset, device) / "claims.json" for device in self.indexed(dataset))]
+        return [path for path in files if path.exists()]
 
     def compared_devices(self, dataset: str, kind: str) -> list[str]:
         """The devices of a kind that are drawn side by side, published ones or those of the campaign."""

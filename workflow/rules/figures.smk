@@ -50,3 +50,31 @@ rule compare:
         code=sources.digest("figures"),
     script:
         "../scripts/compare.py"
+
+
+# All of it to look around in: one file, offline.
+rule index:
+    input:
+        environments=lambda wildcards: [
+            TARGETS.environment(wildcards.dataset, device)
+            for device in TARGETS.indexed(wildcards.dataset)
+        ],
+        tables=lambda wildcards: [
+            f"results/{wildcards.dataset}/{device}/{name}.csv"
+            for device in TARGETS.indexed(wildcards.dataset)
+            for name in campaigns.INDEXED
+        ],
+        claims=lambda wildcards: TARGETS.claims(wildcards.dataset),
+    output:
+        "results/{dataset}/index.html",
+    log:
+        "results/{dataset}/logs/index.log",
+    params:
+        title=lambda wildcards: (
+            "Gemm Ladder: published results"
+            if wildcards.dataset == targets.REDRAWN
+            else f"Gemm Ladder: campaign {wildcards.dataset}"
+        ),
+        code=sources.digest("index"),
+    script:
+        "../scripts/index.py"

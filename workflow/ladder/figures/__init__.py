@@ -23,6 +23,7 @@ from ladder.figures.changes import changes
 from ladder.figures.counters import counters
 from ladder.figures.dataset import Dataset
 from ladder.figures.devices import comparison, gpus, on_all
+from ladder.figures.issue import issue
 from ladder.figures.page import save, style
 from ladder.figures.parameters import parameters
 from ladder.figures.roofline import roofline
@@ -38,12 +39,14 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "time": time,
     "ladder": ladder,
     "roofline": roofline,
+    "issue": issue,
     "accuracy": accuracy,
     "samples": samples,
     "energy": energy,
     "gpus": gpus,
 }
 NEEDS: dict[str, Callable[[Dataset], bool]] = {
+    "issue": lambda data: bool(data.models["issue_tflops"].notna().any()),
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
     "samples": lambda data: len(data.rounds) > 0,
     "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),

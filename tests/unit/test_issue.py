@@ -1,0 +1,133 @@
+"""The model of issue slots and register banks: patterns whose rates follow from its rules, and loops that nvcc makes here."""
+
+import struct
+
+import pytest
+import registers
+from ladder import compile as compiling
+from ladder import cubin, issue
+from ladder.issue import Instruction
+from ladder.kernels import Configuration, discover
+from planted import ROOT
+
+EVEN, ODD = range(32, 64, 2), range(33, 64, 2)
+A, B, C = 1, 2, 4
+
+
+def ffma(a, b, c, reuse=0, yields=False):
+    return Instruction(issue.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32, c | (not yields) << 45 | reuse << 58)
+
+
+def lds(code, register=8, predicate=7):
+    return Instruction(issue.LDS | predicate << 12 | register << 16 | 100 << 24, code << 9)
+
+
+def rate(body):
+    return sum(each.multiplies_and_adds for each in body) / issue.clocks(body)
+
+
+def runs(length):
+    """Sums of one bank, `length` at a time, then of the other; `a` is kept, `b` lies in the sum's own bank."""
+    sums = [each for at in range(0, 16, length) for bank in (EVEN, ODD) for each in bank[at : at + length]]
+    return [ffma(2, c % 2 + 4 + 2 * (i % 4), c, A) for i, c in enumerate(sums)]
+
+
+PATTERNS = {
+    "sums alone are read": ([ffma(2, 3, c, A | B) for c in EVEN], 1),
+    "nothing is read": ([ffma(2, 3, 5, A | B | C) for _ in EVEN], 1),
+    "two reads of two banks": ([ffma(2, 3 + 2 * (i % 8), c, A) for i, c in enumerate(EVEN)], 1),
+    "two reads of one bank": ([ffma(3, 2 + 2 * (i % 8), c, A) for i, c in enumerate(EVEN)], 1 / 2),
+    "two reads of one bank, then of the other": (runs(1), 1),
+    "the same in runs of two": (runs(2), 2 / 3),
+    "in runs of four": (runs(4), 4 / 7),
+    "in runs of eight": (runs(8), 8 / 15),
+    "three reads of one bank": ([ffma(2, 4, c) for c in EVEN], 1 / 3),
+    "three reads, the fuller bank in turns": ([ffma(2 * (i % 4), 3, c) for i, c in enumerate(range(32, 64))], 2 / 3),
+    "the cache is lost where others go first": ([ffma(2, 3, c, A | B, yields=True) for c in EVEN], 1 / 2),
+    "kept in another slot": ([ffma(2, 3, c, B) if i % 2 else ffma(3, 2, c, B) for i, c in enumerate(EVEN)], 1 / 2),
+    "another instruction keeps the cache": ([each for c in EVEN for each in (ffma(2, 3, c, A | B), Instruction(0x918, 0))], 1 / 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_patterns_take_the_clocks_of_their_reads(pattern):
+    body, expected = PATTERNS[pattern]
+    assert rate(body) == pytest.approx(expected, rel=0.04)  # where the pattern begins anew a clock comes or goes
+
+
+def test_loads_cost_a_slot_and_their_write_back():
+    sums = [ffma(2, 3, c, A | B) for c in (*EVEN, *ODD)]
+    without = issue.clocks(sums)
+    for code, more in issue.WRITE_BACK.items():
+        assert issue.clocks([*sums, lds(code)]) - without == pytest.approx(1 + more)
+    for idle in (lds(6, predicate=issue.NEVER), lds(6, register=issue.NO_REGISTER)):
+        assert issue.clocks([*sums, idle]) - without == 1
+
+
+def branch(back):
+    words = -4 * back + (1 << 56)
+    return Instruction(issue.BRA | (words & 255) << 16 | (words >> 8 & 0x3FFFFFFF) << 34, words >> 38)
+
+
+def test_the_densest_loop_is_found():
+    dense, thin = [ffma(2, 3, c, A | B) for c in EVEN] * 2, [ffma(2, 3, 5), Instruction(0x918, 0)] * 40
+    code = [*thin, branch(81), *dense, branch(33), Instruction(0x947, 0)]
+    assert issue.loop(code) == [*dense, branch(33)]
+    assert issue.loop(code[:81]) == [*thin, branch(81)]
+    assert issue.loop(dense) == []
+    assert issue.loop([*dense[: issue.SMALLEST - 1], branch(32)]) == []
+    assert [branch(back).back() for back in (1, 81, 70000)] == [1, 81, 70000]
+    assert branch(-5).back() == 0
+
+
+def compiled(name, **parameters):
+    kernel = discover(ROOT)[f"cuda/{name}"]
+    configuration = Configuration("float32", tuple((kernel.parameters | parameters).items()))
+    return compiling._nvcc(kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include")[0]
+
+
+def test_loops_that_nvcc_makes():
+    plain, snake = compiled("10_block_tile_128"), compiled("13_snake_order")
+    for binary, steps in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):
+        loops = [issue.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in cubin.code(binary)]
+        assert steps in [sum(each.multiplies_and_adds for each in body) for body in loops]
+    assert issue.multiply_adds_per_clock(plain) < issue.multiply_adds_per_clock(snake) < 0.93
+    assert issue.multiply_adds_per_clock(compiled("02_naive_coalesced")) is None
+
+
+@pytest.fixture(scope="module")
+def study_cubin():
+    return compiling._nvcc(registers.SOURCE, issue.MODELLED, ROOT)[0]
+
+
+def test_the_study_patches_loops_and_nothing_else(study_cubin):
+    sums, loads = registers.loops(study_cubin)
+    assert [sum(each.multiplies_and_adds for each in body) for body in (sums, loads)] == [4 * 12 * 16, 4 * 8 * 16]
+    assert sum(each.name == issue.LDS for each in loads) == 4 * 6
+    may_change = {each.low >> 16 & 255 for each in sums if each.multiplies_and_adds}
+    made = registers.variants(study_cubin)
+    assert len({binary for _, binary, _ in made.values()}) == len(made)
+    for name, (function, changed, body) in made.items():
+        old = sums if function == "sums" else loads
+        for text, before in zip(cubin.code(changed), cubin.code(study_cubin), strict=True):
+            code, was = ([Instruction(*pair) for pair in struct.iter_unpack("<QQ", each)] for each in (text, before))
+            moved = [at for at, pair in enumerate(zip(code, was, strict=True)) if pair[0] != pair[1]]
+            assert len(moved) <= len(old)
+            assert all(was[at].multiplies_and_adds or was[at].name == issue.LDS for at in moved)
+        assert len(body) == len(old), name
+        written = {each.low >> 16 & 255 for each in body if each.multiplies_and_adds}
+        loaded = {(each.low >> 16 & 255) + i for each in old if each.name == issue.LDS for i in range(4)}
+        assert written <= (may_change if function == "sums" else {each.low >> 16 & 255 for each in old} - loaded), name
+
+
+def test_the_model_of_what_the_study_patches(study_cubin):
+    found = {name: rate(body) for name, (_, _, body) in registers.variants(study_cubin).items()}
+    for pattern, expected in {"one read": 1, "two reads, one bank": 1 / 2, "three reads, one bank": 1 / 3, "others go first": 1 / 2,
+                              "three reads, two banks in turns": 2 / 3, "a new row every 8": 8 / 9}.items():  # fmt: skip
+        assert found[pattern] == pytest.approx(expected, rel=0.01), pattern
+    assert found["no loads"] > found["loads of 4 bytes"] > found["loads of 8 bytes"] > found["loads of 16 bytes"]
+
+
+def test_what_is_no_cubin_is_refused():
+    with pytest.raises(ValueError, match="not a 64-bit ELF file"):
+        issue.multiply_adds_per_clock(b"// not ELF")
