@@ -67,13 +67,14 @@ def write(
     throttled=8192,
     slower=None,
     of_run=0.0,
+    builds=("",),
     **environment,
 ):
     """Write environment, resources, samples and confirmation of a dataset into a folder; returns it.
 
     8192 is throttled, 256x256x16384 has two modes, energy is counted at 4096, kernels' launches of over a millisecond are as warm when cold.
     Without `processes` the confirmation is left out. `slower` has factors of some kernels' times, `of_run` is the standard deviation of what
-    is this run's own in every kernel's log time on a problem.
+    is this run's own in every kernel's log time on a problem. `builds` are ways of compiling, as labels have them.
     """
     random = np.random.default_rng(seed)
     own = {
@@ -85,7 +86,11 @@ def write(
     facts = ENVIRONMENT | {"device": device} | environment
     (folder / "environment.json").write_text(json.dumps(facts))
     every = {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
-    configurations = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    labels = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    configurations = {
+        name: [f"{label} {build}".strip() for label in found for build in (builds if name in every else ("",))]
+        for name, found in labels.items()
+    }
     _write_resources(folder, configurations)
     sizes = [Problem(*size) for size in problems]
     session = {

@@ -64,9 +64,31 @@ def test_every_configuration_and_baseline_is_planned():
     }  # fmt: skip
 
 
+def test_configurations_are_compiled_in_every_way_asked_for():
+    given = {"compiler": ["nvcc", "nvrtc"], "options": {"dlcm": "cg", "maxrregcount": [128, 255]}}
+    plan = load(change(parameters={"cuda/03_shared_tile": {"BM": [16], "BN": [16], "BK": [16]}}, **given))
+    contestants = plan.plan("cuda", "03_shared_tile.float32")["contestants"]
+    assert [one["label"].removeprefix("BM=16 BN=16 BK=16 ") for one in contestants] == [
+        "maxrregcount=128 dlcm=cg", "maxrregcount=255 dlcm=cg",
+        "compiler=nvrtc maxrregcount=128 dlcm=cg", "compiler=nvrtc maxrregcount=255 dlcm=cg",
+    ]  # fmt: skip
+    assert len({one["slug"] for one in contestants}) == 4
+    assert all(one["parameters"] == [["BM", 16], ["BN", 16], ["BK", 16]] for one in contestants)
+    assert plan.compilers("cuda") == ["nvcc", "nvrtc"]
+    assert plan.compilers("cpu") == ["cc"]
+    assert len(plan.configurations["cpu/03_blocked"]) == len(load(BASE).configurations["cpu/03_blocked"])
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
+        ({"compiler": "clang"}, 'compiler: got "clang"; expected nvcc, nvrtc, or a list of both'),
+        ({"options": {"use_fast_math": True}}, "options: unknown key 'use_fast_math'; expected one of dlcm, maxrregcount"),
+        (
+            {"options": {"maxrregcount": [128, 256]}},
+            "options.maxrregcount: got [128, 256]; expected a whole number from 16 to 255",
+        ),
+        ({"options": {"dlcm": "cv"}}, 'options.dlcm: got "cv"; expected ca, cg, or a list of both'),
         ({"problem": 1}, "config/test.yaml: unknown key 'problem'; expected one of alpha,"),
         ({"campaign": "Über"}, 'campaign: got "\\u00dcber"; expected a name'),
         ({"figures": {"width": 1}}, "figures.width: got 1; expected a width in inches from 3 to 20, such as 3.4 or 7.1"),

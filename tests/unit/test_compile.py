@@ -1,4 +1,5 @@
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import sys
 import pytest
 from ladder import compile as compiling
 from ladder import kernels
+from ladder.units import InputError
 from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel
 
 
@@ -17,11 +19,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def build(folder, name, text, workers=1, arch="sm_90"):
+def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
     path = folder / "kernels" / name
     path.write_text(text)
     kernel = kernels.parse(path)
-    configurations = list(kernel.expand({}, ["float32"]))
+    configurations = list(kernel.expand({}, ["float32"], builds))
     arch = arch if kernel.kind == "cuda" else "here"
     return compiling.compile_kernel(kernel, configurations, arch, folder / "build", workers)
 
@@ -113,6 +115,48 @@ def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder
             ("not_supported", "needs architecture sm_90a")
         }
     assert {row.status for row in build(folder, "cuda/20_test.cu", cuda_kernel("t", code))} == {"compile_error"}
+
+
+NVRTC = ("compiler", "nvrtc")
+
+
+def test_two_compilers_with_options_make_binaries_of_their_own(folder):
+    code = "  float s[64];\n  for (int i = 0; i < 64; ++i) s[i] = A[i * M];\n"
+    code += "  for (int j = 0; j < N; ++j) for (int i = 0; i < 64; ++i) s[i] += B[j] * s[i ^ 1];\n"
+    code += "  for (int i = 0; i < 64; ++i) C[i] = s[i] + alpha + uint32_t(K);\n"
+    text = cuda_kernel("t", code + CU_RIGHT).replace('extern "C"', '#include <cstdint>\nextern "C"').replace("[8, 16]", "[8]")
+    few = ("maxrregcount", "32")
+    rows = build(folder, "cuda/20_test.cu", text, builds=[(), (few,), (NVRTC,), (NVRTC, few), (NVRTC, ("dlcm", "cg"))])
+    assert [row.status for row in rows] == ["compiled"] * 5, [row.reason for row in rows]
+    assert [(row.compiler, row.options) for row in rows] == [
+        ("nvcc", ""), ("nvcc", "--maxrregcount=32"), ("nvrtc", ""), ("nvrtc", "--maxrregcount=32"), ("nvrtc", "--ptxas-options=-dlcm=cg"),
+    ]  # fmt: skip
+    assert len({row.sha256 for row in rows}) == len({row.binary for row in rows}) == 5
+    assert [row.registers <= 32 for row in rows] == [False, True, False, True, False]
+    assert rows[0].version != rows[2].version
+    assert all((folder / "build" / row.binary).read_bytes().startswith(b"\x7fELF") for row in rows)
+
+
+def test_nvrtcs_own_message_is_kept_and_the_rest_goes_on(folder):
+    text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
+    bad, good = build(folder, "cuda/20_test.cu", text, builds=[(NVRTC,)])
+    assert (bad.configuration, bad.status, good.status) == ("BX=8 compiler=nvrtc", "compile_error", "compiled")
+    line = 1 + text[: text.index("no eights")].count("\n")
+    assert f'20_test.cu({line}): error: static assertion failed with "no eights"' in bad.reason
+
+
+@pytest.mark.parametrize("number", [9, 5])
+def test_an_nvrtc_that_dies_takes_nothing_along(folder, monkeypatch, number):
+    """Killed from outside says nothing of the kernel; a crash does."""
+    monkeypatch.setattr(compiling, "_nvrtc_child", lambda *_: os.kill(os.getpid(), number))
+    if number == 9:
+        with pytest.raises(
+            InputError, match=r"the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
+        ):
+            build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    else:
+        rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+        assert {(row.status, row.reason) for row in rows} == {("compile_error", "NVRTC died due to signal 5")}
 
 
 PTXAS = """ptxas info    : 0 bytes gmem

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import halves
 import numpy as np
 import pytest
-from halves import CHUNK, U, Half
+from halves import CHUNK, Half, U
 from planted import ROOT
 
 M, N = 16, 32

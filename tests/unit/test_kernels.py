@@ -45,6 +45,23 @@ def test_a_header_is_read(tmp_path):
     assert kernel.unmet_need(configuration, problem | {"N": 32}) == ""
 
 
+def test_a_configuration_says_how_it_is_compiled(tmp_path):
+    kernel = kernels.parse(write(tmp_path, GOOD))
+    builds = [(), (("compiler", "nvrtc"), ("maxrregcount", "64"))]
+    first, second, *_ = [configuration for configuration, _ in kernel.expand({}, ["float32"], builds)]
+    assert [(one.label, one.compiler, one.options) for one in (first, second)] == [
+        ("BM=16 BN=16", "nvcc", []),
+        ("BM=16 BN=16 compiler=nvrtc maxrregcount=64", "nvrtc", ["--maxrregcount=64"]),
+    ]
+    assert first.slug != second.slug
+    assert Configuration.of("float32", second.label) == second
+    assert first.names() == second.names()
+    with pytest.raises(InputError, match=r"make 12000 configurations"):
+        list(kernel.expand({"BM": list(range(600))}, ["float32"], [()] * 10))
+    plain = kernels.parse(write(tmp_path, re.sub("block.*|grid.*|dynamic.*", "", GOOD), "cpu/20_test.c"))
+    assert len(list(plain.expand({}, ["float32"], builds))) == 6
+
+
 def test_several_launches_and_a_workspace(tmp_path):
     more = "workspace: M * N * 4\nthen: [{function: reduce, grid: ['ceil_div(M * N, BM)'], block: [BM]}]\n---*/"
     kernel = kernels.parse(write(tmp_path, GOOD.replace("---*/", more)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder import yamlfile
-from ladder.kernels import Configuration, Kernel
+from ladder.kernels import COMPILERS, OF_BUILD, Build, Configuration, Kernel
 from ladder.units import ELEMENT_TYPES, KINDS, InputError, flops
 
 BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
@@ -170,6 +170,8 @@ class Campaign:
     """m, n and k of every problem of a device kind, and what its entry says of alpha, beta and padding."""
     element_types: Sequence[str]
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
+    builds: Sequence[Build]
+    """How every configuration of a CUDA kernel is compiled: by each compiler with each combination of options."""
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
     confirm: Confirm
@@ -189,7 +191,14 @@ class Campaign:
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
         """For every kernel id its configurations, each with the reason it is not legal or ""."""
-        return {id: list(kernel.expand(self.parameters.get(id, {}), self.element_types)) for id, kernel in self.kernels.items()}
+        return {
+            id: list(kernel.expand(self.parameters.get(id, {}), self.element_types, self.builds))
+            for id, kernel in self.kernels.items()
+        }
+
+    def compilers(self, kind: str) -> list[str]:
+        """The compilers of the kernels of a device kind, as `environment.compiler_version` knows them."""
+        return ["cc"] if kind == "cpu" else list(dict.fromkeys(Configuration("", (), build).compiler for build in self.builds))
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """The problems measured on devices of a kind, smallest first."""
@@ -337,6 +346,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
         element_types=data.get("element_types", ["float32"]),
         parameters=parameters,
+        builds=_builds({"compiler": data.get("compiler", COMPILERS[0])} | data.get("options", {})),
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
         confirm=confirm,
@@ -407,6 +417,16 @@ def _check_parameters(
     return {id: lists for id, lists in parameters.items() if id in chosen}
 
 
+def _builds(given: Mapping[str, Any]) -> list[Build]:
+    """All combinations of compilers and options; the usual compiler is not named."""
+    lists = [[(name, str(value)) for value in _many(given[name])] for name in OF_BUILD if name in given]
+    return [tuple(pair for pair in build if pair != ("compiler", COMPILERS[0])) for build in itertools.product(*lists)]
+
+
+def _many(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:
     partitions = {name: Partition(**entry) for name, entry in entries.items()}
     for name, partition in partitions.items():
@@ -416,19 +436,16 @@ def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[s
 
 
 def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
-    def many(value: Any) -> Sequence[int]:
-        return value if isinstance(value, list) else [value]
-
     found: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
-        if isinstance(entry, dict) and math.prod(len(many(value)) for value in entry.values()) > MAX_PROBLEMS:
+        if isinstance(entry, dict) and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS:
             raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
         if isinstance(entry, list):
             sizes: list[tuple[int, ...]] = [tuple(entry)]
         elif "square" in entry:
-            sizes = [(size, size, size) for size in many(entry["square"])]
+            sizes = [(size, size, size) for size in _many(entry["square"])]
         else:
-            sizes = list(itertools.product(many(entry["M"]), many(entry["N"]), many(entry["K"])))
+            sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
         own = {name: entry[name] for name in VARIED if name in entry} if isinstance(entry, dict) else {}
         found += [dict(zip(("m", "n", "k"), size, strict=True)) | own for size in sizes]
     return found

@@ -12,19 +12,23 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from ladder import issue
 from ladder.campaign import digest
-from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
+from ladder.environment import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
 from ladder.units import InputError
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
+FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "cc": CPU_FLAGS}
+STANDARD = ("cstddef", "cstdint", "stddef.h", "stdint.h")
+"""The C library's headers that a kernel may want and NVRTC does not have; libcu++'s stand in for them."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,12 @@ class Resource:
     arch: str
     status: str
     """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
+    compiler: str = ""
+    """`nvcc`, `nvrtc` or `cc`; empty where nothing was compiled."""
+    version: str = ""
+    """The compiler's."""
+    options: str = ""
+    """What the campaign asked of it."""
     reason: str = ""
     """The compiler's own message, or why the configuration was not compiled."""
     binary: str = ""
@@ -96,8 +106,9 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
     source = kernel.source(configuration)
-    flags = NVCC_FLAGS if kernel.kind == "cuda" else CPU_FLAGS
-    key = digest([source, kernel.digest, arch, flags, compiler_version(kernel.kind), [field.name for field in fields(Resource)]])
+    compiler, options = (configuration.compiler, configuration.options) if kernel.kind == "cuda" else ("cc", [])
+    row |= {"compiler": compiler, "version": compiler_version(compiler), "options": " ".join(options)}
+    key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
     if note.exists() and binary.exists():
         made = json.loads(note.read_text())
         if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
@@ -105,7 +116,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     start = time.perf_counter()
     include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
     try:
-        built, usage = _nvcc(source, arch, include) if kernel.kind == "cuda" else (_cc(source, include), {})
+        built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
     modelled = arch.startswith(issue.MODELLED)
@@ -126,9 +137,8 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
 def compile_support(kind: str, arch: str) -> bytes:
     """What the pipeline itself runs on a device (`devices/support.*`), compiled."""
     folder = Path(__file__).resolve().parent / "devices"
-    if kind == "cuda":
-        return _nvcc((folder / "support.cu").read_text(), arch, folder)[0]
-    return _cc((folder / "support.c").read_text(), folder)
+    compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
+    return compiler((folder / name).read_text(), arch, folder)[0]
 
 
 def capability(arch: str) -> float:
@@ -136,12 +146,12 @@ def capability(arch: str) -> float:
     return int(re.sub(r"\D", "", arch)) / 10
 
 
-def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, Any]]:
+def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """The cubin, through PyCUDA's compiler, and the resources that ptxas reported."""
     from pycuda import compiler
 
     _stand_in_for_driver()
-    options = [*NVCC_FLAGS, "-arch", arch, f"-I{include}"]
+    options = [*NVCC_FLAGS, *options, "-arch", arch, f"-I{include}"]
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before, tempfile.tempdir = tempfile.tempdir, scratch  # where compile_plain leaves its files on an error
@@ -174,11 +184,55 @@ def _stand_in_for_driver() -> None:
         sys.modules["pycuda.driver"] = SimpleNamespace(CompileError=DriverlessCompileError)  # type: ignore[assignment]
 
 
-def _cc(source: str, include: Path) -> bytes:
+def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+    """The same by NVRTC. It is a library, so it has a process of its own: one that crashes takes nothing else along."""
+    from cuda.bindings import nvrtc
+
+    nvrtc.nvrtcVersion()  # loads it, for all processes to come
+    toolkit = Path(nvcc()).parents[1] / "include"
+    options = [
+        *NVRTC_FLAGS,
+        *options,
+        f"--gpu-architecture={arch}",
+        *(f"-I{folder}" for folder in (include, toolkit, toolkit / "cccl")),
+    ]
+    ours, theirs = Pipe(duplex=False)
+    child = get_context("fork").Process(target=_nvrtc_child, args=(theirs, source, options))
+    child.start()
+    theirs.close()
+    try:
+        cubin, said = ours.recv()
+    except EOFError:
+        child.join()
+        cubin, said = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}"
+    child.join()
+    if not cubin:
+        raise _refusal(said)
+    return cubin, parse_ptxas(said)
+
+
+def _nvrtc_child(connection: Connection, source: str, options: Sequence[str]) -> None:
+    """Send the cubin, empty where there is none, and what the compiler said (NVRTC, "User Interface")."""
+    from cuda.bindings import nvrtc
+
+    headers = [f"#include <cuda/std/{'c' + name[:-2] if name.endswith('.h') else name}>".encode() for name in STANDARD]
+    names = [name.encode() for name in STANDARD]
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(names), headers, names)
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    said = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+    nvrtc.nvrtcGetProgramLog(program, said)
+    cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1] if result == nvrtc.nvrtcResult.NVRTC_SUCCESS else 0)
+    if cubin:
+        nvrtc.nvrtcGetCUBIN(program, cubin)
+    connection.send((bytes(cubin), said.decode(errors="replace").rstrip("\0") or str(result)))
+
+
+def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+    """The shared object for the CPU that it runs on, and nothing about it."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "kernel.c").write_text(source)
         done = subprocess.run(
-            [cc(), *CPU_FLAGS, f"-I{include}", "kernel.c", "-o", "kernel.so"],
+            [cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "kernel.so"],
             cwd=scratch,
             capture_output=True,
             text=True,
@@ -186,7 +240,7 @@ def _cc(source: str, include: Path) -> bytes:
         )
         if done.returncode:
             raise _refusal(done.stderr)
-        return (Path(scratch) / "kernel.so").read_bytes()
+        return (Path(scratch) / "kernel.so").read_bytes(), {}
 
 
 def _refusal(message: str) -> CompileError:
@@ -198,7 +252,7 @@ def _refusal(message: str) -> CompileError:
 
 def _tidy(message: str) -> str:
     """The compiler's message without what ptxas says of itself, at most 4,000 characters."""
-    lines = [line for line in message.strip().splitlines() if not line.startswith("ptxas info")]
+    lines = [line for line in message.strip().splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
     return "\n".join(lines)[:4000]
 
 

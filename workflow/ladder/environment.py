@@ -25,6 +25,9 @@ DEFAULT_ARCHITECTURES = ("sm_80", "sm_90")
 """What CUDA kernels are compiled for where there is no GPU and the campaign says `auto`."""
 CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
 NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
+NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
+COMPILER = {"cuda": "nvcc", "cpu": "cc"}
+"""What a device kind's code is compiled by unless a campaign says otherwise."""
 
 PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
 
@@ -215,10 +218,13 @@ def cc() -> str:
 
 
 @lru_cache
-def compiler_version(kind: str) -> str:
-    """The version line of the compiler of a device kind."""
-    output = subprocess.run([nvcc() if kind == "cuda" else cc(), "--version"], capture_output=True, text=True, check=True).stdout
-    return output.strip().splitlines()[-1 if kind == "cuda" else 0]
+def compiler_version(compiler: str) -> str:
+    """The version line of `nvcc`, or of the C compiler, `cc`; the version of `nvrtc`, the toolkit's compiler as a library."""
+    if compiler == "nvrtc":
+        return importlib.metadata.version("nvidia-cuda-nvrtc")
+    path = {"nvcc": nvcc, "cc": cc}[compiler]()
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    return output.strip().splitlines()[-1 if compiler == "nvcc" else 0]
 
 
 def package_versions() -> dict[str, str]:
@@ -253,7 +259,7 @@ def project_state() -> dict[str, Any]:
 def fingerprint(device: Device) -> dict[str, Any]:
     """What a measurement depends on besides the project: a change of any of it makes earlier measurements stale."""
     versions = package_versions()
-    common = {"device": device.name, "compiler": compiler_version(device.kind), "numpy": versions["numpy"]}
+    common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
     if device.kind == "cuda":
         return common | {
             "uuids": list(device.uuids),
@@ -271,7 +277,10 @@ def describe(device: Device) -> dict[str, Any]:
         "name": device.name,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint(device),
-        "compiler": {"path": Path(nvcc() if device.kind == "cuda" else cc()).name, "version": compiler_version(device.kind)},
+        "compiler": {
+            "path": Path(nvcc() if device.kind == "cuda" else cc()).name,
+            "version": compiler_version(COMPILER[device.kind]),
+        },
         "host": {
             "cpu": detect_cpu().name,
             "cores": os.cpu_count(),

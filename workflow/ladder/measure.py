@@ -248,6 +248,9 @@ class Run:
         left = {entry.index: entry for entry in group}
         limits, seed = self.limits, int(digest([entry.key for entry in group]), 16) % 2**32
 
+        def tensor_cores(index: int) -> bool:  # a baseline may use them, a kernel where its binary has their instructions
+            return bool(outcomes[index].get("tensor_cores")) or not self.job.plan["kernel"]
+
         def sample() -> None:
             if not left:  # all were sent before the child was killed
                 return
@@ -268,8 +271,8 @@ class Run:
                     outcome = {**verdict, **timed, **read_readings(series["readings"]), "other_processes": others}
                     if verdict["status"] != "correct":
                         outcome = verdict | {"reason": f"while timed: {verdict['reason']}"}
-                    elif too_fast := self._too_fast(problem, series["samples"], bool(outcomes[index].get("tensor_cores"))):
-                        outcome = {"status": "incorrect", "reason": too_fast}
+                    elif why := too_fast(self.job.environment, problem, series["samples"], tensor_cores(index)):
+                        outcome = {"status": "incorrect", "reason": why}
                     self._record(left.pop(index), outcome | {"tensor_cores": outcomes[index].get("tensor_cores")})
 
         try:
@@ -281,12 +284,6 @@ class Run:
             else:  # one of them did it: each alone tells which
                 for entry in left.values():
                     self._time(problem, [entry], outcomes)
-
-    def _too_fast(self, problem: Problem, samples: Sequence[float], tensor_cores: bool) -> str:
-        """Why a time cannot be, or "": a baseline may use the tensor cores, a kernel where its binary has their instructions."""
-        least = least_us(self.job.environment, problem, tensor_cores or not self.job.plan["kernel"])
-        median = median_interval(samples)[0]
-        return f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it takes" if median < least else ""
 
     def _load(self, child: Child, entries: list[_Entry]) -> None:
         """Make sure that the child has the launches of what another one verified."""
@@ -324,6 +321,12 @@ class Run:
 
 def _tf32(entry: _Entry) -> bool:
     return bool(entry.contestant["precision"] == "tf32")
+
+
+def too_fast(environment: Mapping[str, Any], problem: Problem, samples: Sequence[float], tensor_cores: bool) -> str:
+    """Why times in microseconds cannot be, or ""."""
+    least, median = least_us(environment, problem, tensor_cores), median_interval(samples)[0]
+    return f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it takes" if median < least else ""
 
 
 def check_binary(path: Path, sha256: str) -> None:

@@ -150,8 +150,7 @@ def _code(kernel: str) -> str:
 
 def _parameters(row: Row) -> dict[str, int]:
     """`BM=64 BN=32` as names and values."""
-    pairs = [pair.split("=") for pair in str(row["configuration"]).split() if "=" in pair]
-    return {name: int(value) for name, value in pairs}
+    return dict(Configuration.of(row["element_type"], row["configuration"]).parameters)
 
 
 def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from ladder import cubin, gauntlet, kernels, timing
 from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
+from ladder.diagnosis import diagnose
 from ladder.kernels import Configuration
 from ladder.verify import Verdict, judge
 
@@ -105,6 +106,17 @@ class Worker:
                     verdict = Verdict(found.status, f"on {gauntlet.describe(problem)}: {found.reason}")
                     break
         self.connection.send(("verdict", vars(verdict) | {"tensor_cores": tensor}))
+
+    def diagnose(self, problem: Mapping[str, Any], *contestant: Any) -> None:
+        """Launch a contestant on a problem that it gets wrong; sends what a look at the result finds, or None."""
+        given, seen = Problem(**problem), []
+        self.small[given] = self.small.get(given) or self.device.operands(given)
+        self.device.use(self.small[given])
+        launch = self._launch(contestant)
+        for _ in range(LAUNCHES):
+            verdict = judge(self.device.check(launch), given, launch.tf32)
+            seen.append(self.device.look())
+        self.connection.send(("diagnosis", diagnose(given, *seen[0], seen[1][3], verdict.component_bound or 0.0)))
 
     def load(self, index: int, *contestant: Any) -> None:
         """Make the launch of a contestant on the present problem."""

@@ -28,9 +28,10 @@ rule compile:
                 ]
             ]
         ),
-        compiler=lambda wildcards: environment.compiler_version(
-            kernel_of(wildcards).kind
-        ),
+        compilers=lambda wildcards: [
+            environment.compiler_version(compiler)
+            for compiler in CAMPAIGN.compilers(kernel_of(wildcards).kind)
+        ],
         code=sources.digest("compile"),
     script:
         "../scripts/compile.py"

@@ -1,6 +1,7 @@
 """The host CPU: kernels as shared objects, timed by the monotonic clock."""
 
 import ctypes
+import hashlib
 import os
 import tempfile
 import time
@@ -142,7 +143,7 @@ class Cpu(Device):
                 beta, pointer[2], ctypes.c_int(problem.ldc)]  # fmt: skip
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        path = Path(self._scratch.name) / f"{kernel.name}-{configuration.slug}.so"
+        path = Path(self._scratch.name) / f"{hashlib.sha256(binary).hexdigest()}.so"
         if not path.exists():
             path.write_bytes(binary)
         try:
@@ -181,6 +182,11 @@ class Cpu(Device):
         a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
         self.busy_us += self._time(launch.bind(a, b, c), launch.before)
         return self._compare(at.results[0].copy(), 0, self.given.distribution in WHOLE)
+
+    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        at = self._at
+        a, b, c, result = (array[at.places[0].first :].copy() for array in (*at.drawn, at.results[0]))
+        return a, b, c, result
 
     def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
         self.reserve(times, cold)

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from ladder.campaign import WIDTH
 from ladder.figures.accuracy import accuracy
 from ladder.figures.changes import changes
+from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
 from ladder.figures.dataset import Dataset
 from ladder.figures.devices import comparison, gpus, on_all
@@ -44,6 +45,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "samples": samples,
     "energy": energy,
     "gpus": gpus,
+    "compilers": compilers,
 }
 NEEDS: dict[str, Callable[[Dataset], bool]] = {
     "issue": lambda data: bool(data.models["issue_tflops"].notna().any()),
@@ -51,6 +53,7 @@ NEEDS: dict[str, Callable[[Dataset], bool]] = {
     "samples": lambda data: len(data.rounds) > 0,
     "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
     "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
+    "compilers": lambda data: len(compared(data)) > 0,
 }
 """When there is something to draw."""
 
