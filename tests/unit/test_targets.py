@@ -185,12 +185,9 @@ def test_what_datasets_are_held_against(tmp_path):
     published = tmp_path / "results" / "published"
     published.mkdir(parents=True)
     assert made(published=published).claimed() == [tmp_path / "config" / "claims.yaml"]
-    assert made(published=published).claims("redrawn") == []
     for name in ("claims.json", "repeat-d.csv", "repeat-d.json"):
         (published / name).touch()
     assert made(published=published).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]
-    assert made(published=published).claims("redrawn") == [published / "claims.json"]
-    assert made(published=published).claims("t") == ["results/t/nvidia-x/claims.json", "results/t/cpu-y/claims.json"]
 
 
 def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, monkeypatch):

@@ -136,11 +136,11 @@ class Targets:
             return sorted(path.parent.name for path in self.published.glob("*/environment.json"))
         return [device.slug for device in self.devices]
 
-    def claims(self, dataset: str) -> list[str] | list[Path]:
-        """What the datasets of a campaign say to the claims, or those that are published."""
-        if dataset == REDRAWN:
-            return sorted(self.published.glob(JUDGED))
-        return self.measured(JUDGED)
+    def claims(self, dataset: str) -> list[Path]:
+        """The files of judged claims that there are of a campaign, or of what is published, and of its datasets."""
+        folder = self.published if dataset == REDRAWN else Path("results") / dataset
+        files = [folder / "claims.json", *(self._folder(dataset, device) / "claims.json" for device in self.indexed(dataset))]
+        return [path for path in files if path.exists()]
 
     def compared_devices(self, dataset: str, kind: str) -> list[str]:
         """The devices of a kind that are drawn side by side, published ones or those of the campaign."""
