@@ -145,5 +145,5 @@ def test_the_limit_is_that_of_the_machines(tmp_path):
     assert limits("d", "ab", "d", "ab", "time_") == both  # which of them measured what?
     assert set(limits("d", "a", "d", "a").values()) == {0.03}
     assert set(limits("d", "a", "d", "b").values()) == {0.04}
-    assert limits("d", "a", "e", "a") == {}
+    assert limits("d", "a", "e", "a") == limits("e", "a", "d", "a") == {}
     assert limits("f", "a", "f", "a") == {}
