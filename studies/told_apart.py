@@ -32,7 +32,8 @@ LARGE = 2 * 1024**3
 def found(measured: Mapping[str, Any]) -> str:
     """Both shares."""
     return (
-        f"on one machine, of {measured['alike']} times of the same code {measured['called']:.1%} are called faster or slower, {measured['sure']:.1%} surely; "
+        f"on one machine, of {measured['alike']} times of the same code {measured['called']:.1%} are called faster or slower, "
+        f"{measured['sure']:.1%} surely; "
         f"of {measured['slowed']} that were made 2 % longer at 1024 and up {measured['found']:.1%} are found"
     )
 

@@ -93,8 +93,8 @@ MEASURED = {
     ),
     "told_apart": (
         {"device": "d", "datasets": ["a", "b"], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
-        "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; of 100 that were made 2 % longer at 1024 and up 95.0% "
-        "are found",
+        "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; "
+        "of 100 that were made 2 % longer at 1024 and up 95.0% are found",
     ),
 }  # fmt: skip
 """What each could have measured, and what it tells of it."""
