@@ -76,8 +76,8 @@ def session(project: Project) -> str:
         before = path.read_text()
         assert old in before
         path.write_text(before.replace(old, new))
-        lines = [text.splitlines(keepends=True) for text in (before, path.read_text())]
-        log.append("".join(list(difflib.unified_diff(*lines, FILE, FILE, n=1))))
+        one, other = (text.splitlines(keepends=True) for text in (before, path.read_text()))
+        log.append("".join(difflib.unified_diff(one, other, FILE, FILE, n=1)))
         run("try", FILE)
     return "\n".join(log)
 
