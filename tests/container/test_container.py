@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted import ROOT
+from planted import C_RIGHT, ROOT, c_kernel
 
 pytestmark = pytest.mark.container
 
@@ -257,6 +257,30 @@ def test_every_command_of_the_page_runs(run: Run, image: str, tmp_path: Path) ->
     commands.remove("make image")  # by which the image was made
     for command in commands:
         run("bash", "-c", command, cwd=tmp_path)
+
+
+CAREFUL = """
+  int reached = geteuid() == 0 || open("/opt/gemm-ladder/written", O_CREAT | O_WRONLY, 0600) >= 0;
+  const struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = 9, .sin_addr.s_addr = 0x01010101};
+  const int udp = socket(AF_INET, SOCK_DGRAM, 0);
+  reached |= udp >= 0 && connect(udp, (const struct sockaddr *)&far, sizeof far) == 0; /* asks for a route; sends nothing */
+  close(udp);
+  if (reached) return;
+"""
+"""C that leaves the result unwritten where it reaches what it should not."""
+
+
+def test_a_strangers_kernel_runs_as_the_page_on_trust_says(run: Run, image: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "trust.md").read_text()
+    includes = "".join(f"#include <{name}.h>\n" for name in ("fcntl", "netinet/in", "sys/socket", "unistd"))
+    kernel = c_kernel("stranger", CAREFUL + C_RIGHT).replace("---*/\n", "---*/\n" + includes, 1)
+    (tmp_path / "stranger.c").write_text(kernel)
+    (tmp_path / "stranger.c").chmod(0o644)
+    (block,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    said = run("bash", "-ec", block, cwd=tmp_path)
+    assert re.search(r"^  90_stranger ", said, re.MULTILINE), said[-3000:]
+    assert "Not right" not in said
+    assert list((tmp_path / "judged").glob("smoke-cpu-90_stranger/cpu-*/best.csv"))
 
 
 def test_snakemake_runs_its_jobs_in_the_image(run: Run, image: str, tmp_path: Path, make_project) -> None:
