@@ -11,7 +11,7 @@ export UV_NO_PROGRESS = 1
 .PHONY: all setup setup-cluster test lint lock bench image
 
 all: setup
-	$(BIN)/snakemake --cores 1
+	$(BIN)/snakemake --cores all
 
 setup: $(BIN)/ladder
 

@@ -65,19 +65,32 @@ def write(
     kernels=tuple(SHARES),
     speed=1.0,
     throttled=8192,
+    slower=None,
+    of_run=0.0,
+    builds=("",),
     **environment,
 ):
     """Write environment, resources, samples and confirmation of a dataset into a folder; returns it.
 
     8192 is throttled, 256x256x16384 has two modes, energy is counted at 4096, kernels' launches of over a millisecond are as warm when cold.
-    Without `processes` the confirmation is left out.
+    Without `processes` the confirmation is left out. `slower` has factors of some kernels' times, `of_run` is the standard deviation of what
+    is this run's own in every kernel's log time on a problem. `builds` are ways of compiling, as labels have them.
     """
     random = np.random.default_rng(seed)
+    own = {
+        (name, problem): (slower or {}).get(name, 1) * math.exp(of_run * random.normal())
+        for name in kernels
+        for problem in problems
+    }
     (folder / "samples").mkdir(parents=True)
     facts = ENVIRONMENT | {"device": device} | environment
     (folder / "environment.json").write_text(json.dumps(facts))
     every = {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
-    configurations = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    labels = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
+    configurations = {
+        name: [f"{label} {build}".strip() for label in found for build in (builds if name in every else ("",))]
+        for name, found in labels.items()
+    }
     _write_resources(folder, configurations)
     sizes = [Problem(*size) for size in problems]
     session = {
@@ -100,7 +113,9 @@ def write(
                 raced = penalty > 0.05
                 row = _row(name, label, problem, device, GPUS[index % 3], random)
                 n = 5 if raced else 12
-                times = _us(name, problem, penalty) / speed * _noise(random, n, False)
+                times = (
+                    _us(name, problem, penalty) / speed * own[name, (problem.m, problem.n, problem.k)] * _noise(random, n, False)
+                )
                 swept[job].append(row | {"state": "warm", "samples_us": list(times), "reference_us": list(beside[:n]),
                                          "stop": "race" if raced else "target"} | _readings(problem, n, throttled))  # fmt: skip
     for job, rows in swept.items():
@@ -119,7 +134,7 @@ def write(
                     for place, label in enumerate(configurations[name][:2]):
                         row = _row(name, label, problem, device, GPUS[0], random)
                         row |= {"state": state, "process": process, "role": "finalist" if place else "best"}
-                        us = _us(name, problem, 0.01 * place**2) / speed
+                        us = _us(name, problem, 0.01 * place**2) / speed * own[name, (problem.m, problem.n, problem.k)]
                         if state == "cold" and us > 1000:
                             rows.append(
                                 row
@@ -179,5 +194,5 @@ def _write_resources(folder, configurations):
                 writer.writerow({"kernel": name, "slug": label, "element_type": "float32", "configuration": label, "arch": "sm_90",
                                  "status": "compiled", "reason": "", "binary": "", "sha256": twin, "function": "gemm",
                                  "registers": "64", "static_shared": "8192",
-                                 "multiply_adds_per_clock": f"{0.3 + 0.04 * int(name[:2])}"})  # fmt: skip
+                                 "multiply_adds_per_clock": "" if name[0] == "2" else f"{0.3 + 0.04 * int(name[:2])}"})  # fmt: skip
     (folder / "resources.csv").write_text(table.getvalue())

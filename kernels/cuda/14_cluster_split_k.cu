@@ -34,8 +34,7 @@ accesses:
 // What holds it back: a cluster must find all its SMs within one of the device's groups of SMs, so wide clusters leave some idle. A deep K and
 // a C of a few tiles want more slices than a cluster can have.
 
-#include <cooperative_groups.h>
-
+#include "cluster.cuh"
 #include "snake.cuh"
 
 using Block = BlockTile<BM, BN, BK, TM, TN, GROUPS, STAGES, SPREAD, LEAD, B_FIRST, SPLIT>;
@@ -52,8 +51,7 @@ __device__ __forceinline__ void slice_of_tile(int M, int N, int K, T alpha, cons
   block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, row0, col0, begin, end);
   block.put_own(ring + block.group * BM * BN, BN, BM, BN, alpha, 0, true);
 
-  const auto cluster = cooperative_groups::this_cluster();
-  cluster.sync();
+  cluster_sync();
   // Each block of the cluster adds up its share of the tile's elements, always in the same order.
   const bool vector = wide(C, ldc, N);
 #pragma unroll 2
@@ -61,11 +59,11 @@ __device__ __forceinline__ void slice_of_tile(int M, int N, int K, T alpha, cons
     float total[4] = {};
 #pragma unroll
     for (int part = 0; part < SLICES * GROUPS; ++part)
-      Block::add4(total, cluster.map_shared_rank(ring, part / GROUPS) + part % GROUPS * BM * BN + i);
+      Block::add4(total, shared_of(ring, part / GROUPS) + part % GROUPS * BM * BN + i);
     const int row = row0 + i / BN, col = col0 + i % BN;
     store4(&C[size_t(row) * ldc + col], 1, total, beta, row < M ? N - col : 0, vector);
   }
-  cluster.sync();  // no block leaves while another reads its shared memory
+  cluster_sync();  // no block leaves while another reads its shared memory
 }
 
 extern "C" __global__ void __cluster_dims__(1, 1, SLICES) __launch_bounds__(Block::THREADS, 1)

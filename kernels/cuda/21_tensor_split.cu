@@ -54,8 +54,7 @@ global_writes: M * K + K * N + M * N
 //
 // What holds it back: power. At its full rate a tensor core draws more than the board may, and the clock falls.
 
-#include <cooperative_groups.h>
-
+#include "cluster.cuh"
 #include "halves.cuh"
 #include "wgmma.cuh"
 
@@ -424,9 +423,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
     }
   }
   if (SLICES > 1) {  // every block adds up its part of the tile, always in the same order
-    const auto cluster = cooperative_groups::this_cluster();
     __syncwarp();
-    cluster.sync();
+    cluster_sync();
     if (threadIdx.x >= 128 * PRODUCERS) {
       const int consumer = threadIdx.x - 128 * PRODUCERS, thread = consumer % 128, lane = thread % 32;
       const Position tile(first, rows, columns);
@@ -440,13 +438,13 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
         float2 total = make_float2(0, 0);
 #pragma unroll
         for (int s = 0; s < SLICES; ++s) {
-          const float2 v = cluster.map_shared_rank(reinterpret_cast<const float2*>(shared), s)[i * CONSUMERS + consumer];
+          const float2 v = shared_of(reinterpret_cast<const float2*>(shared), s)[i * CONSUMERS + consumer];
           total.x += v.x, total.y += v.y;
         }
         store2(C + size_t(r) * ldc + c, r < M ? N - c : 0, alpha, total.x, total.y, beta, vector);
       }
     }
     __syncwarp();
-    cluster.sync();  // no block leaves while others still read its shared memory
+    cluster_sync();  // no block leaves while others still read its shared memory
   }
 }

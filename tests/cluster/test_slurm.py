@@ -72,7 +72,7 @@ def smoke(slurm: Slurm, make_project) -> Submitted:
     project, hung = make_project(), make_project()
     waiting = hang(hung, slurm)
     project.campaign(SMOKE + PARTITIONS)
-    damaged = project.write("results/smoke/blue/samples/01_naive_ijk.float32.journal", "no record\n")
+    damaged = project.write("results/smoke/blue/journals/01_naive_ijk.float32.journal", "no record\n")
     run = Run(project, *SUBMIT)
     wait(lambda: not run.running() or any(job.state == "FAILED" for job in slurm.jobs()), "the job to fail", 300)
     damaged.unlink()
@@ -87,8 +87,7 @@ def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smo
         assert len(summary) == 3 * (2 + 1 + 1 + 2)
         assert set(summary["status"]) == {"correct"}
         assert (smoke.project.folder / f"results/smoke/{name}/figures/performance-warm.svg").exists()
-    for suffix in ("svg", "png", "pdf"):
-        assert (smoke.project.folder / f"results/smoke/compared-cpu.{suffix}").stat().st_size > 5000
+    assert (smoke.project.folder / "results/smoke/compared-cpu.svg").stat().st_size > 5000
     (rows,) = (smoke.project.table(f"smoke/build/sm_90/{kernel}/resources.csv") for kernel in ["03_shared_tile"])
     assert set(rows["status"]) == {"compiled"}
     assert "localrule" not in smoke.said.replace("localrule all", "")  # every job was submitted

@@ -10,7 +10,8 @@ import emulator
 import pytest
 from ladder.campaign import Problem
 from ladder.gauntlet import describe, problems
-from ladder.kernels import Configuration, Kernel, discover
+from ladder.kernels import Configuration, Kernel, discover, parse
+from ladder.templates import TEXT
 from problems import complaint, few, launch, lower_kernel, two_configurations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,15 @@ def check(
 @pytest.mark.parametrize(("kernel", "configuration"), CASES)
 def test_right_in_the_gauntlet(kernel: Kernel, configuration: Configuration, lowered) -> None:
     check("pocl", kernel, configuration, lowered(kernel, configuration), problems(configuration.element_type))
+
+
+def test_the_template_is_right_in_the_gauntlet(tmp_path: Path, lowered) -> None:
+    path = tmp_path / "kernels" / "cuda" / "template.cu"
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXT["cuda"].format(title="Template"))
+    kernel = parse(path)
+    for configuration in two_configurations(kernel, "float32"):
+        check("pocl", kernel, configuration, lowered(kernel, configuration), problems("float32"))
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), DEFAULTS)

@@ -5,15 +5,16 @@ from pathlib import Path
 import emulator
 import planted_frauds
 import pytest
+from ladder.campaign import Problem
 from ladder.kernels import Configuration
-from problems import Problem, lower_kernel
+from problems import complaint, launch, lower_kernel
 
 PROBLEMS = [
     Problem(1, 1, 1),
-    Problem(17, 33, 40, beta=0.5, pad=(1, 2, 3)),
+    Problem(17, 33, 40, beta=0.5, padding=3),
     Problem(24, 20, 1300, alpha=-2.0),
     Problem(270, 270, 3),
-    Problem(16, 16, 16, start=(1, 0, 0)),
+    Problem(16, 16, 16, offset=1),
 ]
 """What the gauntlet and a campaign's problems have between them, on numbers that are not whole."""
 FRAUDS = [
@@ -28,13 +29,13 @@ def outcome(name: str, folder: Path, tool: emulator.Tool, problems: list[Problem
     configuration = Configuration("float32", ())
     include = planted_frauds.FOLDER / "kernels" / "include"
     programs = lower_kernel(kernel, configuration, kernel.source(configuration), include, folder)
-    return emulator.run(tool, [problem.launch(kernel, configuration, programs) for problem in problems])
+    return emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in problems])
 
 
 @pytest.mark.parametrize("name", [*FRAUDS, *RIGHT])
 def test_a_fraud_is_seen_by_its_result_and_a_control_is_not(name, tmp_path):
     found = outcome(name, tmp_path, "pocl", PROBLEMS).arrays
-    complaints = [problem.complaint(result) for problem, result in zip(PROBLEMS, found, strict=True)]
+    complaints = [complaint(problem, result) for problem, result in zip(PROBLEMS, found, strict=True)]
     assert any(complaints) == (name in FRAUDS), complaints
 
 

@@ -37,7 +37,7 @@ FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
     "alignment not tested": ("10_block_tile_128", "vector.cuh", "addresses % 16 == 0", "true", "outside"),
     "a row too many written": ("05_register_tile", "", "if (row < M && col < N) store", "if (row <= M && col < N) store", "result"),
     "a column too many written": ("01_naive_uncoalesced", "", "col >= N) return", "col > N) return", "result"),
-    "lda for ldb": ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda", "result"),
+    "lda for ldb": ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda", "outside"),
     "two elements exchanged": ("09_register_reuse", "tile.cuh", "[c + 1][r] = part[i].y", "[c + 1][r] = part[i].z", "result"),
     "a warp's columns exchanged": ("10_block_tile_128", "", "n / 4 * 32", "n / 4 * 16", "result"),
     "a whole tile too few": ("04_shared_tile_unrolled", "", "k0 < K; k0 += BK", "k0 + BK <= K; k0 += BK", "result"),

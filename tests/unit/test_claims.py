@@ -1,8 +1,25 @@
-"""What a page says was measured is what the committed data say."""
+"""What the project says was measured is what the committed data say, and what others measured is held against it rightly."""
 
 import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
 
-from planted import ROOT
+import pytest
+import synthetic
+import yaml
+from ladder import campaign, claims, repeat, story
+from ladder.claims import ELSEWHERE, FAILED, NOTHING, REPRODUCED, UNSURE, Claim, Data, Found
+from ladder.environment import ROOT
+from ladder.kernels import discover
+from ladder.study import ANSWERS, PUBLISHED
+from ladder.units import InputError
+
+CLAIMS = {claim.id: claim for claim in claims.read(ROOT)}
+WRITTEN = ("faults.md", "frauds.md")
+"""Pages that a program writes whole; their own tests hold them against what it says."""
+PAGES = sorted(page for folder in ("", "docs", "config") for page in (ROOT / folder).glob("*.md") if page.name not in WRITTEN)
 
 
 def data(name):
@@ -24,3 +41,379 @@ def test_the_image():
     assert f"the same {facts['packages']} packages and the same\nbytes in all {facts['files']:,} files" in page
     assert (facts["files_that_differ"], facts["layers_that_differ"]) == ([], 0)
     assert "builds took {} s and {} s".format(*facts["build_seconds"]) in page
+
+
+# What the pages say.
+
+
+def test_the_committed_claims_are_what_the_committed_data_say():
+    assert claims.of_published(ROOT) == claims.read_published(ROOT), (
+        "results/published/claims.json is stale: .venv/bin/ladder story"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_says_a_measured_number_that_nothing_carries(page):
+    assert story.unsaid(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It has 52.1 TFLOP/s here.", ["52.1 TFLOP/s"]),
+        (
+            "1,234 GFLOPs, 4.2 TB/s, 17 µs, 3 ms, 90 s, 0.4 J, 700 W",
+            ["1,234 GFLOPs", "4.2 TB/s", "17 µs", "3 ms", "90 s", "0.4 J", "700 W"],
+        ),
+        ("a gain of ×1.07, or 7 %, or 1.07 times as fast", ["×1.07,", "7 %", "1.07 times as"]),
+        ("tiles of 128 × 64, 8 x 8 and 2^30 times K, 95 tests, `12 %`", []),
+        ("```\nwall 3 s\n```\n\nand <!-- value: claim x -->1.07 times as fast<!-- end -->", []),
+        ("000 says 13 ms and 1.2 GFLOP/s<!-- from: 000 --> there.", []),
+        ("000 says 13 ms<!-- from: 000 -->, we 12 ms.", ["12 ms"]),
+        ("- 13 ms\n- 12 ms<!-- from: 000 -->", ["13 ms"]),
+        ("| 13 ms |\n| 12 ms<!-- from: 000 --> |", ["13 ms"]),
+        ("13 ms\n\n12 ms<!-- from: 000 -->", ["13 ms"]),
+    ],
+)
+def test_what_a_measured_number_is(text, found):
+    assert story.unsaid(text) == found
+
+
+def test_a_claim_is_said_where_it_says():
+    said = {id: set() for id in CLAIMS}
+    for page in PAGES:
+        name, text = page.relative_to(ROOT).as_posix(), page.read_text()
+        for marker in story.PART.finditer(text):
+            match marker[2].split():
+                case ["claimed"]:
+                    for id in CLAIMS:
+                        said[id].add(name)
+                case ["claim", id]:
+                    said[id].add(name)  # a KeyError: there is no such claim
+    assert said == {id: set(claim.said_in) for id, claim in CLAIMS.items()}
+
+
+def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
+    path = ROOT / "config" / "reproduce.yaml"
+    plan = campaign.load(yaml.safe_load(path.read_text()), "reproduce.yaml", discover(ROOT))
+    labels = {kind: {problem.label for problem in plan.problems(kind, "float32")} for kind in ("cuda", "cpu")}
+    names = {kernel.name for kernel in plan.kernels.values()}
+    for claim in CLAIMS.values():
+        if claim.table in ("best", "pairs") and not claim.whole:
+            wanted = claim.rows["problem"]
+            kind = claim.where.get("kind", "cuda")
+            assert {str(problem) for problem in (wanted if isinstance(wanted, list) else [wanted])} <= labels[kind], claim.id
+            assert claim.rows.get("kernel", "01_naive_uncoalesced") in names, claim.id
+
+
+# What data say.
+
+SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
+KERNELS = (
+    "02_naive_coalesced",
+    "05_register_tile",
+    "07_double_buffer",
+    "08_padded_shared",
+    "10_block_tile_128",
+    "16_thin_edge",
+    "cublas",
+)
+OWN = """
+- id: gains
+  says: A rung gains.
+  where: {kind: cuda}
+  table: pairs
+  rows: {pair: gain, element_type: float32, state: warm, problem: [1024, 4096]}
+  value: ratio
+  low: low
+  high: high
+  when: published > 1 and low > 1.1 or published < 1 and high < 0.9
+  holds: low > 1 if published > 1 else high < 1
+  fails: high < 1 if published > 1 else low > 1
+  said_in: []
+- id: ratio-10
+  says: Rung 10 has {value%} of cuBLAS's rate ({low} to {high}).
+  where: {device: nvidia-made-up}
+  table: best
+  rows: {kernel: 10_block_tile_128, problem: 4096, element_type: float32, state: warm, interval: between-process}
+  value: ratio
+  low: ratio_low
+  high: ratio_high
+  holds: near_low <= value <= near_high
+  said_in: []
+- id: ratio-05
+  says: So does rung 05, at both sizes.
+  where: {device: nvidia-made-up}
+  table: best
+  rows: {kernel: 05_register_tile, problem: [1024, 4096], element_type: float32, state: warm, interval: between-process}
+  value: ratio
+  low: ratio_low
+  high: ratio_high
+  holds: near_low <= value <= near_high
+  said_in: []
+- id: exact
+  says: All is right ({value} wrong).
+  where: {}
+  table: summary
+  which: {status: incorrect}
+  value: count
+  holds: value == 0
+  said_in: []
+"""
+
+
+def made(folder, seed, uuid="GPU-0", **given):
+    fingerprint = {"driver": "1", "uuids": [uuid]}
+    return synthetic.write(folder, seed, problems=SIZES, kernels=KERNELS, fingerprint=fingerprint, of_run=0.002, **given)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A checkout with four published runs on one machine, and what they say to its claims."""
+    root = tmp_path_factory.mktemp("checkout")
+    (root / "config").mkdir()
+    (root / "config" / "claims.yaml").write_text(OWN)
+    for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "once-more")):
+        made(root / "results" / "published" / name, seed)
+    repeat.write(root / "results" / "published")
+    claims.write_published(root)
+    return root
+
+
+def said(root, folder, **environment):
+    """The entries of the dataset in a folder, by id."""
+    one = claims.of_samples(folder)
+    return {
+        entry["id"]: entry for entry in claims.held_against(root, [replace(one, environment={**one.environment, **environment})])
+    }
+
+
+def states(entries):
+    return {entry["state"] for entry in entries.values()}
+
+
+def test_published_data_decide_what_is_said(checkout):
+    entries = claims.read_published(checkout)
+    assert {entry["state"] for entry in entries} <= {REPRODUCED, UNSURE}
+    first = next(entry for entry in entries if entry["id"] == "ratio-10")
+    best = claims.of_samples(checkout / "results" / "published" / first["dataset"]).tables["best"]
+    row = best[(best["kernel"] == "10_block_tile_128") & (best["problem"] == "4096") & (best["state"] == "warm")].iloc[0]
+    assert (
+        first["says"]
+        == f"Rung 10 has {100 * row['ratio']:.4g} % of cuBLAS's rate ({row['ratio_low']:.4g} to {row['ratio_high']:.4g})."
+    )
+    assert (first["value"], first["low"], first["high"]) == pytest.approx(
+        (row["ratio"], row["ratio_low"], row["ratio_high"]), rel=1e-5
+    )
+    assert (first["published"], first["where"], first["processes"]) == (first["value"], "nvidia-made-up", 5)
+    assert 1.001 < first["limit"] < 1.02
+    assert {entry["id"].split(":")[0] for entry in entries} == {"gains", "ratio-10", "ratio-05", "exact"}
+    assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in entries)  # a twin: nothing to claim
+    assert sum(entry["id"].startswith("gains:05_register_tile") for entry in entries) == 2 * 4
+
+
+def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
+    for seed in (11, 12, 13):
+        entries = said(checkout, made(tmp_path / f"run{seed}", seed))
+        assert states(entries) <= {REPRODUCED, UNSURE}
+        assert sum(entry["state"] == REPRODUCED for entry in entries.values()) >= len(entries) - 1
+        assert set(entries) == {entry["id"] for entry in claims.read_published(checkout)}
+
+
+def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
+    """One claim fails, and it is the one about that kernel."""
+    entries = said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
+    failed = [entry for entry in entries.values() if entry["state"] == FAILED]
+    assert [entry["id"] for entry in failed] == ["ratio-10"]
+    assert "NOT REPRODUCED ratio-10 (Rung 10 has " in claims.text(list(entries.values()))
+    assert re.search(
+        r"\): 0\.9\d* \(0\.\d+ to 0\.\d+\); published 0\.9\d*, runs differ by x1\.0\d* at most", claims.failure(failed[0])
+    )
+
+
+def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
+    entries = said(checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0}))
+    gain = entries["gains:05_register_tile:02_naive_coalesced:4096"]
+    assert (gain["state"], gain["where"]) == (FAILED, "any GPU")
+    assert gain["published"] > 1 > gain["high"]
+    assert "05_register_tile over 02_naive_coalesced at 4096" in gain["says"]
+
+
+def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
+    folder = made(tmp_path / "other", 23)
+    entries = said(checkout, folder, device="nvidia-other")
+    assert entries["ratio-10"]["state"] == ELSEWHERE
+    assert entries["exact"]["state"] == REPRODUCED
+    gains = [entry for id, entry in entries.items() if id.startswith("gains:")]
+    assert {entry["state"] for entry in gains} == {REPRODUCED}
+    assert all(entry["limit"] is None for entry in gains)  # how far two models differ is not known
+    left_out = synthetic.write(tmp_path / "left-out", 24, problems=SIZES, kernels=KERNELS, processes=0)
+    entries = said(checkout, left_out)
+    assert entries["exact"]["state"] == REPRODUCED
+    assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
+    assert said(checkout, folder, kind="cpu")["gains"]["state"] == ELSEWHERE
+
+
+def test_what_is_wrong_is_not_exact(checkout, tmp_path):
+    one = claims.of_samples(made(tmp_path / "wrong", 25))
+    one.tables["summary"].loc[0, "status"] = "incorrect"
+    (entry,) = (entry for entry in claims.held_against(checkout, [one]) if entry["id"] == "exact")
+    assert (entry["state"], entry["value"]) == (FAILED, 1)
+
+
+def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "claims.yaml").write_text(OWN)
+    for seed, name in enumerate(("nvidia-made-up", "again")):
+        made(tmp_path / "results" / "published" / name, seed, slower={"10_block_tile_128": 1.0 + 5 * seed})
+    ids = {entry["id"] for entry in claims.of_published(tmp_path)}
+    both = {entry["id"] for entry in claims.read_published(checkout)}
+    lost = {f"gains:10_block_tile_128:08_padded_shared:{size}" for size in (1024, 4096)}
+    assert lost <= both
+    assert ids == both - lost | {f"gains:16_thin_edge:10_block_tile_128:{size}" for size in (1024, 4096)} & ids
+
+
+def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "claims.yaml").write_text(OWN)
+    assert {entry["state"] for entry in claims.of_published(tmp_path)} == {NOTHING}
+    entries = said(tmp_path, checkout / "results" / "published" / "again")
+    assert {id: entry["state"] for id, entry in entries.items()} == {
+        "gains": NOTHING, "ratio-10": NOTHING, "ratio-05": NOTHING, "exact": REPRODUCED,
+    }  # fmt: skip
+    assert entries["exact"]["says"] == "All is right (0 wrong)."
+
+
+def claim(**given):
+    return Claim(**{"id": "a", "says": "s", "where": {}, "value": "x", "said_in": [], "table": "best"} | given)
+
+
+def found(value, half=0.0, processes=5):
+    return Found((), "", value, value * math.exp(-half), value * math.exp(half), processes, {})
+
+
+SIGN = {"holds": "low > 1", "fails": "high < 1"}
+NEAR = {"holds": "near_low <= value <= near_high"}
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "published", "limit", "count", "state"),
+    [
+        (SIGN, found(1.05, 0.01), None, None, 1, REPRODUCED),
+        (SIGN, found(1.005, 0.01), None, None, 1, UNSURE),
+        (SIGN, found(0.95, 0.01), None, None, 1, FAILED),
+        (SIGN, found(1.05, 0.01), None, 0.06, 1, UNSURE),  # runs differ by more
+        (SIGN, found(0.97, 0.02), None, None, 1, FAILED),
+        (SIGN, found(0.97, 0.02), None, None, 50, UNSURE),  # one of fifty may be off so far
+        (NEAR, found(1.02, 0.01), found(1.0, 0.01), 0.03, 1, REPRODUCED),
+        (NEAR, found(1.05, 0.01), found(1.0, 0.01), 0.03, 1, FAILED),
+        (NEAR, found(0.95, 0.01), found(1.0, 0.01), 0.03, 1, FAILED),
+        (NEAR, found(1.04, 0.01), found(1.0, 0.01), 0.03, 20, UNSURE),
+        (NEAR, found(1.01, 0.01), found(1.0, 0.01), None, 1, REPRODUCED),
+        (NEAR, found(1.05, 0.01), found(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
+        ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, 0.03, 1, REPRODUCED),
+        ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, 0.03, 1, FAILED),
+        ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, None, 1, UNSURE),
+    ],
+)
+def test_how_a_value_is_judged(given, value, published, limit, count, state):
+    assert claims.judge(claim(**given), value, published, limit, count) == state
+
+
+STUDIED = [
+    ("another-run", "repeat", {"same_machine": {"pairs": 400, "covered": 0.94}}, REPRODUCED, 0.94),
+    ("another-run", "repeat", {"same_machine": {"pairs": 400, "covered": 0.90}}, FAILED, 0.90),
+    ("another-run", "repeat", {"same_machine": {"pairs": 0, "covered": None}}, NOTHING, None),
+    ("kills", "kill", {"measurements_lost": 0, "kills": 50}, REPRODUCED, 0),
+    ("kills", "kill", {"measurements_lost": 2, "kills": 50}, FAILED, 2),
+    ("faults", "faults", {"faults": [{"what": "a", "as_told": True}, {"what": "b", "as_told": True}]}, REPRODUCED, 0),
+    ("faults", "faults", {"faults": [{"what": "a", "as_told": True}, {"what": "b", "as_told": False}]}, FAILED, 1),
+    ("cost", "benchmark", {"campaign_s": 300.5}, REPRODUCED, 300.5),
+    ("cost", "benchmark", {"campaign_s": 400.0}, FAILED, 400.0),
+    ("cost", "benchmark", {"nothing_to_do_s": 2.0}, NOTHING, None),
+]
+
+
+@pytest.mark.parametrize(("id", "study", "measured", "state", "value"), STUDIED)
+def test_what_studies_say_to_the_claims(tmp_path, id, study, measured, state, value):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "claims.yaml").write_text((ROOT / "config" / "claims.yaml").read_text())
+    answer = Data("x.json", {"device": "nvidia-h200", "kind": "cuda"}, measured={study: measured})
+    entries = {entry["id"]: entry for entry in claims.held_against(tmp_path, [answer])}
+    assert (entries[id]["state"], entries[id]["value"], entries[id]["dataset"]) == (state, value, "x.json")
+    assert all(CLAIMS[id].study == study for id in entries)
+
+
+def test_another_harness_is_held_against_how_far_runs_differ(checkout):
+    rows = [
+        {"size": size, "name": "cublas", "ours": {"warm": 100.0 + off}, "theirs": {"warm": 100.0}}
+        for size, off in ((1024, 0.1), (4096, 9))
+    ]
+    answer = Data("a", {"device": "nvidia-made-up", "kind": "cuda"}, measured={"agreement": {"rows": rows}})
+    harness = CLAIMS["another-harness"]
+    near, far = claims.find(harness, answer)
+    assert (near.value, far.value, near.limit_of) == (1.001, 1.09, ("float32", "1024", "warm"))
+    assert (near.about, near.key) == ("cublas at 1024", ("1024", "cublas"))
+
+
+def test_answers_to_studies_are_read_where_they_lie(tmp_path):
+    for name in ("studies", "results/studies", "results/published/studies"):
+        (tmp_path / name).mkdir(parents=True)
+    provenance = {"device": "d", "kind": "cpu"}
+    for folder, kills in (("results", 1), ("results/published", 2)):
+        text = json.dumps({"provenance": provenance, "measured": {"measurements_lost": kills}})
+        (tmp_path / folder / "studies" / "kill.d.json").write_text(text)
+    (tmp_path / "results" / "published" / "repeat-d.json").write_text(json.dumps({"device": "d", "machines": 2}))
+    (tmp_path / "studies").rmdir()
+    (tmp_path / "studies").symlink_to(ROOT / "studies")
+    (here,) = claims.of_studies(tmp_path, ANSWERS)
+    assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
+    kill, again = claims.of_studies(tmp_path, PUBLISHED)
+    assert (kill.measured, again.measured) == ({"kill": {"measurements_lost": 2}}, {"repeat": {"device": "d", "machines": 2}})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  where: {kind: cuda}", "  were: {kind: cuda}", r"claims\.yaml: \[0\].*were"),
+        ("kind: cuda", "kind: gpu", r'claims\.yaml: \[0\]\.where\.kind: got "gpu"; expected cuda or cpu'),
+        ("holds: value == 0", "holds: __import__('os')", r"claims\.yaml: exact: holds: .*not allowed"),
+        ("id: exact", "id: gains", r"claims\.yaml: id: got 'gains' twice; expected each once"),
+        ("table: summary", "table: sumary", r'claims\.yaml: \[3\]\.table: got "sumary"; expected best, pairs, summary or costs'),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, old, new, message):
+    assert old in OWN
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "claims.yaml").write_text(OWN.replace(old, new, 1))
+    with pytest.raises(InputError, match=message):
+        claims.read(tmp_path)
+
+
+def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
+    entries = list(said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
+    entries[0]["says"] = "1 < 2 & so on"
+    page = claims.page(entries)
+    assert not re.search(r"(src|href)=|https?:|<script", page)
+    assert "1 &lt; 2 &amp; so on" in page
+    rows = re.findall(r'<tr class="(\w+)">', page)
+    assert rows == sorted(rows, key=["failed", "told", "missing"].index)
+    assert rows.count("failed") == 1
+    assert len(rows) == len(entries)
+    assert re.search(r"<p>1 not reproduced, \d+ reproduced", page)
+    path = tmp_path / "claims.json"
+    claims.write(entries, path)
+    assert json.loads(Path(path).read_text()) == entries
+
+
+def test_the_pages_are_filled_from_the_claims(checkout):
+    known = story.Story(checkout)
+    table = story.fill("<!-- table: claimed -->old<!-- end -->", known)
+    entry = next(entry for entry in claims.read_published(checkout) if entry["id"] == "ratio-10")
+    assert f"| {entry['says']} | nvidia-made-up | 4 reproduced |" in table
+    assert re.search(r"\| A rung gains\. \| any GPU \| \d+ reproduced \|", table)
+    assert story.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
+        f"It is: <!-- value: claim ratio-10 -->{entry['says']}<!-- end -->"
+    )
+    with pytest.raises(InputError, match="claim ratio-11"):
+        story.fill("<!-- value: claim ratio-11 --><!-- end -->", known)

@@ -1,4 +1,6 @@
 import ctypes
+import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -6,6 +8,7 @@ import sys
 import pytest
 from ladder import compile as compiling
 from ladder import kernels
+from ladder.units import InputError
 from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel
 
 
@@ -17,11 +20,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def build(folder, name, text, workers=1, arch="sm_90"):
+def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
     path = folder / "kernels" / name
     path.write_text(text)
     kernel = kernels.parse(path)
-    configurations = list(kernel.expand({}, ["float32"]))
+    configurations = list(kernel.expand({}, ["float32"], builds))
     arch = arch if kernel.kind == "cuda" else "here"
     return compiling.compile_kernel(kernel, configurations, arch, folder / "build", workers)
 
@@ -38,7 +41,7 @@ def test_resources_of_a_cubin(folder):
         assert row.seconds < 5
 
 
-def test_the_loop_is_modelled_where_the_architecture_is_known(folder):
+def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
     text = cuda_kernel(
         "t", "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
     )
@@ -47,6 +50,9 @@ def test_the_loop_is_modelled_where_the_architecture_is_known(folder):
         assert (row.multiply_adds_per_clock is not None) == modelled
         assert not modelled or 0.2 < row.multiply_adds_per_clock < 0.5  # two loads for each
     (row,) = build(folder, "cpu/20_test.c", c_kernel("t", ""))
+    assert row.multiply_adds_per_clock is None
+    monkeypatch.setattr(compiling.cubin, "uses_tensor_cores", lambda binary: True)
+    row, *_ = build(folder, "cuda/20_test.cu", text + "// else\n")
     assert row.multiply_adds_per_clock is None
 
 
@@ -115,6 +121,48 @@ def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder
     assert {row.status for row in build(folder, "cuda/20_test.cu", cuda_kernel("t", code))} == {"compile_error"}
 
 
+NVRTC = ("compiler", "nvrtc")
+
+
+def test_two_compilers_with_options_make_binaries_of_their_own(folder):
+    code = "  float s[64];\n  for (int i = 0; i < 64; ++i) s[i] = A[i * M];\n"
+    code += "  for (int j = 0; j < N; ++j) for (int i = 0; i < 64; ++i) s[i] += B[j] * s[i ^ 1];\n"
+    code += "  for (int i = 0; i < 64; ++i) C[i] = s[i] + alpha + uint32_t(K);\n"
+    text = cuda_kernel("t", code + CU_RIGHT).replace('extern "C"', '#include <cstdint>\nextern "C"').replace("[8, 16]", "[8]")
+    few = ("maxrregcount", "32")
+    rows = build(folder, "cuda/20_test.cu", text, builds=[(), (few,), (NVRTC,), (NVRTC, few), (NVRTC, ("dlcm", "cg"))])
+    assert [row.status for row in rows] == ["compiled"] * 5, [row.reason for row in rows]
+    assert [(row.compiler, row.options) for row in rows] == [
+        ("nvcc", ""), ("nvcc", "--maxrregcount=32"), ("nvrtc", ""), ("nvrtc", "--maxrregcount=32"), ("nvrtc", "--ptxas-options=-dlcm=cg"),
+    ]  # fmt: skip
+    assert len({row.sha256 for row in rows}) == len({row.binary for row in rows}) == 5
+    assert [row.registers <= 32 for row in rows] == [False, True, False, True, False]
+    assert rows[0].version != rows[2].version
+    assert all((folder / "build" / row.binary).read_bytes().startswith(b"\x7fELF") for row in rows)
+
+
+def test_nvrtcs_own_message_is_kept_and_the_rest_goes_on(folder):
+    text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
+    bad, good = build(folder, "cuda/20_test.cu", text, builds=[(NVRTC,)])
+    assert (bad.configuration, bad.status, good.status) == ("BX=8 compiler=nvrtc", "compile_error", "compiled")
+    line = 1 + text[: text.index("no eights")].count("\n")
+    assert f'20_test.cu({line}): error: static assertion failed with "no eights"' in bad.reason
+
+
+@pytest.mark.parametrize("number", [9, 5])
+def test_an_nvrtc_that_dies_takes_nothing_along(folder, monkeypatch, number):
+    """Killed from outside says nothing of the kernel; a crash does."""
+    monkeypatch.setattr(compiling, "_nvrtc_child", lambda *_: os.kill(os.getpid(), number))
+    if number == 9:
+        with pytest.raises(
+            InputError, match=r"the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
+        ):
+            build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    else:
+        rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+        assert {(row.status, row.reason) for row in rows} == {("compile_error", "NVRTC died due to signal 5")}
+
+
 PTXAS = """ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'reduce' for 'sm_90'
 ptxas info    : Function properties for reduce
@@ -150,3 +198,56 @@ def test_compiling_needs_no_driver():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=True)
     assert "said:" in done.stdout
     assert "oops" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
+        "virtual memory exhausted: Cannot allocate memory",
+        "/tmp/x.s: No space left on device",
+        "gcc: fatal error: Killed signal terminated program cc1",
+        "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
+        "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
+    ],
+)
+def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
+    with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
+        raise compiling._refusal(said)
+    assert said in str(refused.value)
+    assert isinstance(compiling._refusal("kernel.c:3: error: memory"), compiling.CompileError)
+
+
+def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp_path, monkeypatch):
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'as: not found' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    kernel = kernels.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
+    configurations = list(kernel.expand({}, ["float32"]))
+    monkeypatch.setattr(compiling, "cc", lambda: str(broken))
+    with pytest.raises(InputError, match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found"):
+        compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
+
+
+def test_what_a_compiler_says_is_printable_and_bounded():
+    said = str(compiling._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
+    assert said.startswith(r"error: \x1b[31m\x07\x00xxx")
+    assert len(said) == 4000
+
+
+def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr(compiling, "cc", lambda: str(endless))
+    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1)
+    monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    path = folder / "kernels" / "cpu" / "a.c"
+    path.write_text(c_kernel("a", ""))
+    kernel = kernels.parse(path)
+    # what this process has computed is added to the limit, so one that has computed for little
+    monkeypatch.setattr(compiling.time, "process_time", lambda: 0.0)
+    (row,) = compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", folder / "build", 1)
+    assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
+    assert resource.getrlimit(resource.RLIMIT_CPU) == before

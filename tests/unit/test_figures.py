@@ -33,6 +33,14 @@ def dataset(tmp_path_factory):
     return made(tmp_path_factory.mktemp("data") / "x")
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """One in which every configuration is compiled in two ways."""
+    problems, kernels = [(256, 256, 256), (4096, 4096, 4096)], ("03_shared_tile", "05_register_tile", "cublas")
+    given = {"problems": problems, "kernels": kernels, "builds": ("", "compiler=nvrtc maxrregcount=128"), "processes": 3}
+    return made(tmp_path_factory.mktemp("data") / "x", **given)
+
+
 @pytest.fixture(autouse=True)
 def close():
     yield
@@ -51,7 +59,7 @@ def words(figure):
 
 
 def note(figure):
-    return figure.texts[1].get_text()
+    return figure.texts[1].get_text().replace("\n", " ")
 
 
 def lines(axes):
@@ -79,8 +87,8 @@ def boxes(figure):
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("which", NAMES)
-def test_a_figure_has_its_width_and_nothing_on_it_overlaps(dataset, which, width):
-    figure = draw(dataset, which, width=width)
+def test_a_figure_has_its_width_and_nothing_on_it_overlaps(dataset, compiled, which, width):
+    figure = draw(compiled if which == "compilers" else dataset, which, width=width)
     figure.canvas.draw()
     assert figure.get_size_inches()[0] == width
     assert figure.get_size_inches()[1] < 14
@@ -384,12 +392,12 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     tasks = []
     monkeypatch.setattr(figures, "_draw_and_save", tasks.append)
     figures.draw_all(both, environment, tmp_path)
-    stems = [stem.name for _, _, stem in tasks]
+    stems = [stem.name for _, _, stem, _ in tasks]
     plain = [stem for stem in stems if "float64" not in stem]
     assert {"performance-warm", "ladder-cold", "time-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
     assert {re.sub("-(warm|cold)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
     assert not [stem for stem in stems if stem.startswith(("parameters", "gpus", "energy")) and stem.endswith("cold")]
-    for data, _, stem in tasks:
+    for data, _, stem, _ in tasks:
         assert (data.peak is None) == ("float64" in stem.name)
 
 
@@ -408,7 +416,7 @@ def test_the_same_data_give_the_same_bytes(dataset, tmp_path):
     data = figures.Dataset(*dataset, "warm", 3.4)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        figures.save(figures.draw("samples", data), tmp_path / folder / "x")
+        figures.save(figures.draw("samples", data), tmp_path / folder / "x", ["pdf", "png"])
     for suffix in ("svg", "png", "pdf"):
         assert (tmp_path / "a" / f"x.{suffix}").read_bytes() == (tmp_path / "b" / f"x.{suffix}").read_bytes()
 
@@ -423,3 +431,18 @@ def test_the_environment_may_lack_what_is_of_gpus(dataset):
     assert "power limit" not in told
     assert "by lanes" not in told
     assert len(draw((found, plain), "time").axes) == 2
+
+
+def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(dataset, compiled):
+    summary = compiled[0]["summary"].set_index(["kernel", "configuration", "problem"])["ratio"]
+    (axes,) = draw(compiled, "compilers").figure.axes
+    assert axes.get_title(loc="left") == "compiler=nvrtc\nmaxrregcount=128"
+    assert axes.get_xlabel() == "% faster than nvcc"
+    for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
+        labels = {label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label}
+        found = [100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
+                 for label in labels for problem in (256, 4096)]  # fmt: skip
+        dots = axes.collections[place].get_offsets()
+        assert sorted(dots[:, 0]) == pytest.approx(sorted(found))
+        assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(found))
+    assert [figures.NEEDS["compilers"](figures.Dataset(*given, "warm")) for given in (dataset, compiled)] == [False, True]

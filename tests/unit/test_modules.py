@@ -4,12 +4,13 @@ from ladder import sources
 from planted import ROOT
 
 ORDER = [
-    "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "kernels", "campaign", "ceilings", "environment", "study",
-    "cubin", "issue", "compile", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas", "baselines.cublas", "gauntlet",
-    "verify", "timing", "records", "targets", "worker", "child", "lock", "progress", "probe", "measure", "confirm", "tables",
-    "models", "counters", "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline",
-    "figures.issue", "figures.parameters", "figures.accuracy", "figures.samples", "figures.devices", "figures.counters",
-    "figures", "publish", "story", "repeat", "__main__",
+    "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign", "ceilings",
+    "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.cpu", "devices.cuda", "baselines",
+    "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",
+    "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters", "trial", "result",
+    "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
+    "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",
+    "figures.counters", "figures", "index", "publish", "claims", "story", "repeat", "compare", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""
 

@@ -25,7 +25,7 @@ def measured(tmp_path_factory):
 def published(measured, tmp_path_factory):
     """The same published, from a checkout whose README shows one picture; and what is drawn from them."""
     root = tmp_path_factory.mktemp("root")
-    (root / "README.md").write_text("![Rates](results/published/nvidia-a/figures/performance-warm.png)\n")
+    (root / "README.md").write_text("![Rates](results/published/nvidia-a/figures/performance-warm.svg)\n")
     patch = pytest.MonkeyPatch()
     patch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in ("performance", "ladder", "samples")})
     folder = root / "results" / "published"
@@ -52,12 +52,12 @@ def test_data_and_checksums_and_the_pictures_that_a_page_shows_are_all_there_is(
     samples = [f"samples/{job}.float32.parquet" for job in ("03_shared_tile", "05_register_tile", "baselines")]
     data = ["SHA256SUMS", "confirmed.parquet", "environment.json", "resources.csv", *samples]
     assert files(published / "nvidia-b") == data
-    assert files(published / "nvidia-a") == sorted([*data, "figures/performance-warm.png"])
+    assert files(published / "nvidia-a") == sorted([*data, "figures/performance-warm.svg"])
     sums = publish.read_sums(published / "nvidia-a")
-    assert sums["figures/performance-warm.png"] == sums["../../redrawn/nvidia-a/figures/performance-warm.png"]
+    assert sums["figures/performance-warm.svg"] == sums["../../redrawn/nvidia-a/figures/performance-warm.svg"]
     drawn = {name.removeprefix("../../redrawn/nvidia-a/") for name in sums if name.startswith("..")}
-    assert {"best.csv", "rounds.csv", "figures/ladder-cold.svg", "figures/samples-warm.pdf", "resources.csv"} <= drawn
-    assert set(publish.read_sums(published)) == {f"../redrawn/compared-cuda.{suffix}" for suffix in ("svg", "png", "pdf")}
+    assert {"best.csv", "rounds.csv", "figures/ladder-cold.svg", "figures/samples-warm.svg", "resources.csv"} <= drawn
+    assert set(publish.read_sums(published)) == {"../redrawn/compared-cuda.svg"}
 
 
 def test_what_is_drawn_again_is_the_same_to_the_byte(published):

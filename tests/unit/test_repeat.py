@@ -25,12 +25,12 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     pairs = pd.DataFrame(
         {"pair": ["twins", "twins", "null", "gain"], "verdict": [called, "not distinguishable"] + ["faster"] * 2}
     )
-    return [
-        repeat.Run(
-            f"run{i}", "d", m, table.assign(log_ratio=levels[m] + OF_RUN * random.normal(size=len(table)), half=half), pairs
-        )
-        for i, m in enumerate(machines)
-    ]
+
+    def run(level):
+        ratios = level + OF_RUN * random.normal(size=len(table))
+        return table.assign(log_ratio=ratios, half=half, log_us=-2 * ratios)  # twice as far apart, the other way
+
+    return [repeat.Run(f"run{i}", "d", m, run(levels[m]), pairs) for i, m in enumerate(machines)]
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
@@ -42,6 +42,8 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     assert found["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
     assert (found["repeat_limit"] == 2.8 * found["repeat_sd"]).all()
     assert (found["reproduce_limit"] == 2.8 * found["reproduce_sd"]).all()
+    for name in ("repeat", "reproduce"):
+        assert found[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * found[f"{name}_limit"]))
 
 
 def test_what_there_are_no_pairs_of_is_empty():

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import threading
 import time
 from itertools import product
@@ -11,10 +12,12 @@ import fuzz
 import kernel_tuner_times
 import neighbours
 import pytest
+import slowed
 from ladder import environment, story, study
 from ladder.campaign import Limits, Problem
-from ladder.compile import compile_support
+from ladder.compile import compile_kernel, compile_support
 from ladder.devices import cpu
+from ladder.kernels import discover
 from ladder.units import InputError
 from ladder.worker import open_device
 from planted import ROOT
@@ -84,6 +87,10 @@ MEASURED = {
     "several_gpus": (
         {"cores": 8, "runs": [{"gpus": 4, "wall_s": 100.0}, {"gpus": 1, "wall_s": 400.0}]},
         "the default campaign takes 100 s on 4 of them, 400 s on one, 0.25 of the time, with 8 cores each",
+    ),
+    "slowed": (
+        {"kernel": "15_x", "percent": 3, "slowed": {"not reproduced": ["ratio-x", "b"]}, "as_it_is": {"not reproduced": []}},
+        "with `15_x` slowed by 3 % not reproduced is `ratio-x`, `b`; as it is, nothing",
     ),
 }  # fmt: skip
 """What each could have measured, and what it tells of it."""
@@ -211,3 +218,21 @@ def test_a_clock_does_not_start_before_other_threads_are_at_rest():
     now = time.perf_counter()
     thread.join()
     assert ended and now >= ended[0]
+
+
+def test_a_kernel_is_slowed_where_it_ends(tmp_path):
+    """It still compiles; that it takes longer is seen on a GPU."""
+    name = f"cuda/{slowed.KERNEL}"
+    source = discover(ROOT)[name].path.read_text()
+    made = slowed.slowed(source, 3)
+    body = made.partition(" gemm(")[2].partition("\n}\n")[0]
+    assert body.index("begun = clock64();") < body.index("share<true>") < body.index("< 3 * spent);")
+    assert len(made.splitlines()) == len(source.splitlines()) + 3
+    path = tmp_path / "kernels" / "cuda" / f"{slowed.KERNEL}.cu"
+    path.parent.mkdir(parents=True)
+    path.write_text(made)
+    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    kernel = discover(tmp_path)[name]
+    (one, *_) = [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
+    (row,) = compile_kernel(kernel, [(one, "")], "sm_90", tmp_path, 1)
+    assert row.status == "compiled", row.reason

@@ -40,7 +40,7 @@ def done(make_project):
         "#include", "#include <stdio.h>\n#include", 1
     )
     project.write("kernels/cpu/92_late.c", late)
-    project.log = project.ok("--configfile", project.campaign(CAMPAIGN), "--until", "figures")
+    project.log = project.ok("--configfile", project.campaign(CAMPAIGN), "--until", "figures", code=2)
     return project
 
 
@@ -85,6 +85,17 @@ def test_who_is_faster_is_told_by_pairs(done):
     assert len(controls) == 2 * 2 * 2
 
 
+def test_cold_is_the_confirmations_and_drawn_apart(done):
+    assert set(done.table("again/cpu-*/summary.csv")["state"]) == {"warm"}
+    best = done.table("again/cpu-*/best.csv")
+    cold = best[(best["state"] == "cold") & best["tflops"].notna()]
+    assert set(cold["repeats"]) == {1}  # after a flush of the caches
+    assert {"blas_1", "blas_all", "01_naive_ijk"} <= set(cold["kernel"])
+    (figures,) = (done.folder / "results" / "again").glob("cpu-*/figures")
+    assert (figures / "performance-cold.svg").exists()
+    assert not list(figures.glob("parameters-*-cold.*"))
+
+
 def test_what_turns_wrong_in_the_confirmation_is_correct_nowhere(done):
     late = done.table("again/cpu-*/summary.csv").query("kernel == '92_late'")
     assert set(late.loc[late["state"] == "warm", "status"]) == {"incorrect"}
@@ -97,7 +108,7 @@ def test_what_turns_wrong_in_the_confirmation_is_correct_nowhere(done):
 
 def test_what_was_killed_goes_on_where_its_journal_ends(done):
     before, _ = records.read(path(done))
-    journal = path(done, "confirmed.journal")
+    journal = path(done, "journals/confirmed.journal")
     lines = journal.read_bytes().splitlines(keepends=True)
     kept = {json.loads(line.partition(b" ")[2])["key"] for line in lines[:5]}
     journal.write_bytes(b"".join(lines[:5]) + lines[5][:100])

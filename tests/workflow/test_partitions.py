@@ -1,6 +1,5 @@
 """Campaigns that name partitions, and the profiles that submit them; what needs no cluster."""
 
-import json
 import os
 import re
 import subprocess
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ladder import campaign, figures, tables, yamlfile
+from ladder import campaign, yamlfile
 from ladder.environment import detect_cpu, resolve
 from ladder.kernels import discover
 from planted import ROOT
@@ -131,21 +130,3 @@ def test_the_id_of_a_job_is_read_from_bsub(tmp_path: Path):
     script = ROOT / "profiles" / "cluster-generic" / "bsub.sh"
     path = f"{tmp_path}:{os.environ['PATH']}"
     assert subprocess.run([script, "x"], env={"PATH": path}, capture_output=True, text=True, check=True).stdout == "123\n"
-
-
-def test_the_comparison_draws_the_rates_of_each_dataset():
-    folder = ROOT / "results" / "published" / "nvidia-h200"
-    environment = json.loads((folder / "environment.json").read_text())
-    read = {name: tables.read_csv(folder / f"{name}.csv") for name in figures.TABLES}
-    best = read["best"]
-    rates = ["tflops", "tflops_low", "tflops_high"]
-    slower = best.assign(**{name: best[name] / 2 for name in rates})
-    figure = figures.comparison(
-        {name: figures.Dataset(read | {"best": t}, environment, "warm") for name, t in {"fast": best, "slow": slower}.items()}
-    )
-    expected = best[(best["m"] == 8192) & (best["n"] == 8192) & (best["state"] == "warm") & (best["kernel"] != "cublas_tf32")]
-    for axes, column, share in ((figure.axes[0], "tflops", 0.5), (figure.axes[1], "ratio", 1.0)):
-        fast, slow = ([bar.get_width() for bar in bars] for bars in axes.containers)
-        assert slow == pytest.approx([share * width for width in fast])
-        scale = 100 if column == "ratio" else 1
-        assert sorted(fast) == pytest.approx(sorted(scale * expected[column]))

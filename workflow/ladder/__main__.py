@@ -1,6 +1,8 @@
 """The command `ladder`: what is asked of the project beside a campaign's run, which is Snakemake's."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+import re
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -34,12 +36,18 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place."""
+    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md.
+
+    First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
+    """
 
     def run(given: Namespace) -> None:
-        from ladder import story
+        from ladder import claims, dictionary, story
         from ladder.environment import ROOT
+        from ladder.jobs import write_whole
 
+        write_whole(ROOT / "docs" / "data.md", dictionary.page().encode())
+        claims.write_published(ROOT)
         known = story.Story(ROOT)
         for path in story.DOCUMENTS:
             path.write_text(story.fill(path.read_text(), known, path.name))
@@ -63,10 +71,132 @@ def repeat(parser: ArgumentParser) -> Run:
     return run
 
 
+def compare(parser: ArgumentParser) -> Run:
+    """Say what is faster and slower in dataset B than in A: of two commits, machines, drivers or days.
+
+    First what differs between their environments, then every kernel and problem of which the times differ by more than processes and,
+    where `ladder repeat` knows them, runs of the same code do. A and B are datasets, or folders with datasets of the same names.
+
+    Exit codes: 0, or 1 where there is nothing to compare, 2 for arguments that are none, and 3 where --fail-if-slower finds something.
+    A change as large as the given one is found in half of the runs: give half of what must not be missed.
+    """
+    parser.add_argument("one", type=Path, metavar="A", help="a folder results/CAMPAIGN/DEVICE or results/CAMPAIGN")
+    parser.add_argument("other", type=Path, metavar="B", help="another")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
+    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg")
+    parser.add_argument(
+        "--fail-if-slower",
+        type=_percent,
+        metavar="PERCENT",
+        help="exit with code 3 where the time of something is longer by so much, such as 2%%, and surely is longer at all",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder import compare
+        from ladder.environment import ROOT
+
+        found = compare.compare(given.one, given.other, ROOT / "results" / "published")
+        print("\n\n".join(comparison.text() for comparison in found))
+        if given.json:
+            compare.write_json(found, given.json)
+        if given.figure:
+            compare.draw(found, given.figure)
+        if given.fail_if_slower is not None and max(len(it.slower(given.fail_if_slower)) for it in found):
+            sys.exit(compare.SLOWER)
+
+    return run
+
+
+def try_(parser: ArgumentParser) -> Run:
+    """Compile, verify and time one kernel, and say what has changed since its last right try.
+
+    It is timed beside the reference, the best rung and its last right try in the same rounds. Exit code 0: right; 1: wrong; 2: could not be
+    tried. Nothing of a campaign's results is touched; what is kept lies in results/try/.
+    """
+    parser.add_argument("file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--size", type=int, metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
+    size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
+    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64 or float16 (float32)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUES",
+        help="a parameter's values, such as BM=64,128, in place of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",
+    )  # fmt: skip
+    parser.add_argument("--watch", action="store_true", help="answer at every save")
+    parser.add_argument(
+        "--counters", action="store_true", help="also Nsight Compute's top reasons for stalls, where it can count"
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder import trial
+        from ladder.units import InputError
+
+        try:
+            one = trial.Trial(trial.Asked(given.file, _size(given), given.type, _lists(given.set), given.counters))
+            try:
+                if given.watch:
+                    trial.watch(one)
+                right = one.once()
+            finally:
+                one.close()
+        except InputError as error:
+            print(f"Error: {error}", file=sys.stderr)
+            sys.exit(2)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        sys.exit(0 if right else 1)
+
+    return run
+
+
+def _percent(text: str) -> float:
+    """The share that `2%` is."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
+    if not found:
+        raise ArgumentTypeError(f"got {text!r}; expected per cent, such as 2%")
+    return float(found[1]) / 100
+
+
+def _size(given: Namespace) -> tuple[int, int, int] | None:
+    """M, N and K that `--size` or `--problem` asks for."""
+    from ladder.units import InputError
+
+    parts = given.problem.split("x") if given.problem else [str(given.size)] * 3 if given.size is not None else []
+    if parts and (len(parts) != 3 or not all(part.isdigit() for part in parts)):
+        raise InputError(f"--problem {given.problem or given.size}: expected MxNxK such as 64x4096x4096")
+    return (int(parts[0]), int(parts[1]), int(parts[2])) if parts else None
+
+
+def _lists(given: Sequence[str]) -> dict[str, list[str]]:
+    """`BM=64,128` as a name and its values."""
+    from ladder.units import InputError
+
+    for one in given:
+        if "=" not in one:
+            raise InputError(f"--set {one}: expected NAME=VALUES such as BM=64,128")
+    return {name: values.split(",") for name, _, values in (one.partition("=") for one in given)}
+
+
+def new(parser: ArgumentParser) -> Run:
+    """Write a kernel to begin with: a simple one that is right, with a header."""
+    parser.add_argument("name", metavar="NAME", help="letters, digits and _; a number at the beginning places it on the ladder")
+    parser.add_argument("--cpu", action="store_true", help="a kernel in C for the CPU instead of a CUDA one")
+
+    def run(given: Namespace) -> None:
+        from ladder import templates
+
+        print(f"wrote {templates.write('cpu' if given.cpu else 'cuda', given.name)}; now: ladder try that file")
+
+    return run
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200",
     story: "ladder story",
     repeat: "ladder repeat",
+    compare: "ladder compare results/published/nvidia-h200 results/default/nvidia-h200 --fail-if-slower 2%",
+    new: "ladder new mine --cpu",
+    try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }
 """The sub-commands, each with an example: functions that add their arguments to a parser and return what runs them.
 
@@ -81,7 +211,7 @@ def parser() -> ArgumentParser:
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()
         one = commands.add_parser(
-            command.__name__,
+            example.split()[1],
             help=text.partition("\n")[0].rstrip("."),
             description=text,
             epilog=f"example:\n  {example}",

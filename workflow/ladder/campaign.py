@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ladder import yamlfile
-from ladder.kernels import Configuration, Kernel
+from ladder.kernels import COMPILERS, OF_BUILD, Build, Configuration, Kernel
 from ladder.units import ELEMENT_TYPES, KINDS, InputError, flops
 
 BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
 """Vendor calls a device kind knows; the first is the reference that every kernel is paired with."""
 PRECISION = {"cublas_tf32": "tf32"}
 """What baselines round their operands to, as `precision` in a kernel's header says it of a kernel."""
+MOST_OF_NAME = 40
+"""Characters of a campaign's name, as schemas/config.schema.yaml has it."""
 MAX_PROBLEMS = 10_000
 """Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
 WIDTH = 11.0
@@ -31,6 +34,8 @@ CONFIRMED = "confirmed"
 """The name of the confirmation's job and of its file, beside the folder of the sweep's samples."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
+INDEXED = ("summary", "best", "models", "rounds", "resources")
+"""The tables of a dataset that the page to look around in shows."""
 BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
 
@@ -169,6 +174,8 @@ class Campaign:
     """m, n and k of every problem of a device kind, and what its entry says of alpha, beta and padding."""
     element_types: Sequence[str]
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
+    builds: Sequence[Build]
+    """How every configuration of a CUDA kernel is compiled: by each compiler with each combination of options."""
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
     confirm: Confirm
@@ -182,11 +189,20 @@ class Campaign:
     """alpha, beta, padding, distribution and seed: what is the same for every problem, unless its entry says otherwise."""
     width: float = WIDTH
     """Of the figures, in inches."""
+    formats: Sequence[str] = ()
+    """Of the figures, besides SVG."""
 
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
         """For every kernel id its configurations, each with the reason it is not legal or ""."""
-        return {id: list(kernel.expand(self.parameters.get(id, {}), self.element_types)) for id, kernel in self.kernels.items()}
+        return {
+            id: list(kernel.expand(self.parameters.get(id, {}), self.element_types, self.builds))
+            for id, kernel in self.kernels.items()
+        }
+
+    def compilers(self, kind: str) -> list[str]:
+        """The compilers of the kernels of a device kind, as `environment.compiler_version` knows them."""
+        return ["cc"] if kind == "cpu" else list(dict.fromkeys(Configuration("", (), build).compiler for build in self.builds))
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """The problems measured on devices of a kind, smallest first."""
@@ -292,24 +308,49 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
     """The data of the campaign that the command line asks for, and what messages call it.
 
     `files` are those of --configfile, which Snakemake has merged into `given` already. Without any it is the campaign under `folder` that
-    `given` names, with `given` over it. Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    `given` names, with `given` over it. Where `given` has other kernels than the file, it is a campaign of its own, whose name says which:
+    the tables and figures of the whole one stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
     """
     if files:
-        for file in files:  # Snakemake's loader takes more than ours
-            yamlfile.load(yamlfile.read(file), str(file))
-        return dict(given), ", ".join(os.path.relpath(file) for file in files)
-    path = find(folder, given.get("campaign", "default"))
-    return {**yamlfile.load(yamlfile.read(path), str(path)), **given}, str(path.relative_to(folder.parent))
+        loaded = [yamlfile.load(yamlfile.read(file), str(file)) for file in files]  # Snakemake's loader takes more than ours
+        whole = {key: value for one in loaded if isinstance(one, dict) for key, value in one.items()}
+        source = ", ".join(os.path.relpath(file) for file in files)
+    else:
+        path = find(folder, given.get("campaign", "default"))
+        whole, source = yamlfile.load(yamlfile.read(path), str(path)), str(path.relative_to(folder.parent))
+    data = {} if files else dict(whole)
+    data |= {key: value if files and whole.get(key) == value else yamlfile.typed(value) for key, value in given.items()}
+    return (data | {"campaign": _narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
 
 
-def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) -> Campaign:
-    """Check a campaign and build it; `source` is the file that messages name.
+def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    """Whether the command line asks for other kernels than the file; what is not of the form that the schema demands is refused later."""
+    kernels = data.get("kernels", "all")
+    right = isinstance(kernels, list) and all(isinstance(one, str) for one in kernels) and isinstance(data.get("campaign"), str)
+    return right and kernels != whole.get("kernels", "all")
+
+
+def _narrowed(name: str, patterns: Sequence[str]) -> str:
+    """The name of a campaign with other kernels: `default-cpu-mine`, or, where that is too long or not plain, with a digest at its end."""
+    plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
+    exact = all(re.fullmatch("(cuda|cpu)/[a-z0-9_]+", pattern) for pattern in patterns)
+    return (
+        plain
+        if exact and len(plain) <= MOST_OF_NAME
+        else f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
+    )
+
+
+def load(
+    data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError] | None = None
+) -> Campaign:
+    """Check a campaign and build it; `source` is the file that messages name, `refused` are the kernels that cannot be used.
 
     Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a
     legal configuration.
     """
     yamlfile.check(data, "config", source)
-    chosen = _choose(data.get("kernels", "all"), source, kernels)
+    chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     given = dict(data.get("measure", {}))
     shard, energy = given.pop("shard", 0), [str(label) for label in given.pop("energy", [])]
@@ -334,6 +375,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
         element_types=data.get("element_types", ["float32"]),
         parameters=parameters,
+        builds=_builds({"compiler": data.get("compiler", COMPILERS[0])} | data.get("options", {})),
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
         confirm=confirm,
@@ -342,6 +384,7 @@ def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) ->
         shard=shard,
         operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
         width=data.get("figures", {}).get("width", WIDTH),
+        formats=data.get("figures", {}).get("formats", []),
     )
     for id, configurations in campaign.configurations.items():
         if not configurations:
@@ -375,7 +418,10 @@ def _unknown(value: str, known: Sequence[str]) -> str:
     return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
-def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]) -> dict[str, Kernel]:
+    for id, error in refused.items():
+        if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
+            raise error
     if patterns == "all":
         return dict(kernels)
     matches = {}
@@ -403,6 +449,16 @@ def _check_parameters(
     return {id: lists for id, lists in parameters.items() if id in chosen}
 
 
+def _builds(given: Mapping[str, Any]) -> list[Build]:
+    """All combinations of compilers and options; the usual compiler is not named."""
+    lists = [[(name, str(value)) for value in _many(given[name])] for name in OF_BUILD if name in given]
+    return [tuple(pair for pair in build if pair != ("compiler", COMPILERS[0])) for build in itertools.product(*lists)]
+
+
+def _many(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:
     partitions = {name: Partition(**entry) for name, entry in entries.items()}
     for name, partition in partitions.items():
@@ -412,20 +468,17 @@ def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[s
 
 
 def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
-    def many(value: Any) -> Sequence[Any]:
-        return value if isinstance(value, list) else [value]
-
     found: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
-        if isinstance(entry, dict) and math.prod(len(many(value)) for value in entry.values()) > MAX_PROBLEMS:
+        if isinstance(entry, dict) and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS:
             raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
         if isinstance(entry, list):
             sizes: list[tuple[int, ...]] = [tuple(entry)]
         elif "square" in entry:
-            sizes = [(size, size, size) for size in many(entry["square"])]
+            sizes = [(size, size, size) for size in _many(entry["square"])]
         else:
-            sizes = list(itertools.product(many(entry["M"]), many(entry["N"]), many(entry["K"])))
-        own = {name: many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+            sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
+        own = {name: _many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
         for values in itertools.product(*own.values()):
             found += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
     return found

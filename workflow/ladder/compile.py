@@ -1,30 +1,41 @@
 """Compile the configurations of a kernel side by side, and tell what each takes of the device."""
 
+import contextlib
 import hashlib
 import json
+import math
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ladder import issue
+from ladder import cubin, issue
 from ladder.campaign import digest
-from ladder.environment import CPU_FLAGS, NVCC_FLAGS, cc, compiler_version, nvcc
+from ladder.environment import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
-from ladder.units import InputError
+from ladder.units import InputError, plain
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
+FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "cc": CPU_FLAGS}
+STANDARD = ("cstddef", "cstdint", "stddef.h", "stdint.h")
+"""The C library's headers that a kernel may want and NVRTC does not have; libcu++'s stand in for them."""
+COMPILE_SECONDS = 600
+"""Time of a core that each program of a compiler may use."""
+LINE_SECONDS = 10.0
+"""Between lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,12 @@ class Resource:
     arch: str
     status: str
     """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
+    compiler: str = ""
+    """`nvcc`, `nvrtc` or `cc`; empty where nothing was compiled."""
+    version: str = ""
+    """The compiler's."""
+    options: str = ""
+    """What the campaign asked of it."""
     reason: str = ""
     """The compiler's own message, or why the configuration was not compiled."""
     binary: str = ""
@@ -52,7 +69,8 @@ class Resource:
     spill_loads: int | None = None
     """Both over all of its functions."""
     multiply_adds_per_clock: float | None = None
-    """In float32, by the model of `issue`, where the compiler made a loop of them for an architecture that it knows."""
+    """In float32, by the model of `issue`, where the compiler made a loop of them, and no tensor cores do the work, for an architecture that
+    it knows."""
     seconds: float | None = None
     """Time the compiler took."""
 
@@ -72,10 +90,33 @@ def compile_kernel(
     folder.mkdir(parents=True, exist_ok=True)
     job = partial(_compile_or_reuse, kernel, arch, folder)
     if workers == 1 or len(configurations) == 1:
-        return [job(item) for item in configurations]
-    # fork: a spawned child would import the main module, which under Snakemake is the whole job script
-    with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
-        return list(pool.map(job, configurations))
+        rows = [job(item) for item in configurations]
+    else:
+        # fork: a spawned child would import the main module, which under Snakemake is the whole job script
+        with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
+            rows, said = [], time.monotonic()
+            for row in pool.map(job, configurations):
+                rows.append(row)
+                if time.monotonic() - said > LINE_SECONDS:
+                    said = time.monotonic()
+                    print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
+    statuses = [row.status for row in rows]
+    if "compile_error" in statuses and "compiled" not in statuses:
+        _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
+    return rows
+
+
+EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
+"""Kernels that every compiler that works takes."""
+
+
+def _check_compiler(kernel: Kernel, arch: str) -> None:
+    """Raise `InputError` where a kernel that does nothing does not compile either: then it is not the kernel's fault."""
+    include = kernel.path.resolve().parents[1] / "include"
+    try:
+        {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
+    except CompileError as error:
+        raise InputError(f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}") from None
 
 
 def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
@@ -96,8 +137,9 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
     source = kernel.source(configuration)
-    flags = NVCC_FLAGS if kernel.kind == "cuda" else CPU_FLAGS
-    key = digest([source, kernel.digest, arch, flags, compiler_version(kernel.kind), [field.name for field in fields(Resource)]])
+    compiler, options = (configuration.compiler, configuration.options) if kernel.kind == "cuda" else ("cc", [])
+    row |= {"compiler": compiler, "version": compiler_version(compiler), "options": " ".join(options)}
+    key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
     if note.exists() and binary.exists():
         made = json.loads(note.read_text())
         if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
@@ -105,10 +147,11 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     start = time.perf_counter()
     include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
     try:
-        built, usage = _nvcc(source, arch, include) if kernel.kind == "cuda" else (_cc(source, include), {})
+        with _limited():
+            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
-    modelled = arch.startswith(issue.MODELLED)
+    modelled = arch.startswith(issue.MODELLED) and not cubin.uses_tensor_cores(built)
     resource = Resource(
         **row,
         **usage,
@@ -123,12 +166,23 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     return resource
 
 
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """What is started meanwhile is ended by the system once it has computed for `COMPILE_SECONDS`, and says so (setrlimit(2), RLIMIT_CPU)."""
+    used, (soft, hard) = math.ceil(time.process_time()), resource.getrlimit(resource.RLIMIT_CPU)
+    limits = [limit for limit in (used + COMPILE_SECONDS, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_CPU, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
 def compile_support(kind: str, arch: str) -> bytes:
     """What the pipeline itself runs on a device (`devices/support.*`), compiled."""
     folder = Path(__file__).resolve().parent / "devices"
-    if kind == "cuda":
-        return _nvcc((folder / "support.cu").read_text(), arch, folder)[0]
-    return _cc((folder / "support.c").read_text(), folder)
+    compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
+    return compiler((folder / name).read_text(), arch, folder)[0]
 
 
 def capability(arch: str) -> float:
@@ -136,12 +190,12 @@ def capability(arch: str) -> float:
     return int(re.sub(r"\D", "", arch)) / 10
 
 
-def _nvcc(source: str, arch: str, include: Path) -> tuple[bytes, dict[str, Any]]:
+def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """The cubin, through PyCUDA's compiler, and the resources that ptxas reported."""
     from pycuda import compiler
 
     _stand_in_for_driver()
-    options = [*NVCC_FLAGS, "-arch", arch, f"-I{include}"]
+    options = [*NVCC_FLAGS, *options, "-arch", arch, f"-I{include}"]
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before, tempfile.tempdir = tempfile.tempdir, scratch  # where compile_plain leaves its files on an error
@@ -174,32 +228,85 @@ def _stand_in_for_driver() -> None:
         sys.modules["pycuda.driver"] = SimpleNamespace(CompileError=DriverlessCompileError)  # type: ignore[assignment]
 
 
-def _cc(source: str, include: Path) -> bytes:
+def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+    """The same by NVRTC. It is a library, so it has a process of its own: one that crashes takes nothing else along."""
+    from cuda.bindings import nvrtc
+
+    nvrtc.nvrtcVersion()  # loads it, for all processes to come
+    toolkit = Path(nvcc()).parents[1] / "include"
+    options = [
+        *NVRTC_FLAGS,
+        *options,
+        f"--gpu-architecture={arch}",
+        *(f"-I{folder}" for folder in (include, toolkit, toolkit / "cccl")),
+    ]
+    ours, theirs = Pipe(duplex=False)
+    child = get_context("fork").Process(target=_nvrtc_child, args=(theirs, source, options))
+    child.start()
+    theirs.close()
+    try:
+        cubin, said = ours.recv()
+    except EOFError:
+        child.join()
+        cubin, said = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}"
+    child.join()
+    if not cubin:
+        raise _refusal(said)
+    return cubin, parse_ptxas(said)
+
+
+def _nvrtc_child(connection: Connection, source: str, options: Sequence[str]) -> None:
+    """Send the cubin, empty where there is none, and what the compiler said (NVRTC, "User Interface")."""
+    from cuda.bindings import nvrtc
+
+    headers = [f"#include <cuda/std/{'c' + name[:-2] if name.endswith('.h') else name}>".encode() for name in STANDARD]
+    names = [name.encode() for name in STANDARD]
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(names), headers, names)
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    said = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+    nvrtc.nvrtcGetProgramLog(program, said)
+    cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1] if result == nvrtc.nvrtcResult.NVRTC_SUCCESS else 0)
+    if cubin:
+        nvrtc.nvrtcGetCUBIN(program, cubin)
+    connection.send((bytes(cubin), said.decode(errors="replace").rstrip("\0") or str(result)))
+
+
+def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+    """The shared object for the CPU that it runs on, and nothing about it."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "kernel.c").write_text(source)
         done = subprocess.run(
-            [cc(), *CPU_FLAGS, f"-I{include}", "kernel.c", "-o", "kernel.so"],
+            [cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "kernel.so"],
             cwd=scratch,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
         if done.returncode:
-            raise _refusal(done.stderr)
-        return (Path(scratch) / "kernel.so").read_bytes()
+            raise _refusal(done.stderr or f"the compiler ended with status {done.returncode} and no word")
+        return (Path(scratch) / "kernel.so").read_bytes(), {}
+
+
+_CUT_OFF = re.compile(
+    r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b|out of memory allocating"
+    r"|virtual memory exhausted|[Cc]annot allocate memory|Resource temporarily unavailable|Input/output error|Read-only file system"
+)
+"""What compilers, their drivers and the system say of a machine that gave them too little."""
 
 
 def _refusal(message: str) -> CompileError:
     """What the compiler said of the source. Raises `InputError` where it did not come to that: nothing of the kernel's then."""
-    if re.search(r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b", message):
+    if _CUT_OFF.search(message):
         raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
     return CompileError(_tidy(message))
 
 
 def _tidy(message: str) -> str:
     """The compiler's message without what ptxas says of itself, at most 4,000 characters."""
-    lines = [line for line in message.strip().splitlines() if not line.startswith("ptxas info")]
-    return "\n".join(lines)[:4000]
+    lines = [line for line in message.strip().splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
+    return plain("\n".join(lines), 4000)
 
 
 _PTXAS = {

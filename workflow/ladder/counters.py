@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,14 @@ METRICS = {
     "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
 """Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"). Of one GEMM, caches flushed before each launch."""
+STALLS = {
+    name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
+    for name in (
+        "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
+        "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+    )
+}  # fmt: skip
+"""Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): warps that do, an issued instruction."""
 COLUMNS = [*KEY, "reason", *METRICS, "bank_conflicts"]
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -52,8 +60,8 @@ class NotCounted(Exception):
     """Nsight Compute is missing, refused, or gave no counts; the message is why."""
 
 
-def parse(text: str) -> dict[str, float]:
-    """The metrics in what `ncu --csv --page raw` printed, in bytes, counts and per cent; sums over its launches, else their means.
+def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
+    """The `metrics` in what `ncu --csv --page raw` printed, in bytes, counts and per cent; sums over its launches, else their means.
 
     The table begins at the line with the column `ID`, and its first row are units; what comes before is of the program or of ncu itself.
     Raises `NotCounted`, with ncu's own error where it gave one, if there is no table.
@@ -67,7 +75,7 @@ def parse(text: str) -> dict[str, float]:
         raise NotCounted(f"ncu gave no counts: {re.sub('==[A-Z]+==', '', errors[0]).strip()}")
     units = rows[0] if not rows[0]["ID"] else {}
     found = {}
-    for metric in METRICS.values():
+    for metric in metrics:
         unit = units.get(metric) or ""
         scale = _PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0
         values = []
@@ -79,7 +87,14 @@ def parse(text: str) -> dict[str, float]:
     return found
 
 
-def profile(task: Mapping[str, Any]) -> dict[str, float]:
+def stalls(task: Mapping[str, Any], most: int = 3) -> list[tuple[str, float]]:
+    """The reasons for which warps of a task wait the most, each with warps that do an issued instruction. Raises `NotCounted`."""
+    found = profile(task, STALLS.values())
+    reasons = [(name.replace("_", " "), found[metric]) for name, metric in STALLS.items() if metric in found]
+    return sorted(reasons, key=lambda reason: -reason[1])[:most]
+
+
+def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
     """Run a task below `ncu`, which is looked for on the PATH; returns the metrics. Raises `NotCounted`."""
     if not task["kernel"].endswith(SUFFIX["cuda"]):
         raise NotCounted("Nsight Compute counts on NVIDIA GPUs only")
@@ -88,7 +103,7 @@ def profile(task: Mapping[str, Any]) -> dict[str, float]:
         raise NotCounted("ncu (Nsight Compute) is not on the PATH")
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
                "--kernel-name", f"regex:^({'|'.join(task['functions'])})$",
-               "--metrics", ",".join(METRICS.values()), sys.executable, "-m", "ladder.counters", json.dumps(task)]  # fmt: skip
+               "--metrics", ",".join(metrics), sys.executable, "-m", "ladder.counters", json.dumps(task)]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                env=os.environ | {"LC_ALL": "C"})  # fmt: skip
     try:
@@ -98,7 +113,7 @@ def profile(task: Mapping[str, Any]) -> dict[str, float]:
         process.communicate()
         raise NotCounted(f"no counts within {SECONDS:g} s") from None
     try:
-        return parse(output)
+        return parse(output, metrics)
     except NotCounted:
         print(output, file=sys.stderr)  # all of it, for the log
         raise

@@ -25,6 +25,9 @@ DEFAULT_ARCHITECTURES = ("sm_80", "sm_90")
 """What CUDA kernels are compiled for where there is no GPU and the campaign says `auto`."""
 CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
 NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
+NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
+COMPILER = {"cuda": "nvcc", "cpu": "cc"}
+"""What a device kind's code is compiled by unless a campaign says otherwise."""
 
 PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
 
@@ -96,8 +99,10 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
         match wanted:
             case "auto":
-                chosen = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
-                if not chosen:
+                found = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
+                # what no chosen kernel runs on is not measured: what was chosen is compiled
+                chosen = [d for d in found if any(kernel.kind == d.kind for kernel in campaign.kernels.values())]
+                if not found:
                     kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
                     raise InputError(f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected some")
             case "cuda":
@@ -183,10 +188,21 @@ def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[Device]) -> list[str]:
-    """What CUDA kernels are compiled for: those of the campaign and of the devices measured."""
+    """What CUDA kernels are compiled for: those of the campaign and of the devices measured.
+
+    Raises `InputError` for one of the campaign's that nvcc does not compile for.
+    """
+    asked = {f"architectures[{index}]": arch for index, arch in enumerate(campaign.architectures)}
+    asked |= {f"partitions.{name}.architecture": it.architecture for name, it in campaign.partitions.items() if it.architecture}
+    known = _known_architectures() if asked else []
+    for key, arch in asked.items():
+        if arch.rstrip("af") not in known:
+            raise InputError(
+                f"{campaign.source}: {key}: got {arch!r}; expected one that {nvcc()} compiles for: {', '.join(known)}"
+            )
     present = [gpu.arch for gpu in gpus] or list(DEFAULT_ARCHITECTURES)
-    asked = list(campaign.architectures) or ([] if campaign.partitions else present)
-    return list(dict.fromkeys([*asked, *(device.arch for device in devices if device.kind == "cuda")]))
+    chosen = list(campaign.architectures) or ([] if campaign.partitions else present)
+    return list(dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")]))
 
 
 @lru_cache
@@ -204,6 +220,13 @@ def nvcc() -> str:
 
 
 @lru_cache
+def _known_architectures() -> list[str]:
+    """What nvcc compiles for: `sm_90` and so on; variants such as `sm_90a` are not listed."""
+    done = subprocess.run([nvcc(), "--list-gpu-code"], capture_output=True, text=True, check=True)
+    return [word for word in done.stdout.split() if word.startswith("sm_")]
+
+
+@lru_cache
 def cc() -> str:
     """Path of the C compiler, `$CC` or gcc. Raises `InputError` where there is none."""
     found = shutil.which(os.environ.get("CC", "gcc"))
@@ -215,10 +238,13 @@ def cc() -> str:
 
 
 @lru_cache
-def compiler_version(kind: str) -> str:
-    """The version line of the compiler of a device kind."""
-    output = subprocess.run([nvcc() if kind == "cuda" else cc(), "--version"], capture_output=True, text=True, check=True).stdout
-    return output.strip().splitlines()[-1 if kind == "cuda" else 0]
+def compiler_version(compiler: str) -> str:
+    """The version line of `nvcc`, or of the C compiler, `cc`; the version of `nvrtc`, the toolkit's compiler as a library."""
+    if compiler == "nvrtc":
+        return importlib.metadata.version("nvidia-cuda-nvrtc")
+    path = {"nvcc": nvcc, "cc": cc}[compiler]()
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    return output.strip().splitlines()[-1 if compiler == "nvcc" else 0]
 
 
 def package_versions() -> dict[str, str]:
@@ -253,7 +279,7 @@ def project_state() -> dict[str, Any]:
 def fingerprint(device: Device) -> dict[str, Any]:
     """What a measurement depends on besides the project: a change of any of it makes earlier measurements stale."""
     versions = package_versions()
-    common = {"device": device.name, "compiler": compiler_version(device.kind), "numpy": versions["numpy"]}
+    common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
     if device.kind == "cuda":
         return common | {
             "uuids": list(device.uuids),
@@ -271,7 +297,10 @@ def describe(device: Device) -> dict[str, Any]:
         "name": device.name,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint(device),
-        "compiler": {"path": Path(nvcc() if device.kind == "cuda" else cc()).name, "version": compiler_version(device.kind)},
+        "compiler": {
+            "path": Path(nvcc() if device.kind == "cuda" else cc()).name,
+            "version": compiler_version(COMPILER[device.kind]),
+        },
         "host": {
             "cpu": detect_cpu().name,
             "cores": os.cpu_count(),

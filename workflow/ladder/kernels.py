@@ -15,6 +15,8 @@ from ladder.expressions import Number, evaluate, evaluate_int, names_in
 from ladder.units import ELEMENT_TYPES, KINDS, InputError
 
 SUFFIX = {"cuda": ".cu", "cpu": ".c"}
+SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
+"""Suffixes of what somebody may mean to be a kernel."""
 MAX_THREADS = 1024
 """Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
@@ -25,36 +27,58 @@ PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment")
 DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
 """What expressions call attributes of a GPU, and what `environment.json` calls them."""
 THREAD_NAMES = ("thread", "x", "y")
+COMPILERS = ("nvcc", "nvrtc")
+"""Of CUDA kernels; the first is the usual one."""
+OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={}"}
+"""Options of both compilers that change how a kernel computes and never what; the words by which they are given
+(CUDA Compiler Driver NVCC, "NVCC Command Options"; NVRTC, "Supported Compile Options").
+"""
 _OF_CONFIGURATION = ("block", "requires")
 """Keys whose expressions know the parameters only."""
 _OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
 """Keys whose expressions know the problem too, and of a CUDA kernel the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+
+OF_BUILD = ("compiler", *OPTIONS)
+Build = tuple[tuple[str, str], ...]
+"""What is not usual about how a configuration is compiled: names of `OF_BUILD`, none of which a parameter can have, with their values."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One assignment of a kernel's parameters, for one element type."""
+    """One assignment of a kernel's parameters, for one element type, and how it is compiled."""
 
     element_type: str
     parameters: tuple[tuple[str, int], ...]
+    build: Build = ()
 
     @classmethod
     def of(cls, element_type: str, label: str) -> "Configuration":
-        """The configuration that tables call `BM=128 BN=64`."""
-        parts = (part.split("=") for part in label.split() if "=" in part)
-        return cls(element_type, tuple((name, int(value)) for name, value in parts))
+        """The configuration that tables call `BM=128 BN=64`, or `BM=128 BN=64 compiler=nvrtc`."""
+        parts = [(name, value) for name, _, value in (part.partition("=") for part in label.split()) if value]
+        parameters = tuple((name, int(value)) for name, value in parts if name not in OF_BUILD)
+        return cls(element_type, parameters, tuple((name, value) for name, value in parts if name in OF_BUILD))
 
     @property
     def slug(self) -> str:
         """A file name: `float32-BM128-BN64`."""
-        return "-".join([self.element_type, *(f"{name}{value}" for name, value in self.parameters)])
+        return "-".join([self.element_type, *(f"{name}{value}" for name, value in (*self.parameters, *self.build))])
 
     @property
     def label(self) -> str:
         """What tables and figures show: `BM=128 BN=64`, or `-` where there are no parameters."""
-        return " ".join(f"{name}={value}" for name, value in self.parameters) or "-"
+        return " ".join(f"{name}={value}" for name, value in (*self.parameters, *self.build)) or "-"
+
+    @property
+    def compiler(self) -> str:
+        """One of `COMPILERS`."""
+        return dict(self.build).get("compiler", COMPILERS[0])
+
+    @property
+    def options(self) -> list[str]:
+        """What the compiler is given of `OPTIONS`."""
+        return [OPTIONS[name].format(value) for name, value in self.build if name in OPTIONS]
 
     def names(self) -> dict[str, Number]:
         """The names a header's expressions may use, without those of a problem."""
@@ -114,33 +138,41 @@ class Kernel:
 
     @cached_property
     def includes(self) -> list[Path]:
-        """The files of `kernels/include/` that the kernel includes, directly or through another."""
+        """The files that the kernel includes, directly or through another, in quotes or brackets: those of `kernels/include/`, and what an
+        absolute path leads to. The compiler's own are not among them: its version stands for them.
+        """
         folder = self.path.parents[1] / "include"
         found: dict[Path, None] = {}
-        todo = [self.text]
+        todo = [(self.text, folder)]
         while todo:
-            for name in _INCLUDE.findall(todo.pop()):
-                path = folder / name
-                if path.is_file() and path not in found:
+            text, beside = todo.pop()
+            for quoted, bracketed in _INCLUDE.findall(text):
+                paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
+                path = next((path for path in paths if path.is_file()), None)
+                if path and path not in found:
                     found[path] = None
-                    todo.append(path.read_text(errors="replace"))
+                    todo.append((path.read_text(errors="replace"), path.parent))
         return list(found)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the file and everything of the project's that it includes."""
+        """SHA-256 over the file and everything that `includes` finds."""
         return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
 
-    def expand(self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str]) -> Iterator[tuple[Configuration, str]]:
+    def expand(
+        self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str], builds: Sequence[Build] = ((),)
+    ) -> Iterator[tuple[Configuration, str]]:
         """The product of the swept lists, then the declared assignments, each with the reason it is not legal ("" where it is).
 
-        `lists` are the campaign's: where it has any, they replace the kernel's own `sweep` and `configurations`. Raises `InputError`.
+        `lists` are the campaign's: where it has any, they replace the kernel's own `sweep` and `configurations`. A CUDA kernel's are
+        compiled in every way of `builds`. Raises `InputError`.
         """
+        builds = builds if self.kind == "cuda" else ((),)
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
-        if math.prod(map(len, values)) > MAX_CONFIGURATIONS:
+        count = math.prod(map(len, values)) * len(builds)
+        if count > MAX_CONFIGURATIONS:
             raise InputError(
-                f"{self.id}: the lists of its parameters make {math.prod(map(len, values))} configurations; "
-                f"expected at most {MAX_CONFIGURATIONS}"
+                f"{self.id}: the lists of its parameters make {count} configurations; expected at most {MAX_CONFIGURATIONS}"
             )
         declared = [] if lists else [tuple({**self.parameters, **one}.values()) for one in self.configurations]
         product = () if declared and not self.sweep else itertools.product(*values)
@@ -148,8 +180,8 @@ class Kernel:
         for element_type in element_types:
             if element_type not in self.element_types:
                 continue
-            for combination in combinations:
-                configuration = Configuration(element_type, tuple(zip(self.parameters, combination, strict=True)))
+            for combination, build in itertools.product(combinations, builds):
+                configuration = Configuration(element_type, tuple(zip(self.parameters, combination, strict=True)), build)
                 yield configuration, self.objection(configuration)
 
     def objection(self, configuration: Configuration) -> str:
@@ -280,7 +312,10 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
                 raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
             return evaluate(expression, names)
         except InputError as error:
-            raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}") from None
+            text = str(expression)
+            cut = text.count("(") != text.count(")")  # YAML has taken a comma for the end of an element
+            hint = '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]' if cut else ""
+            raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}{hint}") from None
 
     for name, expression in kernel.where.items():
         if name in (*known, *of_thread):
@@ -298,7 +333,37 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
             value_of(key, expression, names)
 
 
-def discover(root: Path) -> dict[str, Kernel]:
-    """All kernels below `root`/kernels, by id, in ladder order."""
-    paths = [path for kind in KINDS for path in sorted((root / "kernels" / kind).glob(f"*{SUFFIX[kind]}"))]
-    return {kernel.id: kernel for kernel in map(parse, paths)}
+def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
+    """All kernels below `root`/kernels, by id, in ladder order. Why the others cannot be used comes into `refused`, by their ids."""
+    found = {}
+    for kind in KINDS:
+        for path in _files(root, kind):
+            if path.suffix == SUFFIX[kind] and _begins_with_header(path):
+                try:
+                    kernel = parse(path)
+                    found[kernel.id] = kernel
+                except InputError as error:
+                    if refused is not None:
+                        refused[f"{kind}/{path.stem}"] = error
+    return found
+
+
+def strays(root: Path) -> list[str]:
+    """What to say of the files below `root`/kernels that are taken for no kernels."""
+    return [
+        f"{path}: taken for no kernel; expected the suffix {SUFFIX[kind]}, and a comment /*--- … ---*/ of YAML at the beginning"
+        for kind in KINDS
+        for path in _files(root, kind)
+        if path.suffix != SUFFIX[kind] or not _begins_with_header(path)
+    ]
+
+
+def _files(root: Path, kind: str) -> list[Path]:
+    """The files of a kind's folder, but for what editors leave beside those they edit."""
+    paths = (root / "kernels" / kind).glob("*")
+    return sorted(path for path in paths if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES)
+
+
+def _begins_with_header(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"/*---")

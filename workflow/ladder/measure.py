@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ladder.campaign import Problem, digest
 from ladder.ceilings import least_us
-from ladder.child import START_SECONDS, Child, Failure
+from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.devices import exactly
 from ladder.environment import ROOT, project_state
 from ladder.lock import exclusive
@@ -100,9 +100,7 @@ class Run:
             for problem, mine in self.entries_of.items():
                 self._measure_problem(problem, [entry for entry in mine if entry.key not in self.journal.records])
         finally:
-            if self.child:
-                self.busy_us += self.child.busy_us
-                self.child.close()
+            self._bury()
             self.progress.bar.close()
 
     def done(self) -> int:
@@ -151,22 +149,40 @@ class Run:
         return self.child
 
     def _ready(self, problem: Problem) -> Child:
-        """A child that has the operands of the problem."""
-        child = self._alive()
-        if self.current != problem:
+        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
+
+        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
+        """
+        for last in (False, True):
+            child = self._alive()
+            if self.current == problem:
+                break
             self.current = None
             child.loaded.clear()
-            for _ in child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
-                pass
-            self.current = problem
+            try:
+                for _ in child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
+                    pass
+                self.current = problem
+            except Failure as failure:
+                if failure.status == "not_supported":
+                    raise
+                self._bury()
+                if last:
+                    raise InputError(
+                        f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                    ) from None
         return child
 
     def _lost(self, failure: Failure) -> None:
         """Bury a child that cannot go on."""
-        if not failure.alive and self.child:
+        if not failure.alive:
+            self._bury()
+
+    def _bury(self) -> None:
+        if self.child:
             self.busy_us += self.child.busy_us
             self.child.close()
-            self.child = self.current = None
+        self.child = self.current = None
 
     def _twice(self, attempt: Callable[[], T]) -> T:
         """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again."""
@@ -220,13 +236,6 @@ class Run:
             return {name: found[name] for name in ("status", "reason")}
 
         try:
-            self._twice(lambda: self._ready(whole))
-        except Failure as failure:
-            if failure.status == "not_supported":  # the operands do not fit
-                self._lost(failure)
-                return {"status": failure.status, "reason": failure.reason}
-            raise RuntimeError(f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}") from None
-        try:
             return self._twice(verdict)
         except Failure as failure:
             self._lost(failure)
@@ -248,6 +257,9 @@ class Run:
         left = {entry.index: entry for entry in group}
         limits, seed = self.limits, int(digest([entry.key for entry in group]), 16) % 2**32
 
+        def tensor_cores(index: int) -> bool:  # a baseline may use them, a kernel where its binary has their instructions
+            return bool(outcomes[index].get("tensor_cores")) or not self.job.plan["kernel"]
+
         def sample() -> None:
             if not left:  # all were sent before the child was killed
                 return
@@ -268,8 +280,8 @@ class Run:
                     outcome = {**verdict, **timed, **read_readings(series["readings"]), "other_processes": others}
                     if verdict["status"] != "correct":
                         outcome = verdict | {"reason": f"while timed: {verdict['reason']}"}
-                    elif too_fast := self._too_fast(problem, series["samples"], bool(outcomes[index].get("tensor_cores"))):
-                        outcome = {"status": "incorrect", "reason": too_fast}
+                    elif why := too_fast(self.job.environment, problem, series["samples"], tensor_cores(index)):
+                        outcome = {"status": "incorrect", "reason": why}
                     self._record(left.pop(index), outcome | {"tensor_cores": outcomes[index].get("tensor_cores")})
 
         try:
@@ -281,12 +293,6 @@ class Run:
             else:  # one of them did it: each alone tells which
                 for entry in left.values():
                     self._time(problem, [entry], outcomes)
-
-    def _too_fast(self, problem: Problem, samples: Sequence[float], tensor_cores: bool) -> str:
-        """Why a time cannot be, or "": a baseline may use the tensor cores, a kernel where its binary has their instructions."""
-        least = least_us(self.job.environment, problem, tensor_cores or not self.job.plan["kernel"])
-        median = median_interval(samples)[0]
-        return f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it takes" if median < least else ""
 
     def _load(self, child: Child, entries: list[_Entry]) -> None:
         """Make sure that the child has the launches of what another one verified."""
@@ -324,6 +330,12 @@ class Run:
 
 def _tf32(entry: _Entry) -> bool:
     return bool(entry.contestant["precision"] == "tf32")
+
+
+def too_fast(environment: Mapping[str, Any], problem: Problem, samples: Sequence[float], tensor_cores: bool) -> str:
+    """Why times in microseconds cannot be, or ""."""
+    least, median = least_us(environment, problem, tensor_cores), median_interval(samples)[0]
+    return f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it takes" if median < least else ""
 
 
 def check_binary(path: Path, sha256: str) -> None:

@@ -20,7 +20,6 @@ import pandas as pd
 from ladder import figures, models, tables
 from ladder.campaign import CONFIRMED, DRAWN_FROM
 from ladder.environment import ROOT
-from ladder.figures.page import FORMATS
 from ladder.jobs import write_whole
 from ladder.kernels import Kernel, discover
 from ladder.targets import REDRAWN, together
@@ -39,8 +38,7 @@ def _sha256(path: Path) -> str:
 
 def _drawn(folder: Path) -> dict[str, Path]:
     """The tables and figures in a folder that was drawn into, by their paths in it."""
-    suffixes = {".csv", *(f".{suffix}" for suffix in FORMATS)}
-    found = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in suffixes]
+    found = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in (".csv", ".svg")]
     return {path.relative_to(folder).as_posix(): path for path in found}
 
 

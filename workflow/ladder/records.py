@@ -13,59 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ladder.dictionary import schema
 from ladder.jobs import unwritable, write_whole
 from ladder.units import InputError
 
-SCHEMA = pa.schema(
-    [
-        ("device", pa.string()),
-        ("kernel", pa.string()),
-        ("configuration", pa.string()),
-        ("element_type", pa.string()),
-        ("precision", pa.string()),
-        ("m", pa.int32()),
-        ("n", pa.int32()),
-        ("k", pa.int32()),
-        ("alpha", pa.float64()),
-        ("beta", pa.float64()),
-        ("padding", pa.int32()),
-        ("offset", pa.int32()),
-        ("distribution", pa.string()),
-        ("seed", pa.int64()),
-        ("state", pa.string()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-        ("stop", pa.string()),
-        ("race", pa.bool_()),
-        ("reference", pa.string()),
-        ("repeats", pa.int32()),
-        ("samples_us", pa.list_(pa.float64())),
-        ("reference_us", pa.list_(pa.float64())),
-        ("frobenius_error", pa.float64()),
-        ("component_error", pa.float64()),
-        ("component_bound", pa.float64()),
-        ("time", pa.string()),
-        ("uuid", pa.string()),
-        ("binary_sha256", pa.string()),
-        ("tensor_cores", pa.bool_()),
-        ("sm_clock_mhz", pa.float64()),
-        ("memory_clock_mhz", pa.float64()),
-        ("temperature_c", pa.float64()),
-        ("throttle_reasons", pa.int64()),
-        ("samples_sm_clock_mhz", pa.list_(pa.float64())),
-        ("samples_throttle_reasons", pa.list_(pa.int64())),
-        ("energy_j", pa.float64()),
-        ("power_w", pa.float64()),
-        ("key", pa.string()),
-        ("other_processes", pa.int32()),
-        ("process", pa.int32()),
-        ("role", pa.string()),
-    ]
-)
+SCHEMA = schema("samples")
 """One row a measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds.
 
 `process` (from 1) and `role` are those of the confirmation, whose rows of a problem, state and process are from the same rounds.
 """
+
+
+def journal_of(output: Path) -> Path:
+    """The journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
+    folder = output.parent.parent if output.parent.name == "samples" else output.parent
+    return folder / "journals" / f"{output.stem}.journal"
 
 
 class Journal:
@@ -126,9 +88,9 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         if int(checksum, 16) != zlib.crc32(text):
             return None
         record: dict[str, Any] = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
 
 
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:

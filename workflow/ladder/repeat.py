@@ -14,6 +14,7 @@ import pandas as pd
 from ladder.campaign import CONFIRMED
 from ladder.jobs import write_whole
 from ladder.models import of_folder
+from ladder.statistics import between_processes
 from ladder.tables import Confirmed, files, load, write_csv
 from ladder.units import InputError
 
@@ -22,7 +23,8 @@ LIMIT = 2.8
 CONTESTANT = ["kernel", "configuration", "element_type", "problem", "state"]
 COLUMNS = [
     "element_type", "problem", "state", "contestants", "machines", "runs",
-    "repeat_pairs", "repeat_sd", "repeat_limit", "reproduce_pairs", "reproduce_sd", "reproduce_limit",
+    "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
+    "reproduce_pairs", "reproduce_sd", "reproduce_limit", "reproduce_time_limit",
 ]  # fmt: skip
 
 
@@ -36,7 +38,8 @@ class Run:
     machine: str
     """The UUID of the device that was measured on."""
     ratios: pd.DataFrame
-    """A row a finalist, problem and state: `CONTESTANT`, the logarithm of the ratio and half of its between-process interval."""
+    """A row a finalist, problem and state: `CONTESTANT`, the logarithms of the ratio, with half of its between-process interval, and of
+    the time."""
     pairs: pd.DataFrame
     """Who is faster than whom, the table of that name."""
 
@@ -59,7 +62,7 @@ def read_run(folder: Path) -> Run:
 
 
 def ratios(confirmed: Confirmed) -> pd.DataFrame:
-    """A row a finalist, problem and state: its log ratio to the reference and half the width of the interval between processes.
+    """A row a finalist, problem and state: its log ratio to the reference, half the width of the interval between processes, its log time.
 
     The reference's own, which is 1 whatever happens, is left out.
     """
@@ -67,23 +70,26 @@ def ratios(confirmed: Confirmed) -> pd.DataFrame:
     for key, group in confirmed.groups.items():
         for one in (one for one, records in group.items() if one[0] != next(iter(records.values()))["reference"]):
             found = confirmed.ratio(key, one)
-            values = [*one, *key, math.log(found["ratio"]), math.log(found["high"] / found["ratio"])]
-            rows.append(dict(zip([*CONTESTANT, "log_ratio", "half"], values, strict=True)))
-    return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half"])
+            time = between_processes([record["samples_us"] for record in group[one].values()])[0]
+            values = [*one, *key, math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)]
+            rows.append(dict(zip([*CONTESTANT, "log_ratio", "half", "log_us"], values, strict=True)))
+    return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half", "log_us"])
 
 
 def differences(runs: Sequence[Run]) -> pd.DataFrame:
-    """What every two runs differ by in the finalists that both have: of the log ratios `difference`, and `allowed` by their intervals.
+    """What every two runs differ by in the finalists that both have: of the log ratios `difference`, and `allowed` by their intervals; of
+    the log times `time_difference`.
 
     `machines` is the set of the two runs' machines, of one where it is the same.
     """
-    found = [pd.DataFrame(columns=[*CONTESTANT, "difference", "allowed", "machines", "same"])]
+    found = [pd.DataFrame(columns=[*CONTESTANT, "difference", "time_difference", "allowed", "machines", "same"])]
     for one, other in combinations(runs, 2):
         both = one.ratios.merge(other.ratios, on=CONTESTANT, suffixes=("", "_other"))
         machines = frozenset({one.machine, other.machine})
         found.append(
             both[CONTESTANT].assign(
                 difference=both["log_ratio_other"] - both["log_ratio"],
+                time_difference=both["log_us_other"] - both["log_us"],
                 allowed=np.hypot(both["half"], both["half_other"]),
                 machines=[machines] * len(both),
                 same=len(machines) == 1,
@@ -101,8 +107,8 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     """A row a problem and state: how far log ratios of one kernel and configuration repeat, pooled over the finalists.
 
     `repeat_sd` is their standard deviation among runs on the same machine, `reproduce_sd` among machines, and the limits are what two results
-    differ by at most with a probability of 95 % (ISO 5725-6). They rest on `machines` and `runs`, however many finalists there are:
-    what is a machine's own moves them all together.
+    differ by at most with a probability of 95 % (ISO 5725-6), the `time_limit` of log times. They rest on `machines` and `runs`, however
+    many finalists there are: what is a machine's own moves them all together.
     """
     rows, found = [], differences(runs)
     for key, group in found.groupby(CONTESTANT[2:], sort=False):
@@ -115,6 +121,7 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
         for name, pairs in (("repeat", group[group["same"].astype(bool)]), ("reproduce", group[~group["same"].astype(bool)])):
             row |= {f"{name}_pairs": len(pairs), f"{name}_sd": _sd(pairs["difference"])}
             row[f"{name}_limit"] = LIMIT * row[f"{name}_sd"]
+            row[f"{name}_time_limit"] = LIMIT * _sd(pairs["time_difference"])
         rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS)
 

@@ -49,10 +49,10 @@ def closure(*modules: str) -> set[str]:
 
 
 def digest(*modules: str) -> str:
-    """A digest of the modules, all that they import and the device code that lies beside them."""
+    """A digest of the modules, all that they import, and the device code and pages that lie beside them."""
     state = hashlib.sha256()
     for module in sorted(closure(*modules)):
-        files = [path(module)]
+        files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]
         if module.startswith("devices"):
             files += sorted({*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")})
         for file in files:

@@ -104,6 +104,31 @@ def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFID
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
+def between_runs(
+    one: Sequence[ArrayLike], other: Sequence[ArrayLike], confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Estimate and interval of `one / other`, a positive quantity that two runs each found in processes of their own.
+
+    Each run is of the model of `between_processes`, with variances of its own: Welch's interval of the difference of the logarithms
+    (The generalization of "Student's" problem when several different population variances are involved, Biometrika 34, 1947), its degrees
+    of freedom rounded down. Where a run has one process it is from 0 to infinity. Raises `ValueError` as `between_processes` does.
+    """
+    estimate, terms = 0.0, []
+    for sign, processes in ((1, one), (-1, other)):
+        values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
+        if not values:
+            raise ValueError("no processes")
+        mean, n = math.fsum(values) / len(values), len(values)
+        estimate += sign * mean
+        terms.append((math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else math.inf, n - 1))
+    variance = math.fsum(term for term, _ in terms)
+    if math.isinf(variance):
+        return math.exp(estimate), 0.0, math.inf
+    degrees = variance**2 / math.fsum(term**2 / n for term, n in terms) if variance else 1.0
+    half = student_t(math.floor(degrees + 1e-9), confidence) * math.sqrt(variance)
+    return math.exp(estimate), math.exp(estimate - half), math.exp(estimate + half)
+
+
 def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The ends of the within-run interval round the estimate of `between_processes`: how far the median of one process's rounds is known.
 

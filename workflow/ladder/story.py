@@ -13,7 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder import claims
 from ladder.campaign import DRAWN_FROM, Problem
+from ladder.claims import TOLD
 from ladder.environment import ROOT
 from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
@@ -26,8 +28,13 @@ from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
 DOCUMENTS = (DOCUMENT, ROOT / "README.md", ROOT / "docs" / "workstation.md", ROOT / "docs" / "float32-from-tensor-cores.md")
-TOLD = ("nvidia-h200",)
-"""The datasets that the text is about."""
+MEASURED = re.compile(
+    r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
+    r"|\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|\s?times (?:as|faster|slower|quicker|longer)\b)"
+)
+"""A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
+CITED = re.compile(r"<!-- from: [^>]+? -->")
+"""Behind such a number: whose it is, where it is not ours."""
 PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 Row = Mapping[str, Any]
@@ -54,6 +61,11 @@ class Story:
                 tables = {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}
                 found[environment["kind"]] = Dataset(tables, environment, "warm")
         return found
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """What the published data say to the claims."""
+        return claims.read_published(self.root)
 
     def ladder(self, kind: str) -> list[str]:
         """The names of a kind's kernels in their order."""
@@ -141,8 +153,7 @@ def _code(kernel: str) -> str:
 
 def _parameters(row: Row) -> dict[str, int]:
     """`BM=64 BN=32` as names and values."""
-    pairs = [pair.split("=") for pair in str(row["configuration"]).split() if "=" in pair]
-    return {name: int(value) for name, value in pairs}
+    return dict(Configuration.of(row["element_type"], row["configuration"]).parameters)
 
 
 def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:
@@ -313,8 +324,38 @@ def answers(story: Story) -> str:
     return _table(["question", "found", "by", "data"], rows, words=range(4))
 
 
+def claimed(story: Story) -> str:
+    """Every claim, where it holds, and what the published data say to it."""
+    counted, entries = claims.counts(story.entries), {entry["id"]: entry for entry in reversed(story.entries)}
+    rows = []
+    for claim in claims.read(story.root):
+        says = entries[claim.id]["says"] if claim.id in entries else claim.says
+        rows.append([says, claim.place, claims.told(counted.get(claim.id, {})) or NOTHING])
+    return _table(["claim", "where", "the published data"], rows, words=range(3))
+
+
+def unsaid(text: str) -> list[str]:
+    """The measured numbers that a page says by hand, so that no claim and no table carries them.
+
+    Such is a number with a unit of rate, share, time or energy, or with `×` or `times`, outside code and outside the parts that are filled
+    in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
+    """
+    text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
+    found = []
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:\||- |\d+\. ))", text):
+        found += [match[0] for match in MEASURED.finditer(block) if not CITED.search(block, match.end())]
+    return found
+
+
 def value(story: Story, name: str, *arguments: str) -> str:
-    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`; or what a study found: `study NAME`."""
+    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`; or what a study found: `study NAME`.
+
+    Or a claim's sentence, with its numbers: `claim ID`.
+    """
+    if name == "claim":
+        (claim,) = (claim for claim in claims.read(story.root) if claim.id == arguments[0])
+        entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
+        return entry["says"] if entry else NOTHING
     if name == "study":
         (study,) = (study for study in studies(story.root) if study.name == arguments[0])
         return "; ".join(study.told(story.root))
@@ -338,7 +379,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
-    function.__name__: function for function in (device, best, rung, compare, methods, gains, rates, answers)
+    function.__name__: function for function in (device, best, rung, compare, methods, gains, rates, answers, claimed)
 }
 
 
@@ -350,7 +391,7 @@ def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
         name, *arguments = call.split()
         if form == "table" and name not in TABLES:
             raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
-        known = ("peak", "copy", "sms", "rate", "gain", "share", "study")
+        known = ("peak", "copy", "sms", "rate", "gain", "share", "study", "claim")
         if form == "value" and name not in known:
             raise InputError(f"{document}: value: got {name}; expected {', '.join(known)}")
         try:

@@ -6,7 +6,7 @@ import sys
 
 from ladder import campaign as campaigns
 from ladder import environment, sources, targets
-from ladder.kernels import discover
+from ladder.kernels import discover, strays
 from ladder.units import InputError
 
 ROOT = Path(workflow.basedir)
@@ -22,12 +22,17 @@ SUBMITTING = (
     and workflow.resource_settings.default_resources is not None
 )
 
+# `snakemake reproduce` is about a campaign of its own, unless another is named. Snakemake tells its targets only after it has read this.
+if "reproduce" in sys.argv and not workflow.overwrite_configfiles:
+    config.setdefault("campaign", "reproduce")
+
 try:
     data, source = campaigns.read(
         ROOT / "config", list(map(Path, workflow.overwrite_configfiles)), config
     )
-    KERNELS = discover(ROOT)
-    CAMPAIGN = campaigns.load(data, source, KERNELS)
+    refused = {}
+    KERNELS = discover(ROOT, refused)
+    CAMPAIGN = campaigns.load(data, source, KERNELS, refused)
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     if SUBMITTING and not CAMPAIGN.partitions:
@@ -36,7 +41,9 @@ try:
             "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
             "config/README.md explains them"
         )
+    ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
     FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
+    targets.together(ROOT / "results" / "published")
 except InputError as error:
     sys.exit(f"Error: {error}")
 config.update(data)
@@ -44,10 +51,14 @@ config.update(data)
 TARGETS = targets.Targets(
     campaign=CAMPAIGN,
     devices=DEVICES,
-    architectures=environment.architectures(CAMPAIGN, DEVICES, GPUS),
+    architectures=ARCHITECTURES,
     kernels=KERNELS,
     published=ROOT / "results" / "published",
 )
+if workflow.is_main_process:
+    for said in strays(ROOT):
+        print(f"Warning: {said}", file=sys.stderr)
+    TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
 # On this machine one GPU at a time, if `--resources gpu=N` does not say how many; a cluster knows how many it has.

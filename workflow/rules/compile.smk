@@ -20,6 +20,7 @@ rule compile:
             gpu=False, mem_mb=lambda threads: 1000 + 500 * threads, runtime=30
         ),
     params:
+        contents=lambda wildcards: kernel_of(wildcards).digest,
         configurations=lambda wildcards: campaigns.digest(
             [
                 [configuration.slug, objection]
@@ -28,9 +29,10 @@ rule compile:
                 ]
             ]
         ),
-        compiler=lambda wildcards: environment.compiler_version(
-            kernel_of(wildcards).kind
-        ),
+        compilers=lambda wildcards: [
+            environment.compiler_version(compiler)
+            for compiler in CAMPAIGN.compilers(kernel_of(wildcards).kind)
+        ],
         code=sources.digest("compile"),
     script:
         "../scripts/compile.py"

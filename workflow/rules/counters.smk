@@ -32,16 +32,15 @@ rule draw_counters:
     output:
         report(
             "results/{dataset}/{device}/counters.svg",
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/counters.rst",
             labels={"figure": "counters"},
         ),
-        "results/{dataset}/{device}/counters.png",
-        "results/{dataset}/{device}/counters.pdf",
     log:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
-        width=lambda wildcards: TARGETS.width(wildcards.dataset),
+        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/draw_counters.py"

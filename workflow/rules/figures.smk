@@ -10,15 +10,18 @@ rule figures:
         report(
             directory("results/{dataset}/{device}/figures"),
             patterns=["{figure}.svg"],
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/figures.rst",
             labels={"figure": "{figure}"},
         ),
+        "results/{dataset}/{device}/figures.sha256",
     log:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        width=lambda wildcards: TARGETS.width(wildcards.dataset),
+        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
+        contents=of(TARGETS.contents),
         code=sources.digest("figures"),
     script:
         "../scripts/figures.py"
@@ -39,16 +42,43 @@ rule compare:
     output:
         report(
             "results/{dataset}/compared-{kind}.svg",
-            category="compared",
+            category="{dataset}",
+            subcategory="compared",
             caption="../report/compared.rst",
             labels={"figure": "compared"},
         ),
-        "results/{dataset}/compared-{kind}.png",
-        "results/{dataset}/compared-{kind}.pdf",
     log:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
-        width=lambda wildcards: TARGETS.width(wildcards.dataset),
+        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
         code=sources.digest("figures"),
     script:
         "../scripts/compare.py"
+
+
+# All of it to look around in: one file, offline.
+rule index:
+    input:
+        environments=lambda wildcards: [
+            TARGETS.environment(wildcards.dataset, device)
+            for device in TARGETS.indexed(wildcards.dataset)
+        ],
+        tables=lambda wildcards: [
+            f"results/{wildcards.dataset}/{device}/{name}.csv"
+            for device in TARGETS.indexed(wildcards.dataset)
+            for name in campaigns.INDEXED
+        ],
+        claims=lambda wildcards: TARGETS.claims(wildcards.dataset),
+    output:
+        "results/{dataset}/index.html",
+    log:
+        "results/{dataset}/logs/index.log",
+    params:
+        title=lambda wildcards: (
+            "Gemm Ladder: published results"
+            if wildcards.dataset == targets.REDRAWN
+            else f"Gemm Ladder: campaign {wildcards.dataset}"
+        ),
+        code=sources.digest("index"),
+    script:
+        "../scripts/index.py"

@@ -9,7 +9,7 @@ rule support:
         **TARGETS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:
         compiler=lambda wildcards: environment.compiler_version(
-            "cuda" if wildcards.arch.startswith("sm_") else "cpu"
+            "nvcc" if wildcards.arch.startswith("sm_") else "cc"
         ),
         code=sources.digest("devices", "compile"),
     script:

@@ -165,6 +165,10 @@ class Device(ABC):
         """Draw the operands, poison C, launch once and compare C with the reference; raises `Refused` where the launch fails."""
 
     @abstractmethod
+    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """A, B and C as drawn for the launch that `check` made last, and its result: flat, from the matrix's first element on."""
+
+    @abstractmethod
     def reserve(self, times: int, cold: bool) -> None:
         """Make room for samples of so many launches, before the first of those that will be timed together is made."""
 

@@ -14,6 +14,7 @@ import numpy as np
 import pycuda.driver as cuda
 import pynvml
 from cuda.bindings import driver
+from numpy.typing import NDArray
 
 from ladder.campaign import Problem
 from ladder.devices import (
@@ -388,6 +389,18 @@ class Cuda(Device):
             return self._found(1)[0]
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None
+
+    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        at = self._at
+        self._draw(self.given.seed, 1)
+        self._poison(at.spare, self.given.seed)
+        self.stream.synchronize()
+        found = []
+        for place, address in zip((*at.places, at.places[2]), (*at.sets[0], at.spare, at.results), strict=True):
+            found.append(np.empty(place.total, np.dtype(self.given.element_type)))
+            cuda.memcpy_dtoh(found[-1], address)
+        a, b, c, result = (flat[at.places[0].first :] for flat in found)
+        return a, b, c, result
 
     def _found(self, count: int) -> list[Errors]:
         sums = np.empty((count, CHECK_BLOCKS, 7))

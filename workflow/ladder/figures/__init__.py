@@ -1,9 +1,9 @@
 """The figures, each drawn from a dataset's tables and environment alone; no device is touched. One module a family.
 
-Every figure is written as SVG, PNG and PDF, the same bytes for the same data.
+Every figure is written as SVG, and as PDF and PNG where asked for, the same bytes for the same data.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 
 from ladder.campaign import WIDTH
 from ladder.figures.accuracy import accuracy, distributions
+from ladder.figures.changes import changes
+from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
 from ladder.figures.dataset import Dataset
 from ladder.figures.devices import comparison, gpus, on_all
@@ -44,6 +46,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "samples": samples,
     "energy": energy,
     "gpus": gpus,
+    "compilers": compilers,
 }
 NEEDS: dict[str, Callable[[Dataset], bool]] = {
     "issue": lambda data: bool(data.models["issue_tflops"].notna().any()),
@@ -52,6 +55,7 @@ NEEDS: dict[str, Callable[[Dataset], bool]] = {
     "samples": lambda data: len(data.rounds) > 0,
     "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
     "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
+    "compilers": lambda data: len(compared(data)) > 0,
 }
 """When there is something to draw."""
 
@@ -67,23 +71,28 @@ def draw(name: str, data: Dataset) -> Figure:
 
 
 def draw_all(
-    tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], folder: Path, threads: int = 1, width: float = WIDTH
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    folder: Path,
+    threads: int = 1,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
 ) -> None:
     """Draw and write every figure of a dataset, of which `DRAWN_FROM` are given, `width` inches wide: `<figure>-<state>.<format>`.
 
-    Of element types but float32 it is `<figure>-<element type>-<state>`.
+    Of element types but float32 it is `<figure>-<element type>-<state>`. `formats` are those besides SVG.
     """
     folder.mkdir(parents=True, exist_ok=True)
     states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
     for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
         data = Dataset(_of_type(tables, element_type), environment, state, width)
-        if data.best.empty:  # nothing has a rate, as where all that was asked for `cold` is as `warm`
+        if all(map(is_baseline, data.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
             continue
         # the sweep is that of the first state; another follows its best configurations only
         sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
         which = state if element_type == "float32" else f"{element_type}-{state}"
         names = [name for name in (*FIGURES, *sweeps) if name not in NEEDS or NEEDS[name](data)]
-        tasks += [(data, name, folder / f"{name}-{which}") for name in names]
+        tasks += [(data, name, folder / f"{name}-{which}", formats) for name in names]
     if threads == 1:
         list(map(_draw_and_save, tasks))
         return
@@ -91,9 +100,9 @@ def draw_all(
         list(pool.map(_draw_and_save, tasks))
 
 
-def _draw_and_save(task: tuple[Dataset, str, Path]) -> None:
-    data, name, stem = task
-    save(draw(name, data), stem)
+def _draw_and_save(task: tuple[Dataset, str, Path, Sequence[str]]) -> None:
+    data, name, stem, formats = task
+    save(draw(name, data), stem, formats)
 
 
 def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str, pd.DataFrame]:
@@ -101,11 +110,16 @@ def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str,
 
 
 def draw_counters(
-    counts: pd.DataFrame, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], stem: Path, width: float = WIDTH
+    counts: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    stem: Path,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
 ) -> None:
-    """Draw model against count and write it as `stem` in every format."""
+    """Draw model against count and write it as `stem`, in SVG and other formats."""
     style(width)
-    save(counters(Dataset(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem)
+    save(counters(Dataset(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem, formats)
 
 
 def draw_comparison(
@@ -113,11 +127,31 @@ def draw_comparison(
     environments: Mapping[str, Mapping[str, Any]],
     stem: Path,
     width: float = WIDTH,
+    formats: Sequence[str] = (),
 ) -> None:
-    """Draw datasets, of each of which `DRAWN_FROM` are given, side by side in the first element type and state measured, in every format."""
+    """Draw datasets, of each of which `DRAWN_FROM` are given, side by side in the first element type and state measured."""
     style(width)
     drawn = {}
     for name, tables in datasets.items():
         first = tables["summary"].iloc[0]
         drawn[name] = Dataset(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
-    save(comparison(drawn), stem)
+    save(comparison(drawn), stem, formats)
+
+
+def draw_changes(
+    rows: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    other: str,
+    stem: Path,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
+) -> None:
+    """Draw what changed from a dataset, of which `DRAWN_FROM` are given, to another, by the rows of `compare.changes`.
+
+    Of several element types it is the first.
+    """
+    style(width)
+    first = str(rows["element_type"].iloc[0])
+    data = Dataset(_of_type(tables, first), environment, str(rows["state"].iloc[0]), width)
+    save(changes(data, rows[rows["element_type"] == first], other), stem, formats)

@@ -52,7 +52,7 @@ def counters(data: Dataset, counts: pd.DataFrame) -> Figure:
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
         axes.set_xlabel("%" if column.endswith("_percent") else "per 1000 multiply-adds")
-        if decades:
+        if decades and np.isfinite(axes.dataLim.minposx):  # else there is neither model nor count
             logarithmic(axes, "x")
         else:
             axes.set_xlim(0, 105 if column.endswith("_percent") else None)

@@ -15,6 +15,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
@@ -22,7 +23,6 @@ from matplotlib.transforms import Bbox
 from ladder.figures.dataset import Dataset
 from ladder.jobs import write_whole
 
-FORMATS = ("svg", "png", "pdf")
 PANEL = 3.6
 """Inches that a panel is wide, about: how many stand side by side follows from the figure's width."""
 PAD = 0.06
@@ -105,6 +105,9 @@ def finish(
         wrap=True,
     )
     parts = [height(head) + 2 * PAD, height(foot) + 2 * PAD]
+    for text in (head, foot):  # wrapped once, and not again whenever a size is asked for
+        text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
+        text.set_wrap(False)
     legend = None
     for columns in range(min(len(handles), 6), 0, -1):
         legend = figure.legend(
@@ -164,11 +167,13 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
     axes.grid(axis="x", visible=False)
 
 
-def save(figure: Figure, stem: Path) -> None:
-    """Write `stem` with the suffix of every format; no file holds the time at which it was drawn."""
-    for suffix in FORMATS:
-        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix]
+def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
+    """Write `stem` as SVG and with the suffix of every other format, pdf or png; no file holds the time at which it was drawn."""
+    text, canvas = io.StringIO(), FigureCanvasSVG(figure)
+    canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
+    write_whole(stem.with_suffix(".svg"), text.getvalue().encode())
+    for suffix in formats:
         file = io.BytesIO()
-        figure.savefig(file, format=suffix, metadata=metadata)
+        figure.savefig(file, format=suffix, metadata={"pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix])
         write_whole(stem.with_suffix(f".{suffix}"), file.getvalue())
     plt.close(figure)

@@ -1,0 +1,75 @@
+"""Whether `snakemake reproduce` finds a kernel that has become 3 % slower, and names it: on a GPU whose model is published.
+
+    .venv/bin/python studies/slowed.py        some minutes
+
+Runs the short campaign of the claims in two copies of the project, as it is and with rung 15 slowed: every block of it ends as much later as
+3 % of the clocks that it took. Measured is what each says to the claims, by state.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.environment import ROOT, detect_gpus
+from ladder.study import PUBLISHED, Study
+from planted import Project
+
+KERNEL = "15_last_wave"
+PERCENT = 3
+ASKED = ("reproduce", "--config", "campaign=reproduce-short", "devices=[cuda]", "kernels=[cuda/14*,cuda/15*,cuda/16*]")
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """What was not reproduced with the kernel slowed, and without."""
+    slowed, honest = (
+        ", ".join(f"`{id}`" for id in measured[run]["not reproduced"]) or "nothing" for run in ("slowed", "as_it_is")
+    )
+    return f"with `{measured['kernel']}` slowed by {measured['percent']} % not reproduced is {slowed}; as it is, {honest}"
+
+
+STUDY = Study("slowed", "Is a kernel that has become slower found?", found, ".venv/bin/python studies/slowed.py")
+
+
+def slowed(source: str, percent: int) -> str:
+    """The kernel file with a function `gemm` of which every thread waits for so many per cent of its own clocks before it ends."""
+    begun = "  const long long begun = clock64();\n"
+    wait = f"\n  const long long spent = clock64() - begun;\n  while (100 * (clock64() - begun - spent) < {percent} * spent);"
+    made, count = re.subn(
+        r"( gemm\([^)]*\) \{\n)(.*?)(\n\}\n)", rf"\g<1>{begun}\g<2>{wait}\g<3>", source, count=1, flags=re.DOTALL
+    )
+    assert count == 1
+    return made
+
+
+def reproduce(folder: Path, percent: int) -> dict[str, list[str]]:
+    """The ids of the claims by what the campaign in a copy of the project said to them."""
+    project = Project(folder)
+    shutil.copytree(ROOT / PUBLISHED, folder / PUBLISHED)
+    path = f"kernels/cuda/{KERNEL}.cu"
+    if percent:
+        project.write(path, slowed((ROOT / path).read_text(), percent))
+    done = project.snakemake(*ASKED)
+    table = folder / "results" / "reproduce-short" / "reproduced.json"
+    assert table.exists(), done.stdout[-8000:]
+    states: dict[str, list[str]] = {"not reproduced": [], "reproduced": [], "not distinguishable": []}
+    for entry in json.loads(table.read_text()):
+        if str(entry["dataset"]).startswith("reproduce-short/") and entry["state"] in states:
+            states[entry["state"]].append(entry["id"])
+    assert bool(states["not reproduced"]) == (done.returncode != 0), done.stdout[-8000:]
+    return states
+
+
+def main() -> None:
+    """Run both, and write what was found."""
+    (gpu, *_) = detect_gpus()
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = {name: reproduce(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT))}
+    STUDY.write(gpu, {"kernel": KERNEL, "percent": PERCENT, **runs}, uuids=list(gpu.uuids))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""The page to look around in, in headless Chromium: it asks for nothing, says no error, and draws what is chosen."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+import synthetic
+from ladder import index, tables
+from ladder.campaign import INDEXED
+from ladder.environment import ROOT
+from ladder.kernels import discover
+from ladder.models import of_folder
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+KERNELS = ("01_naive_uncoalesced", "03_shared_tile", "05_register_tile", "10_block_tile_128", "cublas", "cublas_tf32")
+PROBLEMS = [(256, 256, 256), (1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 4096)]
+NUMBERS = r"[\d.]+ \[[\d.]+, [\d.]+\]"
+"""A value and its interval."""
+WIDE, PHONE = (1280, 900), (390, 844)
+CLAIM = {
+    "id": "made-up", "says": "Rung 10 is slower than cuBLAS.", "where": {"gpu": "NVIDIA Made Up"}, "state": "not reproduced",
+    "value": 1.02, "low": 1.01, "high": 1.03, "published": 0.97, "limit": 1.0, "dataset": "nvidia-a",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    """Two made-up datasets as the page reads them."""
+    found, folder = {}, tmp_path_factory.mktemp("datasets")
+    for seed, name in enumerate(("nvidia-a", "nvidia-b")):
+        synthetic.write(folder / name, seed, device=name, problems=PROBLEMS, kernels=KERNELS, processes=3, speed=1 + 0.2 * seed)
+        made, environment = of_folder(folder / name, discover(ROOT).values())
+        for table in INDEXED:
+            tables.write_csv(made[table], folder / name / f"{table}.csv")
+        found[name] = {table: tables.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
+    return found
+
+
+@pytest.fixture(scope="module")
+def file(datasets, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "index.html"
+    path.write_text(index.page("Made up", datasets, [CLAIM]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; where it is absent the tests are skipped, but in CI, which installs it, they fail."""
+    absent = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
+    if absent:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(
+            f"{absent[0]} is not installed (Debian's chromium and chromium-driver)"
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+class Page:
+    def __init__(self, browser, file):
+        self.browser, self.file = browser, file
+
+    def open(self, choices="", size=WIDE):
+        """Open it anew; returns what it asked for and what the console said."""
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.browser.get("about:blank")
+        self.logs()
+        self.browser.get(f"{self.file.as_uri()}#{choices}")
+        self.drawn(0)
+        return self.logs()
+
+    def logs(self):
+        asked = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        urls = [it["params"]["request"]["url"] for it in asked if it["method"] == "Network.requestWillBeSent"]
+        return [url.partition("#")[0] for url in urls if url != "about:blank"], self.browser.get_log("browser")
+
+    def times(self):
+        return int(self.browser.execute_script("return document.body.dataset.drawn || 0"))
+
+    def drawn(self, before):
+        WebDriverWait(self.browser, 60, 0.05).until(lambda _: self.times() > before)
+
+    def do(self, action):
+        """Do what makes it draw again, and wait until it has."""
+        before = self.times()
+        action()
+        self.drawn(before)
+
+    def choose(self, name, value):
+        field = Select(self.browser.find_element(By.CSS_SELECTOR, f"select[name={name}]"))
+        self.do(lambda: field.select_by_value(value))
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def points(self):
+        """The values that are drawn against size."""
+        return self.all("#rates [aria-roledescription=point]")
+
+    def heights(self):
+        """How high they stand, from the top of their chart."""
+        return self.browser.execute_script("return arguments[0].map(it => it.getAttribute('transform'))", self.points())
+
+    def fact(self, name, side=1):
+        """What is told of the chosen value."""
+        (told,) = [it for it in self.all(f"#values > div:nth-child({side}) dt") if it.text == name]
+        return told.find_element(By.XPATH, "following-sibling::dd").text
+
+    def text(self, selector):
+        return "\n".join(it.text for it in self.all(selector))
+
+
+@pytest.fixture(scope="module")
+def page(browser, file):
+    return Page(browser, file)
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+def test_it_asks_for_nothing_and_says_no_error(page, size):
+    asked, said = page.open("beside=nvidia-b&scale=log", size)
+    assert asked == [page.file.as_uri()]
+    assert [it for it in said if it["level"] == "SEVERE"] == []
+    assert len(page.all("svg.marks")) == 8  # squares, others, landscape and samples, of each
+
+
+def test_what_it_may_do_is_only_to_draw(page):
+    page.open()
+    page.browser.execute_script("fetch('https://example.org').catch(() => {})")
+    asked, said = page.logs()
+    assert asked == []
+    assert any("Content Security Policy" in it["message"] for it in said)
+
+
+def test_every_choice_changes_what_is_drawn(page):
+    page.open()
+    assert len(page.points()) == len(KERNELS) * len(PROBLEMS)
+    for name, value in (
+        ("quantity", "percent"),
+        ("scale", "log"),
+        ("state", "cold"),
+        ("quantity", "time"),
+        ("dataset", "nvidia-b"),
+    ):
+        before = page.heights()
+        page.choose(name, value)
+        assert page.heights() != before, name
+    page.choose("state", "warm")
+    page.choose("quantity", "energy")
+    assert page.text("#rates h3") == "J, squares, warm"
+    assert len(page.points()) == len(KERNELS)  # counted on one problem
+
+
+def test_kernels_can_be_left_out(page):
+    page.open()
+    box = page.all("#kernels input[value=cublas_tf32]")[0]
+    page.do(box.click)
+    assert len(page.points()) == (len(KERNELS) - 1) * len(PROBLEMS)
+    page.do(page.all("#none")[0].click)
+    assert page.points() == []
+    page.do(page.all("#all")[0].click)
+    assert len(page.points()) == len(KERNELS) * len(PROBLEMS)
+
+
+def test_two_datasets_stand_side_by_side_on_one_scale(page, datasets):
+    page.open("kernel=05_register_tile&problem=4096")
+    page.choose("beside", "nvidia-b")
+    assert page.text("#rates h3").split("\n")[::2] == ["nvidia-a: TFLOP/s, squares, warm", "nvidia-b: TFLOP/s, squares, warm"]
+    left, right = (page.all(f"#rates > div:nth-child({i}) svg.marks")[0].rect for i in (1, 2))
+    assert left["x"] + left["width"] <= right["x"]
+    axes = [[it.text for it in page.all(f"#rates > div:nth-child({i}) .role-axis-label text")] for i in (1, 2)]
+    assert axes[0] == axes[1]
+    values = [page.fact("TFLOP/s", i) for i in (1, 2)]
+    assert values[0] != values[1]
+    for name, value in zip(datasets, values, strict=True):
+        best = datasets[name][0]["best"].astype({"problem": str})
+        row = best[(best["kernel"] == "05_register_tile") & (best["problem"] == "4096") & (best["state"] == "warm")].iloc[0]
+        numbers = [float(it) for it in re.findall(r"[\d.]+", value)]
+        assert numbers == pytest.approx([row["tflops"], row["tflops_low"], row["tflops_high"]], rel=1e-4)
+
+
+def test_pointing_at_a_value_tells_all_of_it(page):
+    page.open()
+    point = page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2]  # by size, then by kernel
+    ActionChains(page.browser).move_to_element(point).perform()
+    WebDriverWait(page.browser, 10).until(lambda _: page.text("#vg-tooltip-element.visible"))
+    told = dict(line.split("\t") for line in page.browser.execute_script(
+        "return [...document.querySelectorAll('#vg-tooltip-element tr')].map(row => [...row.cells].map(it => it.textContent).join('\\t'))"
+    ))  # fmt: skip
+    assert (told["kernel"], told["problem"], told["marks"], told["registers"]) == ("05 register tile", "4096", "none", "64")
+    assert (told["intervals"], told["n"]) == ("between-process", "24 samples in 3 processes")
+    shapes = {"configuration": r"BM=\d+ .*", "occupancy": r"\d+ %, limited by .+"}
+    for name, shape in (shapes | dict.fromkeys(("TFLOP/s", "% of cuBLAS's rate", "µs", "J"), NUMBERS)).items():
+        assert re.fullmatch(shape, told[name]), (name, told[name])
+
+
+def test_a_click_leads_to_parameters_and_samples(page):
+    page.open("kernel=01_naive_uncoalesced&problem=256")
+    cells = len(page.all("#landscapes .mark-rect.role-mark path"))
+    page.do(page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2].click)
+    assert (page.fact("kernel"), page.fact("problem")) == ("05 register tile", "4096")
+    assert "rows are BM BN BK TM TN" in page.text("#landscapes h3")
+    assert len(page.all("#landscapes .mark-rect.role-mark path")) != cells
+    assert page.text("#distributions h3") == "05 register tile at 4096, warm"
+    assert len(page.all("#distributions .mark-symbol.role-mark path")) == 3 * 8
+    page.do(lambda: page.all("#landscapes .mark-rect.role-mark path")[0].click())
+    assert page.fact("problem") == "256"
+
+
+def test_everything_can_be_done_by_keyboard(page):
+    page.open()
+    body = page.all("body")[0]
+    body.send_keys(Keys.TAB)
+    assert page.browser.switch_to.active_element.get_attribute("name") == "dataset"
+    page.do(lambda: page.browser.switch_to.active_element.send_keys(Keys.ARROW_DOWN))
+    assert page.all("#rates h3")[0].text.startswith("TFLOP/s")
+    assert Select(page.all("select[name=dataset]")[0]).first_selected_option.text == "nvidia-b"
+    for _ in range(40):
+        here = page.browser.switch_to.active_element
+        if here.tag_name == "input":
+            break
+        here.send_keys(Keys.TAB)
+    page.do(lambda: here.send_keys(Keys.SPACE))
+    assert len(page.points()) == (len(KERNELS) - 1) * len(PROBLEMS)
+    page.all("details summary")[0].send_keys(Keys.ENTER)
+    show = page.all("#table button[aria-label='show 03 shared tile at 256']")[0]
+    page.do(lambda: show.send_keys(Keys.ENTER))
+    assert (page.fact("kernel"), page.fact("problem")) == ("03 shared tile", "256")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_page(page):
+    page.open("beside=nvidia-b", PHONE)
+    wide = page.browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+    assert wide == [PHONE[0], PHONE[0]]
+    charts = [it.rect for it in page.all("svg.marks")]
+    assert all(it["x"] >= 0 and it["x"] + it["width"] <= PHONE[0] for it in charts)
+    assert charts[2]["y"] > charts[0]["y"] + charts[0]["height"]  # the other dataset is below
+
+
+def test_what_is_chosen_can_be_handed_on(page):
+    page.open()
+    page.choose("quantity", "percent")
+    page.choose("problem", "256")
+    address, drawn = page.browser.current_url, page.heights()
+    page.open(address.partition("#")[2])
+    assert page.heights() == drawn
+    assert page.fact("problem") == "256"
+
+
+def test_claims_are_shown_with_their_state(page):
+    page.open()
+    row = page.text("#claims tbody tr")
+    for part in ("Rung 10 is slower than cuBLAS.", "✗ not reproduced", "1.02 [1.01, 1.03]", "0.97", "NVIDIA Made Up", "nvidia-a"):
+        assert part in row, part

@@ -1,0 +1,226 @@
+"""Two datasets are told apart where they differ, and only there."""
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from ladder import __main__ as command
+from ladder import compare, repeat, tables
+from ladder.campaign import DRAWN_FROM
+from ladder.environment import ROOT
+from ladder.figures.changes import changes as draw_changes
+from ladder.figures.dataset import Dataset
+from ladder.models import of_folder
+from ladder.statistics import between_runs
+from ladder.units import InputError
+
+KERNELS = (
+    "03_shared_tile",
+    "05_register_tile",
+    "07_double_buffer",
+    "08_padded_shared",
+    "10_block_tile_128",
+    "16_thin_edge",
+    "cublas",
+)
+LARGE = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2049, 2047, 2051), (8192, 128, 8192), (512, 512, 16384)]
+SLOWED = ("05_register_tile", "10_block_tile_128", "16_thin_edge")
+SIZES = {"problems": LARGE, "kernels": KERNELS}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Six runs of the same code, of which the last has three kernels slowed by 2 %."""
+    folder = tmp_path_factory.mktemp("runs")
+    written = [synthetic.write(folder / f"run{seed}", seed, **SIZES) for seed in range(5)]
+    written.append(synthetic.write(folder / "slowed", 5, slower=dict.fromkeys(SLOWED, 1.02), **SIZES))
+    return [compare.read_side(it) for it in written]
+
+
+def called(rows):
+    return rows["verdict"].isin(["faster", "slower"])
+
+
+def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
+    found = [compare.changes(one, other, {}) for one, other in pairwise(runs[:5])]
+    assert sum(map(len, found)) > 150
+    assert sum(called(rows).sum() for rows in found) <= 0.05 * sum(map(len, found))
+    assert not any(rows["sure"].any() for rows in found)
+
+
+def test_two_per_cent_are_found_and_nothing_else_is(runs):
+    rows = [compare.changes(one, runs[5], {}) for one in runs[:4]]
+    slowed = [it[it["kernel"].isin(SLOWED)] for it in rows]
+    others = [it[~it["kernel"].isin(SLOWED)] for it in rows]
+    count = sum(map(len, slowed))
+    assert count > 70
+    assert sum((it["verdict"] == "slower").sum() for it in slowed) >= 0.9 * count
+    assert sum(it["sure"].sum() for it in slowed) >= 0.75 * count
+    assert np.median([ratio for it in slowed for ratio in it["ratio"]]) == pytest.approx(1 / 1.02, abs=0.003)
+    assert sum(called(it).sum() for it in others) <= 0.05 * sum(map(len, others))
+    for one in runs[:4]:
+        found = compare.Comparison(one, runs[5], compare.changes(one, runs[5], {})).slower(0.01)
+        assert set(found["kernel"]) == set(SLOWED)
+
+
+@pytest.mark.parametrize("sd", [(0.001, 0.001), (0.001, 0.003)])
+@pytest.mark.parametrize("processes", [(3, 3), (3, 5), (5, 5)])
+def test_the_interval_between_runs_covers_their_quotient(sd, processes):
+    random, trials = np.random.default_rng(3), 3000
+    one, other = (
+        np.exp(random.normal(0, of, (trials, count, 1)) + random.normal(0, 0.0005, (trials, count, 8)))
+        for of, count in zip(sd, processes, strict=True)
+    )
+    found = [between_runs(1.02 * first, second) for first, second in zip(one, other, strict=True)]
+    assert 0.945 <= np.mean([low <= 1.02 <= high for _, low, high in found]) <= 0.99
+    wide = [between_runs(1.02 * first, second, 0.999) for first, second in zip(one, other, strict=True)]
+    assert np.mean([low <= 1.02 <= high for _, low, high in wide]) > 0.997
+
+
+def test_two_runs_of_known_values():
+    # by hand: log means 1 and 0, variances of the means 1/3 and 0, so two degrees of freedom; t is 4.3027 (tables)
+    ratio, low, high = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1]])
+    assert math.log(ratio) == pytest.approx(1)
+    assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
+    assert between_runs([[2]], [[1], [1]]) == (2, 0, math.inf)
+    assert between_runs([[2], [2]], [[1], [1]]) == (2, 2, 2)
+    with pytest.raises(ValueError, match="no processes"):
+        between_runs([], [[1]])
+
+
+def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
+    """Runs of the same code that differ by more than processes: with the limit of published ones they are the same."""
+    folders = [synthetic.write(tmp_path / f"run{seed}", seed, of_run=0.01, **SIZES) for seed in range(4)]
+    repeat.write(tmp_path)
+    one, other = map(compare.read_side, folders[:2])
+    without = compare.changes(one, other, {})
+    limits = compare.limits(one, other, tmp_path)
+    assert len(limits) > 8
+    assert all(0.01 < limit < 0.08 for limit in limits.values())
+    with_limits = compare.changes(one, other, limits)
+    assert called(without).mean() > 0.3
+    assert called(with_limits).mean() <= 0.1
+    assert with_limits["limit"].tolist() == pytest.approx(
+        [math.exp(limits["float32", row.problem, row.state]) for row in with_limits.itertuples()]
+    )
+    slowed = compare.read_side(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
+    assert compare.changes(one, slowed, limits)["sure"].all()
+
+
+def test_the_limit_is_that_of_the_machines(tmp_path):
+    row = {"element_type": "float32", "problem": "64", "state": "warm", "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02}
+    tables.write_csv(pd.DataFrame([row, row | {"problem": "65", "repeat_time_limit": None}]), tmp_path / "repeat-d.csv")
+
+    def side(device, *machines):
+        return compare.Side(Path("x"), {"device": device}, None, {}, None, frozenset(machines), "")
+
+    assert compare.limits(side("d", "a"), side("d", "a"), tmp_path) == {("float32", "64", "warm"): 0.01}
+    both = {("float32", "64", "warm"): 0.02, ("float32", "65", "warm"): 0.02}
+    assert compare.limits(side("d", "a"), side("d", "b"), tmp_path) == both
+    assert compare.limits(side("d", "a", "b"), side("d", "a", "b"), tmp_path) == both  # which of them measured what?
+    assert compare.limits(side("d", "a"), side("e", "a"), tmp_path) == {}
+    assert compare.limits(side("f", "a"), side("f", "a"), tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("tied", "chosen"),
+    [(("", ""), ("a", "b")), (("b", ""), ("b", "b")), (("", "a"), ("a", "a")), (("c", "c"), ("c", "c")), (("c", ""), ("a", "b"))],
+)
+def test_which_of_the_tied_is_best_is_no_change(tied, chosen):
+    row = {"configuration": "a", "configuration_other": "b", "tied_with": tied[0], "tied_with_other": tied[1]}
+    assert compare._same_configuration(row) == chosen
+
+
+SMALL = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+
+
+def test_the_environments_come_first(tmp_path, capsys):
+    one = synthetic.write(tmp_path / "a" / "gpu", **SMALL)
+    other = synthetic.write(tmp_path / "b" / "gpu", **SMALL, fingerprint={"driver": "2"}, peaks={"fp32_tflops": 60.0})
+    resources = other / "resources.csv"
+    resources.write_text(resources.read_text().replace("03_shared_tile BM", "anew 03_shared_tile BM"))
+    command.main(["compare", str(one), str(other), "--json", str(tmp_path / "c.json"), "--figure", str(tmp_path / "c")])
+    told = capsys.readouterr().out
+    assert told.index("fingerprint.driver: 1 -> 2") < told.index("Of ")
+    assert "peaks" not in told  # what was measured always differs
+    assert "is not published for these devices" in told
+    (found,) = json.loads((tmp_path / "c.json").read_text())
+    assert found["environment"] == {"fingerprint.driver": ["1", "2"]}
+    assert {row["verdict"] for row in found["changes"]} == {tables.SAME}
+    assert {row["ratio"] for row in found["changes"]} == {1}
+    assert {(row["kernel"], row["binary"]) for row in found["changes"]} == {("03_shared_tile", "another"), ("cublas", None)}
+    assert all((tmp_path / f"c.{suffix}").exists() for suffix in ("svg", "png"))
+
+
+def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):
+    one = synthetic.write(tmp_path / "a" / "gpu", **SMALL)
+    other = synthetic.write(tmp_path / "b" / "gpu", seed=1, **SMALL, slower={"03_shared_tile": 1.2})
+    folders = [str(one.parent), str(other.parent)]
+    command.main(["compare", *folders])
+    assert "slower 03_shared_tile 256 warm" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        command.main(["compare", *folders, "--fail-if-slower", "10%"])
+    assert left.value.code == compare.SLOWER == 3
+    command.main(["compare", *folders, "--fail-if-slower", "30 %"])
+    command.main(["compare", *reversed(folders), "--fail-if-slower", "0.1%"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["compare", *folders, "--fail-if-slower", "0.02"])
+    assert "got '0.02'; expected per cent, such as 2%" in capsys.readouterr().err
+
+
+def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
+    one = synthetic.write(tmp_path / "a", **SMALL | {"processes": 0})
+    other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 2.0})
+    command.main(["compare", str(one), str(other)])
+    assert "2 not confirmed" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="1"):
+        command.main(["compare", str(one), str(other), "--fail-if-slower", "2%"])
+    assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
+
+
+def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
+    for name in ("a/gpu", "a/cpu", "b/cpu", "b/other", "c/alone", "d"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "environment.json").write_text("{}")
+    a, b, c, d = (tmp_path / name for name in "abcd")
+    assert compare.matched(a, b) == [(a / "cpu", b / "cpu")]
+    assert compare.matched(c, d) == [(c / "alone", d)]
+    with pytest.raises(InputError, match="have the datasets cpu, gpu and alone; expected one in each, or some of the same name"):
+        compare.matched(a, c)
+    with pytest.raises(InputError, match=r"d: no environment\.json and samples"):
+        compare.read_side(d)
+    with pytest.raises(InputError, match="nothing: no environment"):
+        compare.read_side(tmp_path / "nothing")
+
+
+def test_committed_data_are_compared_end_to_end(tmp_path):
+    """Of whatever is published, with itself: nothing has changed."""
+    published = ROOT / "results" / "published"
+    folder = min(published.glob("*/environment.json"), key=lambda path: len(list(path.parent.glob("samples/*")))).parent
+    (found,) = compare.compare(folder, folder, published)
+    assert set(found.rows["ratio"]) == {1}
+    assert not called(found.rows).any()
+    assert found.data()["environment"] == {}
+    compare.draw([found], tmp_path / "c")
+    assert (tmp_path / "c.svg").exists()
+
+
+def test_the_figure_says_what_changed_in_every_cell(tmp_path):
+    one = synthetic.write(tmp_path / "a", **SMALL)
+    other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.25})
+    (found,) = compare.compare(one, other, tmp_path)
+    made, environment = of_folder(one, [])
+    data = Dataset({name: made[name] for name in DRAWN_FROM}, environment, "warm")
+    axes = draw_changes(data, found.rows, "B").axes
+    assert [it.get_title() for it in axes] == ["warm", "cold"]
+    rows = found.rows[found.rows["state"] == "warm"].set_index("kernel")["ratio"]
+    cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
+    assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}
+    (image,) = axes[0].get_images()
+    red, green, blue = image.get_array()[[label.get_text() for label in axes[0].get_yticklabels()].index("03 shared tile"), 0]
+    assert red > blue > green

@@ -1,0 +1,88 @@
+"""Common mistakes, made on purpose: each is told by its result alone."""
+
+import numpy as np
+import pytest
+from ladder.campaign import Problem
+from ladder.devices import CANARY
+from ladder.diagnosis import diagnose
+
+GIVEN = Problem(37, 45, 53, alpha=2.0, beta=-0.5, padding=3, distribution="integers")
+NO_BETA = Problem(37, 45, 53, alpha=2.0, padding=3, distribution="integers")
+
+
+def gemm(problem, a, b, old, result, lda=0, ldb=0, ldc=0, alpha=None, beta=None, k=0, rows=None, columns=None):
+    """A kernel that makes the mistakes it is asked for."""
+    alpha, beta = problem.alpha if alpha is None else alpha, problem.beta if beta is None else beta
+    for i in range(rows or problem.m):
+        for j in range(columns or problem.n):
+            total = sum(a[i * (lda or problem.lda) + n] * b[n * (ldb or problem.ldb) + j] for n in range(k or problem.k))
+            at = i * (ldc or problem.ldc) + j
+            result[at] = alpha * total + (beta * old[at] if beta else 0)
+
+
+def operands(problem):
+    random = np.random.default_rng(1)
+    flats = [random.integers(-4, 5, 3000).astype(np.float32) for _ in range(3)]
+    result = flats[2].copy() if problem.beta else np.full(3000, CANARY, np.uint32).view(np.float32)
+    return *flats, result
+
+
+@pytest.mark.parametrize(
+    ("problem", "mistake", "guess"),
+    [
+        (GIVEN, {"alpha": 1.0}, "alpha is left out"),
+        (GIVEN, {"beta": 0.0}, "beta is left out: the old C is not added"),
+        (GIVEN, {"beta": 1.0}, "beta is left out: the old C is added as it is"),
+        (GIVEN, {"alpha": -0.5, "beta": 2.0}, "alpha and beta are exchanged"),
+        (GIVEN, {"lda": 53}, "leading dimension: lda is taken for K"),
+        (GIVEN, {"ldb": 51}, "leading dimension: ldb is taken for ldc"),
+        (GIVEN, {"ldc": 45}, "leading dimension: ldc is taken for N"),
+        (GIVEN, {"lda": 53, "ldb": 45, "ldc": 45}, "leading dimensions are left out"),
+        (GIVEN, {"k": 48}, "the last 5 of K are left out"),
+        (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
+        (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
+        (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
+        (NO_BETA, {"rows": 32}, "nothing is written there, or C is read although beta is 0: it was NaN before"),
+        (GIVEN, {"alpha": 3.0}, ""),
+    ],
+)
+def test_a_mistake_is_told(problem, mistake, guess):
+    a, b, old, result = operands(problem)
+    gemm(problem, a, b, old, result, **mistake)
+    right = np.zeros(3000, np.float32)
+    gemm(problem, a, b, old, right)
+    seen = diagnose(problem, a, b, old, result, result.copy(), 0.0)
+    assert seen.guess == guess
+    assert seen.wanted == right[seen.row * problem.ldc + seen.column]
+    np.testing.assert_equal(seen.got, result[seen.row * problem.ldc + seen.column])
+    before = [(i, j) for i in range(37) for j in range(45) if (i, j) < (seen.row, seen.column)]
+    assert all(result[i * problem.ldc + j] == right[i * problem.ldc + j] for i, j in before)
+    assert 0 < seen.wrong <= seen.elements == 37 * 45
+
+
+def test_two_launches_that_differ_are_a_race():
+    a, b, old, result = operands(GIVEN)
+    gemm(GIVEN, a, b, old, result, k=50)
+    again = result.copy()
+    again[7] += 1
+    assert diagnose(GIVEN, a, b, old, result, again, 0.0).guess.startswith("a race, or memory that nobody set")
+
+
+def test_what_is_right_or_rounded_has_nothing_wrong():
+    a, b, old, result = operands(GIVEN)
+    gemm(GIVEN, a, b, old, result)
+    assert diagnose(GIVEN, a, b, old, result, result, 0.0) is None
+    uniform = Problem(37, 45, 53, alpha=2.0, beta=-0.5, padding=3)
+    result[3 * uniform.ldc + 5] *= 1 + 1e-5
+    assert diagnose(uniform, a, b, old, result, result, 1e-3) is None
+    seen = diagnose(uniform, a, b, old, result, result, 1e-9)
+    assert (seen.row, seen.column, seen.wrong) == (3, 5, 1)
+
+
+def test_of_a_large_problem_the_rows_to_the_first_wrong_one_are_looked_at(monkeypatch):
+    monkeypatch.setattr("ladder.diagnosis.ROWS", 10 * 45 * 53)
+    a, b, old, result = operands(GIVEN)
+    gemm(GIVEN, a, b, old, result)
+    result[25 * GIVEN.ldc + 4] += 1
+    seen = diagnose(GIVEN, a, b, old, result, result, 0.0)
+    assert (seen.row, seen.column, seen.wrong, seen.elements) == (25, 4, 1, 450)

@@ -1,0 +1,110 @@
+"""The data dictionary says of every column of every file what it is, and nothing else."""
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import synthetic
+from ladder import counters, dictionary, records, repeat, tables
+from ladder.environment import ROOT
+from ladder.kernels import discover
+from ladder.models import of_folder
+
+PUBLISHED = ROOT / "results" / "published"
+UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "w": "W", "bytes": "B", "seconds": "s", "percent": "%",
+         "sectors": "sectors of 32 B"}  # fmt: skip
+"""The unit that the end of a column's name promises."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A made-up dataset with all that is made of it, as CSV."""
+    folder = synthetic.write(tmp_path_factory.mktemp("data") / "nvidia-a", problems=synthetic.SMALL, processes=3)
+    for name, table in of_folder(folder, discover(ROOT).values())[0].items():
+        tables.write_csv(table, folder / f"{name}.csv")
+    return folder
+
+
+def names(table):
+    return [column.name for column in dictionary.tables()[table].columns]
+
+
+def fits(values, type_):
+    """Whether a column's values, as text, are of a type."""
+    values = values[values != ""]
+    if type_ == "bool":
+        return set(values) <= {"True", "False"}
+    if type_.startswith("int"):
+        return bool(values.str.fullmatch(r"-?\d+(\.0)?").all())
+    return type_ == "string" or pd.to_numeric(values, errors="coerce").notna().all()
+
+
+def of_dataset():
+    return [name for name in dictionary.tables() if name not in ("samples", "counters", "repeat")]
+
+
+@pytest.mark.parametrize("name", of_dataset())
+def test_a_table_has_the_columns_of_the_dictionary(folder, name):
+    table = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
+    assert list(table.columns) == names(name)
+    assert len(table)
+    for column in dictionary.tables()[name].columns:
+        assert fits(table[column.name], column.type), column
+
+
+def test_every_table_of_a_dataset_is_in_it(folder):
+    assert sorted(path.stem for path in folder.glob("*.csv")) == sorted(of_dataset())
+
+
+def test_a_parquet_file_says_units_and_meanings(folder):
+    path = folder / "confirmed.parquet"
+    schema = pq.read_schema(path)
+    assert schema.names == names("samples")
+    for column in dictionary.tables()["samples"].columns:
+        field = schema.field(column.name)
+        assert field.type == dictionary.TYPES[column.type]
+        assert field.metadata == {b"unit": column.unit.encode(), b"meaning": column.meaning.encode()}
+    assert records.read(path)[0][0]["kernel"]  # and is read as before
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("*.parquet")), ids=lambda path: path.relative_to(PUBLISHED).as_posix())
+def test_published_samples_have_columns_of_the_dictionary(path):
+    known = {column.name: dictionary.TYPES[column.type] for column in dictionary.tables()["samples"].columns}
+    found = {field.name: field.type for field in pq.read_schema(path)}
+    assert found == {name: known.get(name) for name in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("resources", "**/resources.csv"), ("counters", "**/counters.csv"), ("repeat", "repeat-*.csv")]
+)
+def test_published_tables_have_columns_of_the_dictionary(name, pattern):
+    types = {column.name: column.type for column in dictionary.tables()[name].columns}
+    for path in PUBLISHED.glob(pattern):
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        assert [column for column in table.columns if column not in types or not fits(table[column], types[column])] == [], path
+
+
+def test_counters_and_limits_have_the_columns_of_the_dictionary():
+    assert names("counters") == counters.COLUMNS
+    assert names("repeat") == repeat.COLUMNS
+
+
+def test_units_are_what_names_promise():
+    for table in dictionary.tables().values():
+        for column in table.columns:
+            end = column.name.rpartition("_")[2]
+            if column.type != "string" and "_per_" not in column.name and end in UNITS:
+                assert column.unit == UNITS[end], (table.name, column)
+            assert column.meaning
+
+
+def test_there_is_no_entry_without_a_column():
+    data = dictionary.load(dictionary.SOURCE.read_text(), "data.yaml")
+    used = {name for table in dictionary.tables() for name in names(table)}
+    assert set(data["columns"]) == used
+    assert list(data["columns"]) == sorted(data["columns"])
+    for name, table in data["tables"].items():
+        assert set(table.get("own", {})) <= set(names(name))
+
+
+def test_the_page_is_that_of_the_dictionary():
+    assert (ROOT / "docs" / "data.md").read_text() == dictionary.page()

@@ -1,0 +1,108 @@
+"""What the page to look around in is made of; tests/browser looks at what it does."""
+
+import base64
+import gzip
+import json
+import re
+from itertools import pairwise
+
+import pytest
+import synthetic
+from ladder import index
+from ladder.environment import ROOT
+from ladder.kernels import discover
+from ladder.models import of_folder
+from ladder.units import InputError
+from matplotlib.colors import to_rgb
+
+KERNELS = ("01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "nvidia-a"
+    return of_folder(synthetic.write(folder, problems=synthetic.SMALL, kernels=KERNELS, processes=3), discover(ROOT).values())
+
+
+def data(page):
+    """What a page has been given."""
+    (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def rows(columns):
+    """The rows of a table as the page unpacks them."""
+    lists = [[it["texts"][i] for i in it["places"]] if isinstance(it, dict) else it for it in columns.values()]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
+def test_one_light_file_that_is_the_same_for_the_same_data(made):
+    page = index.page("A & B", {"nvidia-a": made})
+    assert page == index.page("A & B", {"nvidia-a": made})
+    assert 500_000 < len(page.encode()) < 2_000_000
+    assert "<title>A &amp; B</title>" in page
+    assert page.count("</script>") == 3
+
+
+def test_it_has_what_the_tables_say(made):
+    best = made[0]["best"]
+    (one,) = data(index.page("x", {"nvidia-a": made}))["datasets"]
+    shown = rows(one["best"])
+    assert len(shown) == len(best)
+    for row, expected in zip(shown, best.to_dict("records"), strict=True):
+        assert row["configuration"] == expected["configuration"]
+        assert (row["tflops"] or 0) == pytest.approx(
+            0 if expected["tflops"] != expected["tflops"] else expected["tflops"], rel=1e-4
+        )
+    rung = next(row for row in shown if row["kernel"] == "05_register_tile" and row["tflops"])
+    models = made[0]["models"]
+    model = models[(models["kernel"] == "05_register_tile") & (models["configuration"] == rung["configuration"])].iloc[0]
+    assert (int(rung["registers"]), rung["occupancy"]) == (64, pytest.approx(model["occupancy"], rel=1e-4))
+    assert next(row for row in shown if row["kernel"] == "cublas")["registers"] is None
+    assert sum(len(series["time_us"]) for series in one["samples"]) == len(made[0]["rounds"])
+
+
+def test_of_a_dataset_without_models_or_energy_the_rest_is_shown(made):
+    tables = dict(made[0])
+    tables["models"], tables["resources"] = (
+        tables["models"].head(0),
+        tables["resources"][["kernel", "configuration", "element_type"]],
+    )
+    tables["best"] = tables["best"].drop(columns=["energy_low_j", "energy_high_j", "tied_with"])
+    (one,) = data(index.page("x", {"nvidia-a": (tables, made[1])}))["datasets"]
+    (row,) = [
+        row for row in rows(one["best"]) if (row["kernel"], row["problem"], row["state"]) == ("05_register_tile", "4096", "warm")
+    ]
+    assert row["tflops"] > 0
+    assert (row["registers"], row["occupancy"], row["energy_low_j"]) == (None, None, None)
+
+
+def test_a_page_that_would_be_too_heavy_goes_without_samples(made, monkeypatch):
+    whole = index.page("x", {"nvidia-a": made})
+    monkeypatch.setattr(index, "LIMIT_BYTES", len(whole.encode()))
+    lighter = index.page("x", {"nvidia-a": made})
+    assert len(lighter) < len(whole)
+    assert (data(whole)["sampled"], data(lighter)["sampled"]) == (True, False)
+    assert data(lighter)["datasets"][0]["samples"] == []
+
+
+def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
+    found = index.looks([made[0]], [made[1]])
+    assert list(found) == ["01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32"]
+    rungs = [look for look in found.values() if look["rung"]]
+    light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
+    assert len(rungs) == 2
+    assert light == sorted(light)
+    looks = list(found.values())
+    assert all(one["shape"] != other["shape"] for one, other in pairwise(looks))
+    assert [name for name, look in found.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
+
+
+def test_claims_that_are_none_are_named(tmp_path):
+    path = tmp_path / "claims.json"
+    path.write_text('[{"id": "a", "says": "b", "state": "reproduced"}]')
+    assert index.read_claims(path)[0]["id"] == "a"
+    for text in ("{", "{}", '[{"id": "a"}]', "[1]"):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"claims\.json: .*expected judged claims"):
+            index.read_claims(path)

@@ -1,0 +1,53 @@
+"""Two compilers in one campaign: what each made is measured, recorded and drawn as its own; every rung compiles by both."""
+
+from ladder import campaign, compile, records, yamlfile
+from ladder.environment import ROOT
+from ladder.kernels import discover
+from planted import CU_RIGHT, cuda_kernel
+
+CAMPAIGN = """
+campaign: two
+devices: [cuda]
+kernels: ["cuda/8*"]
+compiler: [nvcc, nvrtc]
+problems: {cuda: [[5, 6, 7], {square: 8}]}
+measure: {min_samples: 4, max_samples: 4, target: 0.9, race: false}
+confirm: {processes: 3, rounds: 3, within: 0.5, finalists: 4}
+"""
+LABELS = {"BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"}
+
+
+def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
+    project.write("kernels/cuda/80_right.cu", cuda_kernel("right", CU_RIGHT))
+    for name, value in project.pretend(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
+        monkeypatch.setenv(name, value)
+    project.campaign(CAMPAIGN.replace("[nvcc, nvrtc]", "nvcc"))
+    samples = project.folder / "results/two/fake/samples/80_right.float32.parquet"
+    project.ok(str(samples.relative_to(project.folder)), "--configfile", "config/test.yaml")
+    alone = {row["key"] for row in records.read(samples)[0]}
+
+    project.campaign(CAMPAIGN)
+    project.ok("--configfile", "config/test.yaml")
+    rows = records.read(samples)[0]
+    assert {row["configuration"] for row in rows} == LABELS
+    assert len({row["key"] for row in rows} - alone) == 8  # two problems; who takes part counts, so all are measured anew
+    assert set(project.table("two/fake/summary.csv").query("kernel == '80_right'")["configuration"]) == LABELS
+    resources = project.table("two/fake/resources.csv")
+    assert dict(zip(resources["configuration"], resources["compiler"], strict=True)) == {
+        label: "nvrtc" if "nvrtc" in label else "nvcc" for label in LABELS
+    }
+    confirmed, _ = records.read(project.folder / "results/two/fake/confirmed.parquet")
+    assert {row["configuration"] for row in confirmed if row["kernel"] == "80_right"} <= LABELS
+    assert (project.folder / "results/two/fake/figures/compilers-warm.svg").exists()
+
+
+def test_every_rung_compiles_by_nvrtc(tmp_path):
+    text = "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, float16]\nproblems: {cuda: [[1, 1, 1]]}"
+    plan = campaign.load(yamlfile.load(text, "x"), "x", discover(ROOT))
+    rows = []
+    for id, configurations in plan.configurations.items():
+        legal = {one.element_type: (one, objection) for one, objection in reversed(configurations) if not objection}
+        rows += compile.compile_kernel(plan.kernels[id], list(legal.values()), "sm_90", tmp_path / id, 2)
+    assert {row.compiler for row in rows} == {"nvrtc"}
+    assert {row.kernel for row in rows} == {kernel.name for kernel in plan.kernels.values()}
+    assert [(row.slug, row.reason) for row in rows if row.status != "compiled"] == []

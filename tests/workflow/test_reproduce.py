@@ -1,0 +1,91 @@
+"""`snakemake reproduce` holds what it measures against the claims, tells, and fails where something is not reproduced."""
+
+import json
+import re
+
+import pytest
+
+TINY = """
+campaign: tiny
+devices: [cpu]
+kernels: [cpu/02*]
+problems: {cpu: [{square: 48}]}
+baselines: {cpu: [blas_1]}
+measure: {min_samples: 5, max_samples: 5, target: 0.5}
+confirm: {processes: 0}
+"""
+CLAIM = """
+- id: exact
+  says: Nothing is wrong.
+  where: {kind: cpu}
+  table: summary
+  which: {status: incorrect}
+  value: count
+  holds: value == 0
+  said_in: []
+- id: wrong
+  says: At least {value} are wrong.
+  where: {kind: cpu}
+  table: summary
+  which: {status: incorrect}
+  value: count
+  holds: value > 0
+  said_in: []
+- id: elsewhere
+  says: A GPU is a GPU.
+  where: {kind: cuda}
+  table: summary
+  which: {status: incorrect}
+  value: count
+  holds: value == 0
+  said_in: []
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(make_project):
+    """A copy whose claims are few, and one of them wrong; what `reproduce` said there."""
+    project = make_project()
+    project.write("config/claims.yaml", CLAIM)
+    project.campaign(TINY)
+    project.done = project.snakemake("reproduce", "--configfile", "config/test.yaml")
+    return project
+
+
+def test_what_is_not_reproduced_is_named_and_fails(tiny):
+    assert tiny.done.returncode != 0
+    assert re.search(r"Error: not reproduced:\n +wrong \(At least 0 are wrong\.\): 0 \(0 to 0\)", tiny.done.stdout), (
+        tiny.done.stdout[-3000:]
+    )
+    assert re.search(r"exact: reproduced\n +wrong: not reproduced\n +elsewhere: not applicable here\n", tiny.done.stdout)
+
+
+def test_the_table_and_the_page_are_there_all_the_same(tiny):
+    folder = tiny.folder / "results" / "tiny"
+    entries = json.loads((folder / "reproduced.json").read_text())
+    (own,) = folder.glob("cpu-*/claims.json")
+    assert json.loads(own.read_text()) == entries
+    assert {entry["id"]: entry["state"] for entry in entries} == {
+        "exact": "reproduced", "wrong": "not reproduced", "elsewhere": "not applicable here",
+    }  # fmt: skip
+    assert {entry["dataset"] for entry in entries} == {f"tiny/{own.parent.name}"}
+    assert "At least 0 are wrong." in (folder / "reproduced.html").read_text()
+
+
+def test_once_the_claim_is_right_all_is_reproduced(tiny):
+    """And nothing is measured again."""
+    tiny.write("config/claims.yaml", CLAIM.replace("value > 0", "value >= 0"))
+    told = tiny.ok("reproduce", "--configfile", "config/test.yaml")
+    assert "wrong: reproduced" in told
+    assert "rule measure" not in told
+    assert "rule claims" in told
+    again = tiny.ok("reproduce", "--configfile", "config/test.yaml")
+    assert "rule claims" not in again
+    assert "wrong: reproduced" in again  # it tells every time
+
+
+def test_it_is_about_a_campaign_of_its_own_unless_one_is_named(tiny):
+    assert "results/reproduce/reproduced.json" in tiny.ok("reproduce", "--dry-run", "--config", "devices=[cpu]")
+    told = tiny.ok("--dry-run", "--config", "campaign=reproduce-short", "devices=[cpu]", "--", "reproduce")
+    assert "results/reproduce-short/reproduced.json" in told
+    assert "results/default/" in tiny.ok("--dry-run", "--config", "devices=[cpu]")

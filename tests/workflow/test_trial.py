@@ -1,0 +1,232 @@
+"""`ladder new` and `ladder try`: what somebody who writes a kernel is told, in a copy of the project."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from ladder import records
+from ladder.campaign import Problem
+from ladder.environment import detect_cpu
+from planted import CU_RIGHT, cuda_kernel
+
+CPU = detect_cpu().slug
+INTERVAL = r"[\d.e+-]+ \[[\d.e+-]+, [\d.e+-]+\]"
+
+
+def ladder(project, *arguments, code=0):
+    """Run the command, which must end with an exit code; returns what it printed, errors last."""
+    done = subprocess.run(
+        [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + "".join(line for line in done.stderr.splitlines(keepends=True) if "in use by another run" not in line)
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def cpu(make_project):
+    """A project with a kernel from the template, tried once."""
+    project = make_project()
+    told = ladder(project, "new", "mine", "--cpu")
+    path = project.folder / "kernels" / "cpu" / "mine.c"
+    assert str(path) in told
+    first = ladder(project, "try", "kernels/cpu/mine.c", "--size", "96")
+    return project, path, path.read_text(), first
+
+
+@pytest.fixture
+def mine(cpu):
+    """Its project and path; the file is as it was in every test."""
+    project, path, text, _ = cpu
+    path.write_text(text)
+    return project, path
+
+
+def test_the_template_is_right_and_timed(cpu):
+    project, _, _, first = cpu
+    lines = first.splitlines()
+    assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
+    assert re.fullmatch(rf"-: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
+    assert re.fullmatch(r"right; \d+\.\d s", lines[-1])
+    assert sorted(path.name for path in (project.folder / "results").iterdir()) == ["try"]
+    told = ladder(project, "new", "mine", "--cpu", code=1)
+    assert "mine.c: is there already; expected a name that is not taken" in told
+    assert "expected letters, digits and _ only" in ladder(project, "new", "a-b", code=1)
+
+
+def test_what_has_changed_since_the_last_right_try_is_said(mine):
+    project, path = mine
+    ladder(project, "try", str(path), "--size", "96")
+    assert "since the last right try: the same machine code" in ladder(project, "try", str(path), "--size", "96")
+    edit(path, "const T a =", "for (volatile int n = 0; n < 40; ++n);\n      const T a =")
+    told = ladder(project, "try", str(path), "--size", "96")
+    found = re.search(rf"since the last right try: slower, ({INTERVAL}) times as fast in the same rounds", told)
+    assert found, told
+    assert float(found.group(1).split()[0]) < 0.8
+    edit(path, "n < 40", "n < 1")
+    assert "since the last right try: faster, " in ladder(project, "try", str(path), "--size", "96")
+
+
+def test_the_first_wrong_element_is_told_with_a_guess(mine):
+    project, path = mine
+    edit(path, "i * ldc", "i * N")
+    told = ladder(project, "try", str(path), code=1)
+    assert re.search(
+        r"incorrect: -: on M=127 N=1 K=63 padding=1 exact: C\[1\]\[0\] is -?\d+; expected -?\d+ \(126 of 127 elements are wrong\)",
+        told,
+    )
+    assert "it looks like this: leading dimension: ldc is taken for N" in told
+    assert re.search(r"wrong; \d+\.\d s$", told)
+    last = json.loads((project.folder / "results/try/history.jsonl").read_text().splitlines()[-1])
+    assert (last["kernel"], last["status"]) == ("cpu/mine", {"-": "incorrect"})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("const T a", "cnst T a", "compile_error: -\nmine.c:13:7: error: unknown type name"),
+        (
+            "const T a",
+            "*(volatile int *)0 = 0; const T a",
+            "launch_error: -: on M=1 N=1 K=1 exact: the child process was killed by signal 11",
+        ),
+        ("const T a", "if (M == 96) for (volatile int n = 0; n < 2000000000; ++n); const T a", "no answer within"),
+    ],
+)
+def test_what_does_not_compile_crashes_or_hangs_is_wrong(mine, old, new, said, monkeypatch):
+    project, path = mine
+    edit(path, old, new)
+    edit(project.folder / "workflow/ladder/trial.py", "timeout_seconds=20", "timeout_seconds=4")
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=1)
+    finally:
+        edit(project.folder / "workflow/ladder/trial.py", "timeout_seconds=4", "timeout_seconds=20")
+    assert said in re.sub("mine.c: In function.*\n", "", told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["config/smoke.yaml"], "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cpu/*.c"),
+        (["kernels/cpu/mine.c", "--problem", "3x4"], "--problem 3x4: expected MxNxK such as 64x4096x4096"),
+        (["kernels/cpu/mine.c", "--size", "0"], "problems.cpu[0]: got [0, 0, 0]; expected"),
+        (["kernels/cpu/mine.c", "--set", "BM"], "--set BM: expected NAME=VALUES such as BM=64,128"),
+        (["kernels/cpu/mine.c", "--set", "BM=4"], "parameters.cpu/mine.BM: got [4]"),
+        (["kernels/cpu/mine.c", "--type", "float16"], "element_types"),
+        (["kernels/cuda/01_naive_uncoalesced.cu", "--set", "maxrregcount=999"], "options.maxrregcount: got [999]"),
+    ],
+)
+def test_what_cannot_be_tried_is_a_line_and_another_code(mine, arguments, said):
+    told = ladder(mine[0], "try", *arguments, code=2)
+    assert said in told
+    assert told.splitlines()[-1].startswith("Error: ")
+
+
+def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(mine):
+    project, path = mine
+    rows = []
+    for kernel, configuration, us in (
+        ("01_naive_ijk", "-", 9.0),
+        ("03_blocked", "BM=64 BN=128 BK=64", 5.0),
+        ("blas_1", "-", 2.0),
+        ("gone", "-", 1.0),
+    ):
+        row = {
+            "kernel": kernel,
+            "configuration": configuration,
+            "status": "correct",
+            "state": "warm",
+            "reference": "blas_1",
+            "key": kernel,
+        }
+        rows.append(vars(Problem(96, 96, 96)) | row | {"samples_us": [us] * 3, "reference_us": [2.0] * 3})
+    folder = project.folder / "results" / "default" / CPU / "samples"
+    folder.mkdir(parents=True)
+    records.write(folder / "x.parquet", rows, {})
+    try:
+        assert re.search(rf"of 03_blocked {INTERVAL}; ", ladder(project, "try", str(path), "--size", "96"))
+    finally:
+        (folder / "x.parquet").unlink()
+
+
+def test_watching_answers_at_every_save_with_a_warm_worker(mine):
+    project, path = mine
+    command = [project.python, "-m", "ladder", "try", str(path), "--size", "96", "--watch"]
+    process = subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout
+
+    def answer():
+        lines = []
+        while not lines or not re.match(r"right;|wrong;|Error:", lines[-1]):
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+        return "".join(lines)
+
+    try:
+        assert "right;" in answer()
+        (worker,) = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout.split()
+        edit(path, "const T a =", "const T a = 1 *")
+        assert "the same machine code" in answer()
+        edit(path, "const T a =", "const T a = (T)0.5 *")
+        assert "wrong;" in answer()  # not what was loaded under the same name before
+        path.write_text("no header")
+        assert "Error: " in answer()
+        ladder(project, "try", "kernels/cpu/01_naive_ijk.c", "--size", "32")  # the device is free in between
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stdout.read() == ""
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(worker), 0)
+            time.sleep(1)
+            os.kill(int(worker), 0)
+    finally:
+        process.kill()
+
+
+def test_a_cuda_kernel_with_its_model_and_ways_of_compiling(project, monkeypatch):
+    project.write("kernels/cuda/80_mine.cu", cuda_kernel("mine", CU_RIGHT))
+    for name, value in project.pretend(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
+        monkeypatch.setenv(name, value)
+    told = ladder(
+        project,
+        "try",
+        "kernels/cuda/80_mine.cu",
+        "--problem",
+        "8x9x10",
+        "--set",
+        "BX=8,16",
+        "--set",
+        "compiler=nvcc,nvrtc",
+        "--counters",
+    )
+    assert told.startswith("cuda/80_mine, float32, 8 x 9 x 10 on Fake\n")
+    for label in ("BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"):
+        assert re.search(rf"^{label}: {INTERVAL} TFLOP/s; of cublas {INTERVAL}", told, re.MULTILINE), told
+    assert (
+        "32 registers, 0 bytes of spills, 0 bytes of static shared memory; 0 bytes of shared memory a block, 32 blocks an SM, occupancy"
+        in told
+    )
+    assert "no counters: " in told
+    project.write("kernels/cuda/80_mine.cu", cuda_kernel("mine", "// python: right(); c[0, 0] += 1\n" + CU_RIGHT))
+    told = ladder(project, "try", "kernels/cuda/80_mine.cu", "--problem", "8x9x10", "--set", "BX=8", code=1)
+    assert re.search(r"incorrect: BX=8: on M=1 N=1 K=1 exact: C\[0\]\[0\] is -?\d+; expected -?\d+ \(1 of 1", told), told
+
+
+def test_without_a_gpu_a_cuda_kernel_is_compiled(project, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    text = (project.folder / "workflow/ladder/environment.py").read_text()
+    project.write("workflow/ladder/environment.py", text + "\n\ndef detect_gpus():\n    return []\n")
+    ladder(project, "new", "mine")
+    told = ladder(project, "try", "kernels/cuda/mine.cu", "--set", "BX=16", "--set", "BY=8", code=2)
+    assert re.search(r"compiled for sm_90: BX=16 BY=8: \d+ registers, 0 bytes of spills", told)
+    assert told.splitlines()[-1].startswith("Error: no GPU was found here: compiled, not run")

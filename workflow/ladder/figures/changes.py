@@ -1,0 +1,61 @@
+"""What is faster and slower in one dataset than in another."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ladder.figures.dataset import Dataset
+from ladder.figures.page import finish, inches, panels, problems, text_size
+
+FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
+"""Blue and red, which the colour-blind tell apart; each cell says it in text as well."""
+FULL = 10.0
+"""Per cent from which a cell has its full colour."""
+
+
+def changes(data: Dataset, rows: pd.DataFrame, other: str) -> Figure:
+    """A cell a kernel and problem, a panel a state: by how many per cent the rate has changed, coloured where it is faster or slower.
+
+    `rows` are those of `compare.changes`, `data` the dataset that they begin with, and `other` what the other is called.
+    """
+    size = text_size(data.width)
+    kernels = [kernel for kernel in [*data.kernels, *data.baselines] if kernel in set(rows["kernel"])]
+    labels = list(dict.fromkeys(rows["problem"]))
+    states = list(dict.fromkeys(rows["state"]))
+    height = inches(1.5, 0.9 * size) * len(kernels) + 1.1
+    figure, grid = panels(data, len(states), height, most=2 if len(labels) < 12 else 1)
+    for axes, state in zip(grid, states, strict=True):
+        colours = np.ones((len(kernels), len(labels), 3))
+        for row in rows[rows["state"] == state].to_dict("records"):
+            y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
+            change, told = 100 * (row["ratio"] - 1), row["verdict"] in ("faster", "slower")
+            if told:
+                full = np.array([int((FASTER if change > 0 else SLOWER)[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+                colours[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
+            dark = told and colours[y, x].mean() < 0.55
+            axes.text(
+                x,
+                y,
+                f"{change:+.1f}" + ("?" if told and not row["sure"] else ""),
+                ha="center",
+                va="center",
+                fontsize=0.7 * size,
+                fontweight="bold" if told else "normal",
+                color=WHITE if dark else "#111111" if told else "#8f8f8f",
+            )
+        axes.imshow(colours, aspect="auto", interpolation="nearest")
+        axes.set_yticks(range(len(kernels)), [data.nice(kernel) for kernel in kernels])
+        problems(axes, labels)
+        axes.set_ylim(len(kernels) - 0.5, -0.5)
+        axes.grid(visible=False)
+        axes.set_title(state)
+    handles = [
+        Patch(color=FASTER, label="faster"),
+        Patch(color=SLOWER, label="slower"),
+        Patch(color="#dddddd", label="not distinguishable: grey text"),
+    ]
+    notes = [
+        f"The change of each kernel's rate in per cent, by its times: B is {other}. ?: not sure among so many. A is:",
+    ]
+    return finish(figure, data, "What changed from A to B", handles, notes)

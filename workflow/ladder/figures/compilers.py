@@ -1,0 +1,50 @@
+"""The same configurations compiled in several ways, side by side."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ladder.figures.dataset import Dataset
+from ladder.figures.page import finish, inches, panels, text_size
+from ladder.kernels import COMPILERS, Configuration
+
+
+def compared(data: Dataset) -> pd.DataFrame:
+    """The sweep's rates of kernels beside those of the first way of compiling: `build`, how it was compiled, `first`, and `percent` faster.
+
+    A row a configuration, problem and way but the first; empty where there is one only.
+    """
+    rows = data.summary[data.summary["kernel"].isin(data.kernels) & data.summary["tflops"].notna()]
+    every = [Configuration.of(data.element_type, label) for label in rows["configuration"]]
+    rows = rows.assign(
+        build=[Configuration("", (), one.build).label.replace("-", COMPILERS[0]) for one in every],
+        parameters=[Configuration("", one.parameters).label for one in every],
+    )
+    first = rows["build"].iloc[0] if len(rows) else ""
+    key = ["kernel", "parameters", "problem"]
+    both = rows[rows["build"] != first].merge(rows.loc[rows["build"] == first, [*key, "ratio"]], on=key, suffixes=("", "_first"))
+    return both.assign(first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1))
+
+
+def compilers(data: Dataset) -> Figure:
+    """A dot a configuration and problem: how much faster another way of compiling makes it than the first; a bar at each kernel's median."""
+    rows, size = compared(data), text_size(data.width)
+    ways = list(dict.fromkeys(rows["build"]))
+    figure, grid = panels(data, len(ways), inches(1.55, 0.9 * size) * len(data.kernels) + 0.9)
+    random = np.random.default_rng(0)
+    for axes, way in zip(grid, ways, strict=True):
+        for place, kernel in enumerate(data.kernels):
+            percent = rows.loc[(rows["build"] == way) & (rows["kernel"] == kernel), "percent"]
+            y = place + random.uniform(-0.3, 0.3, len(percent))
+            axes.scatter(percent, y, s=(0.3 * size) ** 2, color=data.colours()[kernel], alpha=0.7, lw=0, zorder=3)
+            if len(percent):
+                axes.plot([percent.median()] * 2, [place - 0.42, place + 0.42], color="#222222", lw=0.2 * size, zorder=4)
+        axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
+        axes.set_yticks(range(len(data.kernels)), [data.nice(kernel) for kernel in data.kernels])
+        axes.set_ylim(len(data.kernels) - 0.4, -0.6)
+        axes.locator_params(axis="x", nbins=5)
+        axes.set(title=way.replace(" ", "\n"), xlabel=f"% faster than {rows['first'].iloc[0]}")
+    notes = [
+        "Quotients of ratios to the reference. The sweep: one process, within-run; what lost the race has few samples. Bar: the median."
+    ]
+    return finish(figure, data, f"Ways of compiling on {data.environment['name']}", notes=notes, intervals="")

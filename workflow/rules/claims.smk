@@ -1,0 +1,44 @@
+# What a dataset says to the claims of config/claims.yaml, as far as it can.
+rule claims:
+    input:
+        **{
+            name: f"results/{{dataset}}/{{device}}/{name}.csv"
+            for name in targets.CLAIMED_OF
+        },
+        environment=of(TARGETS.environment),
+        claimed=TARGETS.claimed(),
+    output:
+        "results/{dataset}/{device}/claims.json",
+    log:
+        "results/{dataset}/logs/claims-{device}.log",
+    params:
+        code=sources.digest("claims"),
+    script:
+        "../scripts/claims.py"
+
+
+# The same of all datasets of the campaign, of studies made here, and of what is published.
+rule reproduced:
+    input:
+        here=TARGETS.measured("claims.json"),
+        claimed=TARGETS.claimed(),
+        studies=sorted((ROOT / "results" / "studies").glob("*.json")),
+    output:
+        table="results/{dataset}/reproduced.json",
+        page="results/{dataset}/reproduced.html",
+    log:
+        "results/{dataset}/logs/reproduced.log",
+    params:
+        code=sources.digest("claims"),
+    script:
+        "../scripts/reproduced.py"
+
+
+# Tells it, and fails where something was not reproduced: always, for it makes nothing.
+rule reproduce:
+    input:
+        table=f"results/{CAMPAIGN.name}/reproduced.json",
+    log:
+        f"results/{CAMPAIGN.name}/logs/reproduce.log",
+    script:
+        "../scripts/reproduce.py"

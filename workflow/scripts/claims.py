@@ -1,0 +1,15 @@
+"""Hold a dataset against the claims."""
+
+from pathlib import Path
+
+from ladder import claims
+from ladder.environment import ROOT
+from ladder.jobs import job
+from ladder.targets import CLAIMED_OF, REDRAWN
+
+with job(snakemake.log[0]):
+    dataset, device = snakemake.wildcards.dataset, snakemake.wildcards.device
+    paths = {name: Path(snakemake.input[name]) for name in CLAIMED_OF}
+    name = device if dataset == REDRAWN else f"{dataset}/{device}"
+    data = claims.of_tables(paths, Path(snakemake.input.environment), name)
+    claims.write(claims.held_against(ROOT, [data]), Path(snakemake.output[0]))
