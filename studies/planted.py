@@ -59,7 +59,6 @@ class Project:
         self.folder = folder
         for name in ("workflow", "kernels", "config", "profiles"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "Snakefile", folder)
         self.python = interpreter(folder / ".venv", folder / "workflow")
 
     def snakemake(self, *arguments: str, cores: int = 1, timeout: float = 900) -> subprocess.CompletedProcess[str]:

@@ -261,7 +261,7 @@ def test_a_plan_of_2000_configurations_is_quick():
 
 
 def test_every_campaign_of_the_project_is_good():
-    for path in sorted((ROOT / "config").glob("*.yaml")):
+    for path in sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"}):
         campaign.load(yamlfile.load(path.read_text(), str(path)), str(path), KERNELS)
     assert campaign.find(ROOT / "config", "default").name == "config.yaml"
     with pytest.raises(InputError, match=r"campaign=nope: no such campaign in .*; expected one of .*default"):

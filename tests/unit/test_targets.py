@@ -75,7 +75,12 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     assert found.redrawn() == [
         "results/redrawn/cpu-b/drawn.checked",
         "results/redrawn/nvidia-a/drawn.checked",
+        "results/redrawn/index.html",
     ]
+    assert found.indexed(targets.REDRAWN) == ["cpu-b", "nvidia-a"]
+    assert found.claims(targets.REDRAWN) == []
+    (tmp_path / "claims.json").touch()
+    assert found.claims(targets.REDRAWN) == [tmp_path / "claims.json"]
     assert found.drawn("cpu-b") == ["results/redrawn/cpu-b/figures"]
     assert found.drawn("nvidia-a") == ["results/redrawn/nvidia-a/figures", "results/redrawn/nvidia-a/counters.svg"]
     assert found.checked(*of) == ["results/redrawn/nvidia-a/data.checked"]
@@ -99,7 +104,9 @@ def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
         (tmp_path / name / "environment.json").write_text(json.dumps({"device": device, "kind": "cuda"}))
     found = made(published=tmp_path)
     assert found.compared_published() == ["results/redrawn/compared-cuda.svg"]
-    assert found.redrawn()[-1] == "results/redrawn/compared.checked"
+    assert found.redrawn()[-2:] == ["results/redrawn/compared.checked", "results/redrawn/index.html"]
+    assert found.indexed("t") == ["nvidia-x", "cpu-y"]
+    assert found.claims("t") == [Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")]
     assert found.compared_devices(targets.REDRAWN, "cuda") == ["nvidia-a", "nvidia-b"]
     assert found.compared_devices("t", "cuda") == ["nvidia-x"]
     assert made().compared_published() == []

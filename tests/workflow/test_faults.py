@@ -64,7 +64,7 @@ def fake_job(tmp_path, monkeypatch):
             plan.plan("cuda", "90_fake.float32"),
             binaries,
             tmp_path / "build",
-            ROOT / "Snakefile",
+            ROOT / "workflow" / "Snakefile",
             {},
             "code",
             json.loads((ROOT / "results" / "published" / "nvidia-h200" / "environment.json").read_text()),

@@ -103,6 +103,8 @@ def test_the_report_is_one_offline_page(smoke):
     smoke.ok("--config", "campaign=smoke", "devices=[cpu]", "--report", "report.html")
     page = (smoke.folder / "report.html").read_text()
     assert "performance-warm" in page
+    for words in ("A kernel has reached", "A column with one bright cell", "A narrow column round 0"):
+        assert words in " ".join(page.split()), words
     assert "summary.csv" in page
     assert 'src="http' not in page
 

@@ -36,7 +36,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _drawn(folder: Path) -> dict[str, Path]:
+def drawn_files(folder: Path) -> dict[str, Path]:
     """The tables and figures in a folder that was drawn into, by their paths in it."""
     found = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in (".csv", ".svg")]
     return {path.relative_to(folder).as_posix(): path for path in found}
@@ -51,7 +51,7 @@ def write_sums(folder: Path, drawn: Path) -> None:
     """Write the checksums of a dataset's files and of what `drawn` holds; of a folder of datasets those of the latter alone."""
     data = folder.rglob("*") if (folder / "environment.json").exists() else []
     files = {path.relative_to(folder).as_posix(): path for path in data if path.is_file() and path.name != SUMS}
-    files |= {_prefix(folder) + name: path for name, path in _drawn(drawn).items()}
+    files |= {_prefix(folder) + name: path for name, path in drawn_files(drawn).items()}
     write_whole(folder / SUMS, "".join(f"{_sha256(files[name])}  {name}\n" for name in sorted(files)).encode())
 
 
@@ -87,7 +87,7 @@ def check_data(folder: Path) -> None:
 
 def check_drawn(folder: Path, drawn: Path) -> None:
     """Raise `InputError` that names every table and figure in `drawn` whose checksum is not that of the dataset, or datasets, in `folder`."""
-    prefix, found = _prefix(folder), _drawn(drawn)
+    prefix, found = _prefix(folder), drawn_files(drawn)
     expected = {name.removeprefix(prefix): it for name, it in read_sums(folder).items() if name.startswith(prefix)}
     if wrong := _differ(expected, found, found):
         raise InputError(

@@ -137,10 +137,10 @@ class Targets:
         return [device.slug for device in self.devices]
 
     def claims(self, dataset: str) -> list[Path]:
-        """The files of judged claims that there are of a campaign, or of what is published, and of its datasets."""
-        folder = self.published if dataset == REDRAWN else Path("results") / dataset
-        files = [folder / "claims.json", *(self._folder(dataset, device) / "claims.json" for device in self.indexed(dataset))]
-        return [path for path in files if path.exists()]
+        """What the datasets of a campaign, or all that is published, say to the claims."""
+        if dataset == REDRAWN:
+            return list(self.published.glob(JUDGED))
+        return [Path(path) for path in self.measured(JUDGED)]
 
     def compared_devices(self, dataset: str, kind: str) -> list[str]:
         """The devices of a kind that are drawn side by side, published ones or those of the campaign."""

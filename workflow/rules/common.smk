@@ -9,7 +9,7 @@ from ladder import environment, sources, targets
 from ladder.kernels import discover, strays
 from ladder.units import InputError
 
-ROOT = Path(workflow.basedir)
+ROOT = Path(workflow.basedir).parent
 if not ROOT.samefile(environment.ROOT):
     sys.exit(
         f"Error: {sys.executable}: runs the package of {environment.ROOT}; expected that of {ROOT}, which `make setup` there installs"

@@ -149,7 +149,7 @@ def draw_changes(
 ) -> None:
     """Draw what changed from a dataset, of which `DRAWN_FROM` are given, to another, by the rows of `compare.changes`.
 
-    Of several element types it is the first.
+    In SVG and other formats; of several element types the first.
     """
     style(width)
     first = str(rows["element_type"].iloc[0])

@@ -1,0 +1,47 @@
+"""The report's captions: every figure has one of its own that says how to read it."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from docutils.core import publish_parts
+from jinja2 import Environment, StrictUndefined
+from ladder import figures
+from ladder.environment import ROOT
+
+CAPTIONS = ROOT / "workflow" / "report"
+
+
+def caption(figure):
+    text = Environment(undefined=StrictUndefined).from_string((CAPTIONS / "figures.rst").read_text())
+    return text.render(snakemake=SimpleNamespace(wildcards=SimpleNamespace(figure=figure)))
+
+
+def drawn():
+    return [*figures.FIGURES, "parameters-05_register_tile"]
+
+
+@pytest.mark.parametrize("name", drawn())
+def test_a_figure_has_a_caption_of_its_own(name):
+    text = caption(f"{name}-warm")
+    assert len(text.split("State ``")[0].strip()) > 100
+    assert text != caption(f"{next(other for other in drawn() if other != name)}-warm")
+    assert caption(f"{name}-float64-warm") == text
+    settings = {"report_level": 2, "halt_level": 2}  # a warning of reStructuredText would be seen in the report
+    assert "warm" in publish_parts(text, writer="html", settings_overrides=settings)["body"]
+
+
+def test_a_caption_tells_the_states_apart():
+    assert "back to back" in caption("ratio-warm")
+    assert "have left the caches" in caption("ratio-cold")
+    assert "back to back" not in caption("ratio-cold")
+
+
+def test_every_caption_that_a_rule_names_is_there_and_no_other():
+    named = {
+        name
+        for rule in (ROOT / "workflow" / "rules").glob("*.smk")
+        for name in re.findall(r"report/(\w+\.rst)", rule.read_text())
+    }
+    assert named == {path.name for path in CAPTIONS.glob("*.rst")}
+    assert not [path.name for path in CAPTIONS.glob("*.rst") if len(path.read_text()) < 200]
