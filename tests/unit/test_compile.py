@@ -41,7 +41,7 @@ def test_resources_of_a_cubin(folder):
         assert row.seconds < 5
 
 
-def test_the_loop_is_modelled_where_the_architecture_is_known(folder):
+def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
     text = cuda_kernel(
         "t", "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
     )
@@ -50,6 +50,9 @@ def test_the_loop_is_modelled_where_the_architecture_is_known(folder):
         assert (row.multiply_adds_per_clock is not None) == modelled
         assert not modelled or 0.2 < row.multiply_adds_per_clock < 0.5  # two loads for each
     (row,) = build(folder, "cpu/20_test.c", c_kernel("t", ""))
+    assert row.multiply_adds_per_clock is None
+    monkeypatch.setattr(compiling.cubin, "uses_tensor_cores", lambda binary: True)
+    row, *_ = build(folder, "cuda/20_test.cu", text + "// else\n")
     assert row.multiply_adds_per_clock is None
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ladder import issue
+from ladder import cubin, issue
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
@@ -69,7 +69,8 @@ class Resource:
     spill_loads: int | None = None
     """Both over all of its functions."""
     multiply_adds_per_clock: float | None = None
-    """In float32, by the model of `issue`, where the compiler made a loop of them for an architecture that it knows."""
+    """In float32, by the model of `issue`, where the compiler made a loop of them, and no tensor cores do the work, for an architecture that
+    it knows."""
     seconds: float | None = None
     """Time the compiler took."""
 
@@ -150,7 +151,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
             built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
-    modelled = arch.startswith(issue.MODELLED)
+    modelled = arch.startswith(issue.MODELLED) and not cubin.uses_tensor_cores(built)
     resource = Resource(
         **row,
         **usage,
