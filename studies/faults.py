@@ -15,6 +15,7 @@ import fuzz
 import kill
 from ladder.environment import ROOT, detect_cpu, detect_gpus
 from ladder.measure import GROUP
+from ladder.result import NOT_RIGHT
 from ladder.study import NOTHING, Study
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
@@ -40,10 +41,11 @@ def while_timing(body: str) -> str:
 
 
 ENDLESS = "for (volatile int i = 0; i >= 0;) i = 1;"
+INCLUDES = "\n".join(f"#include <{name}.h>" for name in ("signal", "stdio", "string", "unistd", "xmmintrin"))
 CPU = {
     "900_right": Fault("nothing: the control", C_RIGHT, "correct"),
     "901_wrong": Fault(
-        "a wrong result", C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "on M=1 N=1 K=1 exact: C.0..0. is not exact"
+        "a wrong result", C_RIGHT.replace("k < K", "k < K - 1"), "incorrect", "on M=1 N=1 K=1 exact: .* is not exact"
     ),
     "902_nan": Fault("NaN in a row of C", C_RIGHT.replace("Acc sum = 0", "Acc sum = m == 3 ? 0.0 / 0.0 : 0"), "incorrect", "NaN"),
     "903_unwritten": Fault("a column of C not written", C_RIGHT.replace("n < N", "n < N - 1"), "incorrect", "NaN"),
@@ -78,6 +80,34 @@ CPU = {
         "the host process is killed once, as from outside",
         'FILE *f = fopen("killed-once", "wx"); if (f) { fclose(f); raise(9); }' + C_RIGHT,
         "correct",
+    ),
+    "916_modes": Fault(
+        "rounding and flush to zero left as nobody else wants them", C_RIGHT + "_mm_setcsr(_mm_getcsr() | 0xe040);", "correct"
+    ),
+    "917_pipe": Fault(
+        "bytes written to every descriptor",
+        while_timing(r'for (int fd = 3; fd < 99; ++fd) if (write(fd, "\0\0\0\4gone", 8)) {}'),
+        "launch_error",
+        "while timed: something wrote to the pipe of the child process",
+    ),
+    "918_length": Fault(
+        "two gigabytes promised to every descriptor",
+        while_timing(r'for (int fd = 3; fd < 99; ++fd) if (write(fd, "\x7f\xff\xff\xff", 4)) {}'),
+        "launch_error",
+        "while timed: something wrote to the pipe of the child process",
+    ),
+    "919_group": Fault("its process group ended", "kill(0, SIGTERM);" + C_RIGHT, "launch_error", "killed by signal 15"),
+    "920_behind": Fault(
+        "a process left behind, a session of its own",
+        "static int left; if (!left++ && fork() == 0) { setsid(); for (;;) sleep(1000); }" + C_RIGHT,
+        "correct",
+    ),
+    "921_flood": Fault(
+        "escape characters printed, 300 MB of them",
+        "static char much[1 << 20]; memset(much, 27, sizeof much);"
+        "for (int i = 0; i < 300; ++i) if (write(1, much, sizeof much)) {} abort();",
+        "launch_error",
+        "killed by signal 6: .*x1b",
     ),
 }
 """Of the CPU: configurations of one kernel."""
@@ -229,6 +259,35 @@ MACHINE = {
         "marked",
         "timed while 2 other process(es) computed on the device",
     ),
+    "noexec": Fault(
+        "a TMPDIR from which code may not be run",
+        "test_where_code_may_not_be_run_from_is_told_before_any_kernel",
+        "error",
+        "TMPDIR to be a folder from which code may be run (not mounted noexec)",
+    ),
+    "unopened": Fault(
+        "a device that cannot be opened, in a second process either",
+        "test_a_worker_that_does_not_start_is_the_machines_fault",
+        "error",
+        "the device cannot be opened",
+    ),
+    "starved": Fault(
+        "a compiler out of memory or disk, or killed",
+        "test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel",
+        "error",
+        "the compiler was cut off, which says nothing of the kernel; run again",
+    ),
+    "compiler": Fault(
+        "a compiler that compiles nothing",
+        "test_a_compiler_that_refuses_everything_is_not_the_kernels_fault",
+        "error",
+        "the compiler refuses an empty kernel too",
+    ),
+    "set_up": Fault(
+        "a reference that fails in the process in which kernels have run",
+        "test_a_problem_is_set_up_again_in_a_fresh_process",
+        "tried again in a fresh one",
+    ),
 }
 """Of the machine; `body` is the test that plants it and looks for the message."""
 
@@ -329,7 +388,7 @@ def row(fault: Fault, rows: Any) -> dict[str, Any]:
 
 def on_cpu(project: Project) -> list[dict[str, Any]]:
     """What becomes of the faults of C kernels: all are configurations of one kernel, timed side by side where they pass verification."""
-    sweep = f"parameters: {{F: 0}}\nsweep: {{F: {list(range(len(CPU)))}}}\n---*/\n#include <signal.h>\n#include <stdio.h>"
+    sweep = f"parameters: {{F: 0}}\nsweep: {{F: {list(range(len(CPU)))}}}\n---*/\n{INCLUDES}"
     project.write("kernels/cpu/90_faults.c", c_kernel("faults", one_kernel(CPU)).replace("---*/", sweep, 1))
     project.write("kernels/cpu/91_syntax.c", c_kernel("syntax", SYNTAX.body))
     project.ok("--configfile", project.campaign("""
@@ -340,7 +399,7 @@ kernels: ["cpu/9*"]
 problems: {cpu: [{square: 48}]}
 measure: {min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: 3}
 confirm: {processes: 3, rounds: 3}
-"""), "--until", "aggregate")  # fmt: skip
+"""), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     summary = summary[summary["kernel"].str.match("9")]
     planted = {"-": SYNTAX, **{f"F={n}": fault for n, fault in enumerate(CPU.values())}}
@@ -359,7 +418,7 @@ kernels: ["cuda/9*"]
 problems: {cuda: [[130, 129, 127], {square: 256}]}
 measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
 confirm: {processes: 3, rounds: 3}
-"""))  # fmt: skip
+"""), code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     assert (summary["kernel"].str.match("9")).sum() == 4 * len(GPU)
     return [row(fault, summary[summary["kernel"] == name]) for name, fault in GPU.items()]

@@ -74,10 +74,10 @@ class Project:
             check=False,
         )
 
-    def ok(self, *arguments: str, cores: int = 1, timeout: float = 900) -> str:
-        """Run Snakemake, which must succeed; returns what it printed."""
+    def ok(self, *arguments: str, cores: int = 1, timeout: float = 900, code: int = 0) -> str:
+        """Run Snakemake, which must end with the exit code; returns what it printed."""
         done = self.snakemake(*arguments, cores=cores, timeout=timeout)
-        assert done.returncode == 0, done.stdout[-8000:]
+        assert done.returncode == code, done.stdout[-8000:]
         return done.stdout
 
     def write(self, path: str, text: str) -> Path:

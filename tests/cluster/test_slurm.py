@@ -72,7 +72,7 @@ def smoke(slurm: Slurm, make_project) -> Submitted:
     project, hung = make_project(), make_project()
     waiting = hang(hung, slurm)
     project.campaign(SMOKE + PARTITIONS)
-    damaged = project.write("results/smoke/blue/samples/01_naive_ijk.float32.journal", "no record\n")
+    damaged = project.write("results/smoke/blue/journals/01_naive_ijk.float32.journal", "no record\n")
     run = Run(project, *SUBMIT)
     wait(lambda: not run.running() or any(job.state == "FAILED" for job in slurm.jobs()), "the job to fail", 300)
     damaged.unlink()

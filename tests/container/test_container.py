@@ -84,10 +84,11 @@ def image(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def results(run: Run, image: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the smoke campaign left in a mounted folder."""
+    """What the smoke campaign and the drawing of published data left in a mounted folder."""
     folder = tmp_path_factory.mktemp("results")
     folder.chmod(0o777)
-    run(*HARDENED, "-v", f"{folder}:/data/results", image, "--config", "campaign=smoke")
+    for what in (["--config", "campaign=smoke"], ["published"]):
+        run(*HARDENED, "-v", f"{folder}:/data/results", image, *what)
     return folder
 
 

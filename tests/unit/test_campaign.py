@@ -278,3 +278,59 @@ def test_the_campaign_that_the_command_line_asks_for(tmp_path):
     (folder / "c.yaml").write_text("campaign: a\ncampaign: b\n")
     with pytest.raises(InputError, match=r"c\.yaml"):
         campaign.read(folder, [folder / "c.yaml"], {"campaign": "b"})
+
+
+def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
+    """Else a run of one kernel would put its tables and figures in the place of those of all."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("campaign: default\nkernels: all\n")
+    (folder / "b.yaml").write_text("campaign: other\nkernels: [cpu/a]\n")
+
+    def name(*files, **given):
+        return campaign.read(folder, files, given)[0]["campaign"]
+
+    assert name(kernels=["cpu/mine"]) == "default-cpu-mine"
+    assert name(kernels=["cpu/mine", "cuda/02_b"]) == "default-cpu-mine-cuda-02_b"
+    assert name(kernels="all") == name(seed=3) == "default"
+    assert name(folder / "b.yaml", campaign="other", kernels=["cpu/a"]) == "other"
+    assert name(folder / "b.yaml", campaign="other", kernels="all") == "other"
+    assert name(folder / "b.yaml", campaign="other", kernels=["cpu/b"]) == "other-cpu-b"
+    shortened = [name(kernels=[f"cpu/{letter * 60}"]) for letter in "ab"] + [
+        name(kernels=[one]) for one in ("cpu/a", "cpu/a*", "cpu/A")
+    ]
+    assert len(set(shortened)) == 5
+    checked = [{"campaign": one, "problems": {"cpu": [[1, 1, 1]]}} for one in shortened]
+    for data in checked:
+        campaign.load(data, "t", KERNELS)
+    assert name(kernels=[3]) == "default"  # refused by the schema
+
+
+def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(tmp_path):
+    """Snakemake reads them as text."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {energy: ['4096']}\n")
+    given = {"problems": {"cpu": [["256", "256", "256"]]}, "measure": {"max_seconds": "1", "race": "false"}, "kernels": ["cpu/a"]}
+    data, _ = campaign.read(folder, [], given)
+    assert data["problems"] == {"cpu": [[256, 256, 256]]}
+    assert data["measure"] == {"max_seconds": 1, "race": False}
+    assert data["kernels"] == ["cpu/a"]
+    file = folder / "config.yaml"
+    data, _ = campaign.read(folder, [file], {"measure": {"energy": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
+    assert (data["measure"], data["problems"]) == ({"energy": ["4096"]}, {"cpu": [[2, 2, 2]]})
+
+
+def test_a_number_that_yaml_takes_for_text_is_explained():
+    data = yamlfile.load("campaign: t\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {target: 1e-3}\n", "t")
+    with pytest.raises(InputError, match=r'measure\.target: got "1e-3"; expected .*; YAML takes it for text, write 1\.0e-03'):
+        campaign.load(data, "t", KERNELS)
+
+
+def test_a_kernel_that_cannot_be_used_is_refused_where_it_is_asked_for():
+    refused = {"cpu/wrong": InputError("wrong.c: header: unknown key")}
+    data = {"campaign": "t", "problems": {"cpu": [[1, 1, 1]]}}
+    for kernels_ in (["cpu/*"], ["cpu/wrong"], "all"):
+        with pytest.raises(InputError, match=r"wrong\.c: header: unknown key"):
+            campaign.load(data | {"kernels": kernels_}, "t", KERNELS, refused)
+    assert campaign.load(data | {"kernels": ["cpu/0*"]}, "t", KERNELS, refused).kernels

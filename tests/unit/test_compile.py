@@ -1,5 +1,6 @@
 import ctypes
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -194,3 +195,56 @@ def test_compiling_needs_no_driver():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=True)
     assert "said:" in done.stdout
     assert "oops" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
+        "virtual memory exhausted: Cannot allocate memory",
+        "/tmp/x.s: No space left on device",
+        "gcc: fatal error: Killed signal terminated program cc1",
+        "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
+        "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
+    ],
+)
+def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
+    with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
+        raise compiling._refusal(said)
+    assert said in str(refused.value)
+    assert isinstance(compiling._refusal("kernel.c:3: error: memory"), compiling.CompileError)
+
+
+def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp_path, monkeypatch):
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'as: not found' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    kernel = kernels.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
+    configurations = list(kernel.expand({}, ["float32"]))
+    monkeypatch.setattr(compiling, "cc", lambda: str(broken))
+    with pytest.raises(InputError, match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found"):
+        compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
+
+
+def test_what_a_compiler_says_is_printable_and_bounded():
+    said = str(compiling._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
+    assert said.startswith(r"error: \x1b[31m\x07\x00xxx")
+    assert len(said) == 4000
+
+
+def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr(compiling, "cc", lambda: str(endless))
+    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1)
+    monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    path = folder / "kernels" / "cpu" / "a.c"
+    path.write_text(c_kernel("a", ""))
+    kernel = kernels.parse(path)
+    # what this process has computed is added to the limit, so one that has computed for little
+    monkeypatch.setattr(compiling.time, "process_time", lambda: 0.0)
+    (row,) = compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", folder / "build", 1)
+    assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
+    assert resource.getrlimit(resource.RLIMIT_CPU) == before

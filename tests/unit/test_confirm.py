@@ -236,9 +236,12 @@ def test_a_child_that_is_killed_from_outside_is_no_ones_fault(make):
 
 
 def test_a_problem_that_cannot_be_set_up_is_an_error(make):
-    Child.faults = {("problem",): [Failure("launch_error", "the reference is incorrect", alive=False)]}
-    with pytest.raises(RuntimeError, match="the problem could not be set up: the reference is incorrect"):
+    wrong = Failure("launch_error", "the reference is incorrect", alive=False)
+    Child.faults = {("problem",): [wrong] * 2}
+    with pytest.raises(InputError, match="the problem could not be set up: the reference is incorrect; no fault of a kernel's"):
         make()
+    Child.faults = {("problem",): [wrong]}  # in the process in which kernels have run, and not in a fresh one
+    assert all(r["status"] == "correct" for r in make(seed=2)[1])
     Child.faults = {("problem",): [Failure("not_supported", "no memory", alive=True)] * 3}
     _, rows, _ = make(seed=3)  # of the first problem in the first process only
     assert [r["reason"] for r in rows if r["status"] == "not_supported"] == ["no memory"] * 3

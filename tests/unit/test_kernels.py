@@ -220,3 +220,67 @@ def test_the_readme_of_headers_explains_every_key():
     assert [
         key for key in re.findall(r"^  (\w+):", schema.split("\nproperties:")[1], re.MULTILINE) if f"`{key}`" not in text
     ] == []
+
+
+def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
+    include, outside = tmp_path / "kernels" / "include", tmp_path / "outside.h"
+    (include / "sub").mkdir(parents=True)
+    path = tmp_path / "kernels" / "cpu" / "a.c"
+    path.parent.mkdir()
+    texts = {
+        include / "quoted.h": '#include "sub/inner.h"\n',
+        include / "sub" / "inner.h": '#include "beside.h"\n',
+        include / "sub" / "beside.h": "",
+        include / "bracketed.h": "",
+        outside: "",
+    }
+    for file, text in texts.items():
+        file.write_text(text)
+    path.write_text(
+        f'/*---\ntitle: t\nidea: i\n---*/\n#include <stdio.h>\n# include "quoted.h"\n#include <bracketed.h>\n#include "{outside}"\n'
+    )
+    kernel = kernels.parse(path)
+    assert set(kernel.includes) == set(texts)
+    for file in texts:
+        file.write_text("// changed\n")
+        assert kernels.parse(path).digest != kernel.digest, file
+        file.write_text(texts[file])
+
+
+WHOLE = "/*---\ntitle: t\nidea: i\n---*/\n"
+
+
+def test_what_is_no_kernel_stops_nothing(tmp_path):
+    folder = tmp_path / "kernels" / "cpu"
+    folder.mkdir(parents=True)
+    texts = {
+        "01_good.c": WHOLE,
+        "02_mark.c": "\ufeff" + WHOLE,
+        "03_bad.c": WHOLE.replace("idea", "ide"),
+        "wip.c": "int main",
+        "other.cpp": WHOLE,
+        "notes.txt": "",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / ".#01_good.c").symlink_to("nobody@nowhere.1:2")  # as Emacs locks what it edits
+    (folder / ".01_good.c.swp.c").write_text("")
+    refused = {}
+    found = kernels.discover(tmp_path, refused)
+    assert list(found) == ["cpu/01_good", "cpu/02_mark"]
+    assert found["cpu/02_mark"].text == WHOLE
+    assert list(refused) == ["cpu/03_bad"]
+    assert "03_bad.c: header: " in str(refused["cpu/03_bad"])
+    said = kernels.strays(tmp_path)
+    assert [line.partition(": taken for no kernel; expected the suffix .c, and a comment")[0] for line in said] == [
+        str(folder / "other.cpp"),
+        str(folder / "wip.c"),
+    ]
+
+
+def test_a_comma_without_quotes_is_explained(tmp_path):
+    path = tmp_path / "cuda" / "a.cu"
+    path.parent.mkdir()
+    path.write_text(WHOLE.replace("---*/", "block: [1]\ngrid: [ceil_div(N, 16), M]\n---*/"))
+    with pytest.raises(InputError, match=r'with a comma is written in quotes: \["ceil_div\(N, BX\)", M\]'):
+        kernels.parse(path)

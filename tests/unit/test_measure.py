@@ -100,6 +100,30 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
 
 
+def test_a_problem_is_set_up_again_in_a_fresh_process(make):
+    """What kernels have done to the one in which they ran is no reason to stop; and none is blamed."""
+    failures = [Failure("launch_error", "the reference is incorrect", alive=False)]
+
+    def problem(*_):
+        if failures:
+            raise failures.pop()
+        return []
+
+    run = make({"problem": problem})
+    assert outcomes(run) == [("correct", "")] * 6
+    assert run.children == 2
+
+
+def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(make):
+    def problem(*_):
+        raise Failure("launch_error", "the reference is incorrect", alive=False)
+
+    run = make({"problem": problem})
+    with pytest.raises(InputError, match="d: 512: the problem could not be set up: the reference is incorrect; no fault of"):
+        run.measure_all()
+    assert not [entry for entry in run.entries if entry.key in run.journal.records]
+
+
 def test_what_the_journal_has_is_not_asked_for_again(make):
     outcomes(make())
     again = make()

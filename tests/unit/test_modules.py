@@ -5,11 +5,12 @@ from planted import ROOT
 
 ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign", "ceilings",
-    "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.cpu", "devices.cuda", "baselines", "baselines.blas",
-    "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker", "child", "lock", "progress", "probe",
-    "measure", "confirm", "tables", "models", "counters", "trial", "figures.dataset", "figures.page", "figures.scaling", "figures.rungs",
-    "figures.roofline", "figures.issue", "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices",
-    "figures.changes", "figures.counters", "figures", "index", "publish", "archive", "claims", "story", "repeat", "compare", "__main__",
+    "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.cpu", "devices.cuda", "baselines",
+    "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",
+    "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters", "trial", "result",
+    "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
+    "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",
+    "figures.counters", "figures", "index", "publish", "archive", "claims", "story", "repeat", "compare", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""
 

@@ -3,10 +3,12 @@ import errno
 import os
 import resource
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faults
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from ladder import records
@@ -156,3 +158,22 @@ def test_samples_outlive_the_columns_added_since(tmp_path):
     pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=other), tmp_path / "other.parquet")
     with pytest.raises(InputError, match="expected the columns"):
         records.read(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("foreign", ["3", "[]", "{}", '{"key": 1}', "[" * 9999])
+def test_a_journal_line_that_is_whole_and_not_ours_is_damaged(tmp_path, foreign):
+    (tmp_path / "a.journal").write_text(f"{zlib.crc32(foreign.encode()):08x} {foreign}\n")
+    with pytest.raises(InputError, match=r"a\.journal: line 1: damaged; expected a checksum and a record"):
+        Journal(tmp_path / "a.journal")
+
+
+def test_a_folder_of_samples_is_read_whole_by_others(tmp_path):
+    """By pandas, which takes every file there for one of Parquet."""
+    output = tmp_path / "samples" / "a.float32.parquet"
+    output.parent.mkdir()
+    journal = Journal(records.journal_of(output))
+    journal.append({"key": "k"})
+    journal.close()
+    records.write(output, [{"key": "k", "kernel": "a"}], {})
+    assert pd.read_parquet(output.parent)["kernel"].tolist() == ["a"]
+    assert records.journal_of(tmp_path / "confirmed.parquet").parent == records.journal_of(output).parent

@@ -1,6 +1,8 @@
 """What a campaign consists of, and what its jobs ask for."""
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -193,3 +195,63 @@ def test_what_datasets_are_held_against(tmp_path):
     for name in ("claims.json", "repeat-d.csv", "repeat-d.json"):
         (published / name).touch()
     assert made(published=published).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]
+
+
+def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = made(devices=[CPU], architectures=[])
+    build, figures = Path(found.compiled()[0]), Path(found.measured("figures")[0])
+    for folder in (build.parent, figures):
+        folder.mkdir(parents=True)
+
+    def write():
+        for path in (build.parent / "a.so", figures / "a.svg", figures / "b.png"):
+            path.write_text(path.name)
+        sha256 = hashlib.sha256(b"a.so").hexdigest()
+        build.write_text(f"kernel,binary,sha256\n03_blocked,a.so,{sha256}\n03_blocked,,\n")
+        targets.list_files(figures)
+        return build, targets.listing(figures)
+
+    def left():
+        found.forget_incomplete()
+        return [path.exists() for path in lists]
+
+    lists = write()
+    assert left() == [True, True]
+    (build.parent / "a.so").write_text("other")
+    assert left() == [False, True]
+    write()
+    (figures / "b.png").unlink()
+    assert left() == [True, False]
+    write()
+    (figures / "b.png").write_text("other")
+    assert left() == [True, False]
+    assert left() == [True, False]  # one that is not there is no complaint
+    lists[1].write_bytes(b"\xff what is this")
+    assert left() == [True, False]
+
+
+def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
+    def contents(text, of="cuda/03_shared_tile"):
+        path = tmp_path / "03_shared_tile.cu"
+        path.write_text(text)
+        changed = KERNELS | {of: replace(KERNELS[of], text=text)}
+        found = targets.Targets(campaign.load(DATA, "t", changed), [GPU, CPU], [], changed, Path("/nowhere"))
+        return [found.contents("t", device) for device in ("nvidia-x", "cpu-y")] + [
+            found.contents_of("nvidia-x", "03_shared_tile.x")
+        ]
+
+    one, other = contents("a"), contents("b")
+    assert one == contents("a")
+    assert (one[0] == other[0], one[1] == other[1], one[2] == other[2]) == (False, True, False)
+    assert contents("a", "cuda/01_naive_uncoalesced") == contents("b", "cuda/01_naive_uncoalesced")  # not one of the campaign's
+    assert made().contents_of("nvidia-x", "baselines.float32") == ""
+
+
+def test_what_is_published_is_known_by_its_contents(tmp_path):
+    folder = tmp_path / "nvidia-x"
+    folder.mkdir()
+    (folder / "a").write_text("one")
+    before = made(published=tmp_path).contents("redrawn", "nvidia-x")
+    (folder / "a").write_text("two")
+    assert made(published=tmp_path).contents("redrawn", "nvidia-x") != before

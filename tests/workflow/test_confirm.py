@@ -40,7 +40,7 @@ def done(make_project):
         "#include", "#include <stdio.h>\n#include", 1
     )
     project.write("kernels/cpu/92_late.c", late)
-    project.log = project.ok("--configfile", project.campaign(CAMPAIGN), "--until", "figures")
+    project.log = project.ok("--configfile", project.campaign(CAMPAIGN), "--until", "figures", code=2)
     return project
 
 
@@ -108,7 +108,7 @@ def test_what_turns_wrong_in_the_confirmation_is_correct_nowhere(done):
 
 def test_what_was_killed_goes_on_where_its_journal_ends(done):
     before, _ = records.read(path(done))
-    journal = path(done, "confirmed.journal")
+    journal = path(done, "journals/confirmed.journal")
     lines = journal.read_bytes().splitlines(keepends=True)
     kept = {json.loads(line.partition(b" ")[2])["key"] for line in lines[:5]}
     journal.write_bytes(b"".join(lines[:5]) + lines[5][:100])

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
 import shutil
 import sys
 
 import faults
+import psutil
 import pytest
 from ladder import campaign, measure, records
 from ladder.kernels import discover
@@ -22,6 +24,12 @@ def test_on_the_cpu(project):
     rows = faults.on_cpu(project)
     assert len(rows) == len(faults.CPU) + 1
     assert [row for row in rows if not row["as_told"]] == []
+    reasons = [reason for row in rows for reason in row["reasons"]]
+    assert all(reason.replace("\n", "").isprintable() and len(reason) < 2100 for reason in reasons)
+    (log,) = project.folder.glob("results/faults/logs/measure-*90_faults*.log")
+    said = re.findall(r"a kernel left processes behind \((\d+)\); they were killed", log.read_text())
+    assert said
+    assert not [pid for pid in map(int, said) if psutil.pid_exists(pid)]
 
 
 @pytest.fixture

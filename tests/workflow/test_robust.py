@@ -59,13 +59,14 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
     assert f"90_many.float32.journal: {told}" in full.stdout.replace("File too large", "No space left on device"), full.stdout
     assert full.stdout.count("cannot be written") == 1
     assert "Traceback" not in full.stdout
-    (journal,) = project.folder.glob("results/tiny/*/samples/90_many.float32.journal")
-    assert not journal.with_suffix(".parquet").exists()
+    (journal,) = project.folder.glob("results/tiny/*/journals/90_many.float32.journal")
+    made = journal.parents[1] / "samples" / "90_many.float32.parquet"
+    assert not made.exists()
     whole = list(filter(None, (records._parse(line) for line in journal.read_bytes().split(b"\n"))))
     measured = [record for record in whole if record.get("samples_us")]
     assert 1 <= len(measured) < 12 <= len(whole)  # and what passed the gauntlet
     project.ok(*command, "--until", "measure")
-    rows, _ = records.read(journal.with_suffix(".parquet"))
+    rows, _ = records.read(made)
     assert len(rows) == 12
     final = {row["key"]: row["samples_us"] for row in rows}
     assert all(final[record["key"]] == record["samples_us"] for record in measured)
@@ -81,7 +82,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_message(project):
 
 def test_a_damaged_journal_stops_its_job_with_a_clear_message(project):
     config = project.campaign(SLOW.format(kernels="[cpu/02_reordered_ikj]", samples=5))
-    journal = project.write(f"results/tiny/{detect_cpu().slug}/samples/02_reordered_ikj.float32.journal", "what is this\n")
+    journal = project.write(f"results/tiny/{detect_cpu().slug}/journals/02_reordered_ikj.float32.journal", "what is this\n")
     done = project.snakemake("--configfile", config, "--until", "measure")
     assert done.returncode != 0
     assert f"02_reordered_ikj.float32.journal: {faults.MACHINE['damaged'].reason}" in done.stdout
@@ -123,7 +124,8 @@ def test_a_device_has_one_timer_whoever_asks(holder, capfd):
         assert not waiting.done()
         holder.kill()  # no lock outlives its holder
         assert waiting.result(timeout=5) == "GPU-held"
-    assert capfd.readouterr().err.count(f"GPU-held: {faults.MACHINE['held'].reason}") == 1
+    said = capfd.readouterr().err
+    assert said.count(f"GPU-held: {faults.MACHINE['held'].reason} (process {holder.pid}: ") == 1
 
 
 def test_the_lock_is_held_until_the_last_process_that_uses_the_device_is_gone():

@@ -28,7 +28,8 @@ def done(make_project):
     """A project whose campaign, on a fake GPU and on the CPU, is complete."""
     project = make_project()
     environment = project.pretend(**GPU)
-    project.write("kernels/include/shared.cuh", "// shared\n")
+    project.write("kernels/include/shared.cuh", "#include <inner.cuh>\n")
+    project.write("kernels/include/inner.cuh", "// inner\n")
     project.write("kernels/cuda/80_a.cu", cuda_kernel("a", CU_RIGHT) + '#include "shared.cuh"\n')
     project.write("kernels/cuda/81_b.cu", cuda_kernel("b", CU_RIGHT))
     project.campaign(CAMPAIGN)
@@ -77,6 +78,9 @@ ON_GPU = {f"{rule} fake-1" for rule in ("confirm", "aggregate", "figures")}
 ON_CPU = {f"{rule} cpu" for rule in ("confirm", "aggregate", "figures")}
 CONFIRMED = ON_GPU | ON_CPU
 A = {"compile sm_90 80_a", "measure fake-1 80_a"} | ON_GPU
+BUILDING_A = {"compile sm_90 80_a"}
+CONFIRMED_ON_GPU = set(ON_GPU)
+TABLES_ON_GPU = {"aggregate fake-1", "figures fake-1"}
 ON_GPU |= {f"measure fake-1 {job}" for job in ("baselines", "80_a", "81_b")}
 ON_CPU |= {f"measure cpu {job}" for job in ("baselines", "02_reordered_ikj")}
 BUILT_ON_GPU = {"support sm_90", "compile sm_90 80_a", "compile sm_90 81_b", "probe fake-1"}
@@ -99,6 +103,49 @@ def gpu(**changes):
     return lambda project: project.write("gpus.json", json.dumps(GPU | changes))
 
 
+def older(path, comment):
+    """What `cp -p`, `rsync -a` and `tar` leave: other contents with an older time."""
+
+    def change(project):
+        append(path, comment)(project)
+        os.utime(project.folder / path, (1, 1))
+
+    return change
+
+
+def from_the_future(path, comment):
+    """A clock that was wrong when the results were made."""
+
+    def change(project):
+        for made in (project.folder / "results").rglob("*"):
+            os.utime(made, (2**32 - 1, 2**32 - 1))
+        append(path, comment)(project)
+
+    return change
+
+
+def remove(pattern):
+    """A file of the results is lost."""
+
+    def change(project):
+        (path,) = project.folder.glob(f"results/stale/{pattern}")
+        path.unlink()
+
+    return change
+
+
+def damage(pattern):
+    """And one that is another now, with its old time."""
+
+    def change(project):
+        (path,) = project.folder.glob(f"results/stale/{pattern}")
+        times = path.stat()
+        path.write_bytes(path.read_bytes() + b"more")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    return change
+
+
 OTHER_GPU = {job.replace("fake-1", "fake-2") for job in ON_GPU | {"probe fake-1"}}
 PARAMS = "Params have changed"
 CASES = {
@@ -109,6 +156,25 @@ CASES = {
         A,
         "Updated input files: .*/kernels/include/shared.cuh",
     ),
+    "a header in brackets, from a header in quotes": (
+        append("kernels/include/inner.cuh", "// changed\n"),
+        A,
+        "Updated input files: .*inner",
+    ),
+    "a kernel's file, for one with an older time": (older("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
+    "a kernel's file, after results with a time to come": (from_the_future("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
+    "the time of a kernel's file alone": (append("kernels/cuda/80_a.cu", ""), set(), ""),
+    "a table, which is missing": (remove("fake-1/rounds.csv"), TABLES_ON_GPU, "Missing output files"),
+    "a file of samples, which is missing": (
+        remove("fake-1/samples/80_a.float32.parquet"),
+        A - BUILDING_A,
+        "Missing output files",
+    ),
+    "the confirmation, which is missing": (remove("fake-1/confirmed.parquet"), CONFIRMED_ON_GPU, "Missing output files"),
+    "a figure, which is missing": (remove("fake-1/figures/ladder-warm.png"), {"figures fake-1"}, "Missing output files"),
+    "a figure, which is another": (damage("fake-1/figures/ladder-warm.png"), {"figures fake-1"}, "Missing output files"),
+    "a binary, which is missing": (remove("build/sm_90/80_a/float32-BX8.cubin"), A, "Missing output files"),
+    "a binary, which is another": (damage("build/sm_90/80_a/float32-BX8.cubin"), A, "Missing output files"),
     "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
     "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
     "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),
@@ -134,7 +200,7 @@ CASES = {
 @pytest.mark.parametrize("what", list(CASES))
 def test_what_changes_is_noticed_and_reruns_what_depends_on_it(done, what, tmp_path):
     change, jobs, reason = CASES[what]
-    inputs = ("workflow", "kernels", "config")
+    inputs = ("workflow", "kernels", "config", "results")
     for name in inputs:
         shutil.copytree(done.folder / name, tmp_path / name)
     try:

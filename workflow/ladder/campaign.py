@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1
 """Vendor calls a device kind knows; the first is the reference that every kernel is paired with."""
 PRECISION = {"cublas_tf32": "tf32"}
 """What baselines round their operands to, as `precision` in a kernel's header says it of a kernel."""
+MOST_OF_NAME = 40
+"""Characters of a campaign's name, as schemas/config.schema.yaml has it."""
 MAX_PROBLEMS = 10_000
 """Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
 WIDTH = 11.0
@@ -304,24 +307,49 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
     """The data of the campaign that the command line asks for, and what messages call it.
 
     `files` are those of --configfile, which Snakemake has merged into `given` already. Without any it is the campaign under `folder` that
-    `given` names, with `given` over it. Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    `given` names, with `given` over it. Where `given` has other kernels than the file, it is a campaign of its own, whose name says which:
+    the tables and figures of the whole one stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
     """
     if files:
-        for file in files:  # Snakemake's loader takes more than ours
-            yamlfile.load(yamlfile.read(file), str(file))
-        return dict(given), ", ".join(os.path.relpath(file) for file in files)
-    path = find(folder, given.get("campaign", "default"))
-    return {**yamlfile.load(yamlfile.read(path), str(path)), **given}, str(path.relative_to(folder.parent))
+        loaded = [yamlfile.load(yamlfile.read(file), str(file)) for file in files]  # Snakemake's loader takes more than ours
+        whole = {key: value for one in loaded if isinstance(one, dict) for key, value in one.items()}
+        source = ", ".join(os.path.relpath(file) for file in files)
+    else:
+        path = find(folder, given.get("campaign", "default"))
+        whole, source = yamlfile.load(yamlfile.read(path), str(path)), str(path.relative_to(folder.parent))
+    data = {} if files else dict(whole)
+    data |= {key: value if files and whole.get(key) == value else yamlfile.typed(value) for key, value in given.items()}
+    return (data | {"campaign": _narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
 
 
-def load(data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel]) -> Campaign:
-    """Check a campaign and build it; `source` is the file that messages name.
+def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    """Whether the command line asks for other kernels than the file; what is not of the form that the schema demands is refused later."""
+    kernels = data.get("kernels", "all")
+    right = isinstance(kernels, list) and all(isinstance(one, str) for one in kernels) and isinstance(data.get("campaign"), str)
+    return right and kernels != whole.get("kernels", "all")
+
+
+def _narrowed(name: str, patterns: Sequence[str]) -> str:
+    """The name of a campaign with other kernels: `default-cpu-mine`, or, where that is too long or not plain, with a digest at its end."""
+    plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
+    exact = all(re.fullmatch("(cuda|cpu)/[a-z0-9_]+", pattern) for pattern in patterns)
+    return (
+        plain
+        if exact and len(plain) <= MOST_OF_NAME
+        else f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
+    )
+
+
+def load(
+    data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError] | None = None
+) -> Campaign:
+    """Check a campaign and build it; `source` is the file that messages name, `refused` are the kernels that cannot be used.
 
     Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a
     legal configuration.
     """
     yamlfile.check(data, "config", source)
-    chosen = _choose(data.get("kernels", "all"), source, kernels)
+    chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     given = dict(data.get("measure", {}))
     shard, energy = given.pop("shard", 0), [str(label) for label in given.pop("energy", [])]
@@ -389,7 +417,10 @@ def _unknown(value: str, known: Sequence[str]) -> str:
     return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
-def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]) -> dict[str, Kernel]:
+    for id, error in refused.items():
+        if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
+            raise error
     if patterns == "all":
         return dict(kernels)
     matches = {}

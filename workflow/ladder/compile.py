@@ -1,14 +1,17 @@
 """Compile the configurations of a kernel side by side, and tell what each takes of the device."""
 
+import contextlib
 import hashlib
 import json
+import math
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -23,12 +26,16 @@ from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
-from ladder.units import InputError
+from ladder.units import InputError, plain
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
 FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "cc": CPU_FLAGS}
 STANDARD = ("cstddef", "cstdint", "stddef.h", "stdint.h")
 """The C library's headers that a kernel may want and NVRTC does not have; libcu++'s stand in for them."""
+COMPILE_SECONDS = 600
+"""Time of a core that each program of a compiler may use."""
+LINE_SECONDS = 10.0
+"""Between lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +89,33 @@ def compile_kernel(
     folder.mkdir(parents=True, exist_ok=True)
     job = partial(_compile_or_reuse, kernel, arch, folder)
     if workers == 1 or len(configurations) == 1:
-        return [job(item) for item in configurations]
-    # fork: a spawned child would import the main module, which under Snakemake is the whole job script
-    with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
-        return list(pool.map(job, configurations))
+        rows = [job(item) for item in configurations]
+    else:
+        # fork: a spawned child would import the main module, which under Snakemake is the whole job script
+        with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
+            rows, said = [], time.monotonic()
+            for row in pool.map(job, configurations):
+                rows.append(row)
+                if time.monotonic() - said > LINE_SECONDS:
+                    said = time.monotonic()
+                    print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
+    statuses = [row.status for row in rows]
+    if "compile_error" in statuses and "compiled" not in statuses:
+        _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
+    return rows
+
+
+EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
+"""Kernels that every compiler that works takes."""
+
+
+def _check_compiler(kernel: Kernel, arch: str) -> None:
+    """Raise `InputError` where a kernel that does nothing does not compile either: then it is not the kernel's fault."""
+    include = kernel.path.resolve().parents[1] / "include"
+    try:
+        {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
+    except CompileError as error:
+        raise InputError(f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}") from None
 
 
 def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
@@ -116,7 +146,8 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     start = time.perf_counter()
     include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
     try:
-        built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
+        with _limited():
+            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
     modelled = arch.startswith(issue.MODELLED)
@@ -132,6 +163,18 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     write_whole(binary, built)
     write_whole(note, json.dumps({"key": key, "row": asdict(resource)}).encode())
     return resource
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """What is started meanwhile is ended by the system once it has computed for `COMPILE_SECONDS`, and says so (setrlimit(2), RLIMIT_CPU)."""
+    used, (soft, hard) = math.ceil(time.process_time()), resource.getrlimit(resource.RLIMIT_CPU)
+    limits = [limit for limit in (used + COMPILE_SECONDS, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_CPU, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 def compile_support(kind: str, arch: str) -> bytes:
@@ -234,18 +277,27 @@ def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> t
         done = subprocess.run(
             [cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "kernel.so"],
             cwd=scratch,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
         if done.returncode:
-            raise _refusal(done.stderr)
+            raise _refusal(done.stderr or f"the compiler ended with status {done.returncode} and no word")
         return (Path(scratch) / "kernel.so").read_bytes(), {}
+
+
+_CUT_OFF = re.compile(
+    r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b|out of memory allocating"
+    r"|virtual memory exhausted|[Cc]annot allocate memory|Resource temporarily unavailable|Input/output error|Read-only file system"
+)
+"""What compilers, their drivers and the system say of a machine that gave them too little."""
 
 
 def _refusal(message: str) -> CompileError:
     """What the compiler said of the source. Raises `InputError` where it did not come to that: nothing of the kernel's then."""
-    if re.search(r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b", message):
+    if _CUT_OFF.search(message):
         raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
     return CompileError(_tidy(message))
 
@@ -253,7 +305,7 @@ def _refusal(message: str) -> CompileError:
 def _tidy(message: str) -> str:
     """The compiler's message without what ptxas says of itself, at most 4,000 characters."""
     lines = [line for line in message.strip().splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
-    return "\n".join(lines)[:4000]
+    return plain("\n".join(lines), 4000)
 
 
 _PTXAS = {

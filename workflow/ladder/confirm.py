@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ladder.campaign import BASELINES, Problem, digest
-from ladder.child import START_SECONDS, Child, Failure
+from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.environment import ROOT, project_state
 from ladder.kernels import SUFFIX, Configuration
 from ladder.lock import exclusive
@@ -21,7 +21,7 @@ from ladder.measure import check_binary, read_readings
 from ladder.progress import Progress
 from ladder.records import Journal, read, write
 from ladder.statistics import median_interval, paired_ratio
-from ladder.units import FAILED
+from ladder.units import FAILED, InputError
 
 ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
@@ -283,7 +283,7 @@ class Confirmation:
     def _attempt(self, problem: Problem, contestants: Sequence[Contestant], do: Callable[[Child], T]) -> T | Failure:
         """What `do` gives of a child that has the contestants' launches, or why it could not.
 
-        Tried again where the child was killed from outside: no kernel's fault, unless it happens twice. Raises `RuntimeError` where the
+        Tried again where the child was killed from outside: no kernel's fault, unless it happens twice. Raises `InputError` where the
         problem's operands or its reference cannot be had.
         """
         for last in (False, True):
@@ -301,18 +301,28 @@ class Confirmation:
         raise AssertionError("the second attempt returns")
 
     def _ready(self, problem: Problem) -> Child:
-        """A child that has the operands of the problem."""
-        try:
+        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
+
+        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
+        """
+        for last in (False, True):
             if self.child is None:
                 self.child = Child(self.job.kind, self.uuid, self.job.support, self.lock)
                 self.children += 1
-            if self.current != problem:
+            if self.current == problem:
+                break
+            try:
                 list(self.child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS))
                 self.current, self.loaded = problem, set()
-        except Failure as failure:
-            if failure.killed or failure.status == "not_supported":  # the operands do not fit
-                raise
-            raise RuntimeError(f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}") from None
+            except Failure as failure:
+                if failure.status == "not_supported":
+                    raise
+                self._close()
+                if last:
+                    raise InputError(
+                        f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                    ) from None
+        assert self.child
         return self.child
 
     def _load(self, child: Child, problem: Problem, one: Contestant) -> None:

@@ -99,8 +99,10 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
         match wanted:
             case "auto":
-                chosen = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
-                if not chosen:
+                found = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
+                # what no chosen kernel runs on is not measured: what was chosen is compiled
+                chosen = [d for d in found if any(kernel.kind == d.kind for kernel in campaign.kernels.values())]
+                if not found:
                     kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
                     raise InputError(f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected some")
             case "cuda":
@@ -186,10 +188,21 @@ def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[Device]) -> list[str]:
-    """What CUDA kernels are compiled for: those of the campaign and of the devices measured."""
+    """What CUDA kernels are compiled for: those of the campaign and of the devices measured.
+
+    Raises `InputError` for one of the campaign's that nvcc does not compile for.
+    """
+    asked = {f"architectures[{index}]": arch for index, arch in enumerate(campaign.architectures)}
+    asked |= {f"partitions.{name}.architecture": it.architecture for name, it in campaign.partitions.items() if it.architecture}
+    known = _known_architectures() if asked else []
+    for key, arch in asked.items():
+        if arch.rstrip("af") not in known:
+            raise InputError(
+                f"{campaign.source}: {key}: got {arch!r}; expected one that {nvcc()} compiles for: {', '.join(known)}"
+            )
     present = [gpu.arch for gpu in gpus] or list(DEFAULT_ARCHITECTURES)
-    asked = list(campaign.architectures) or ([] if campaign.partitions else present)
-    return list(dict.fromkeys([*asked, *(device.arch for device in devices if device.kind == "cuda")]))
+    chosen = list(campaign.architectures) or ([] if campaign.partitions else present)
+    return list(dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")]))
 
 
 @lru_cache
@@ -204,6 +217,13 @@ def nvcc() -> str:
     if not found:
         raise InputError("nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit on the PATH")
     return found
+
+
+@lru_cache
+def _known_architectures() -> list[str]:
+    """What nvcc compiles for: `sm_90` and so on; variants such as `sm_90a` are not listed."""
+    done = subprocess.run([nvcc(), "--list-gpu-code"], capture_output=True, text=True, check=True)
+    return [word for word in done.stdout.split() if word.startswith("sm_")]
 
 
 @lru_cache

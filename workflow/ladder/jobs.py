@@ -2,17 +2,20 @@
 
 import contextlib
 import errno
+import json
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from ladder.units import InputError
 
+MEND = "Where it is committed, restore it: git checkout. Else remove it and run again"
 OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 """What the system says of a full disk, a quota, a read-only or foreign folder: the user's to mend, no error of the program's."""
 
@@ -66,10 +69,29 @@ def clear_errors() -> Iterator[None]:
         message = (
             f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is kept, run again once it can be used"
         )
+    except KeyboardInterrupt:
+        print("Interrupted: what was finished before is kept, run again to go on", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     else:
         return
     print(f"Error: {message}", file=sys.stderr)
     sys.exit(1)
+
+
+ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes", "peaks")
+"""What `environment.json` has at the least."""
+
+
+def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> dict[str, Any]:
+    """The data in an `environment.json`. Raises `InputError` for a file that has not all that is needed."""
+    try:
+        found = json.loads(Path(path).read_text())
+        missing = [key for key in needed if key not in found]
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        found, missing = {}, [f"anything: {error}"]
+    if missing or not isinstance(found, dict):
+        raise InputError(f"{path}: has no {', '.join(missing)}; expected what describes a device. {MEND}")
+    return found
 
 
 def unwritable(path: Path | str, error: OSError) -> InputError:

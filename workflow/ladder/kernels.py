@@ -15,6 +15,8 @@ from ladder.expressions import Number, evaluate, evaluate_int, names_in
 from ladder.units import ELEMENT_TYPES, KINDS, InputError
 
 SUFFIX = {"cuda": ".cu", "cpu": ".c"}
+SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
+"""Suffixes of what somebody may mean to be a kernel."""
 MAX_THREADS = 1024
 """Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
@@ -36,7 +38,7 @@ _OF_CONFIGURATION = ("block", "requires")
 _OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
 """Keys whose expressions know the problem too, and of a CUDA kernel the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 OF_BUILD = ("compiler", *OPTIONS)
 Build = tuple[tuple[str, str], ...]
@@ -136,21 +138,25 @@ class Kernel:
 
     @cached_property
     def includes(self) -> list[Path]:
-        """The files of `kernels/include/` that the kernel includes, directly or through another."""
+        """The files that the kernel includes, directly or through another, in quotes or brackets: those of `kernels/include/`, and what an
+        absolute path leads to. The compiler's own are not among them: its version stands for them.
+        """
         folder = self.path.parents[1] / "include"
         found: dict[Path, None] = {}
-        todo = [self.text]
+        todo = [(self.text, folder)]
         while todo:
-            for name in _INCLUDE.findall(todo.pop()):
-                path = folder / name
-                if path.is_file() and path not in found:
+            text, beside = todo.pop()
+            for quoted, bracketed in _INCLUDE.findall(text):
+                paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
+                path = next((path for path in paths if path.is_file()), None)
+                if path and path not in found:
                     found[path] = None
-                    todo.append(path.read_text(errors="replace"))
+                    todo.append((path.read_text(errors="replace"), path.parent))
         return list(found)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the file and everything of the project's that it includes."""
+        """SHA-256 over the file and everything that `includes` finds."""
         return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
 
     def expand(
@@ -306,7 +312,10 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
                 raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
             return evaluate(expression, names)
         except InputError as error:
-            raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}") from None
+            text = str(expression)
+            cut = text.count("(") != text.count(")")  # YAML has taken a comma for the end of an element
+            hint = '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]' if cut else ""
+            raise InputError(f"{source}: {key}: {yamlfile.shorten(expression)}: {error}{hint}") from None
 
     for name, expression in kernel.where.items():
         if name in (*known, *of_thread):
@@ -324,7 +333,37 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
             value_of(key, expression, names)
 
 
-def discover(root: Path) -> dict[str, Kernel]:
-    """All kernels below `root`/kernels, by id, in ladder order."""
-    paths = [path for kind in KINDS for path in sorted((root / "kernels" / kind).glob(f"*{SUFFIX[kind]}"))]
-    return {kernel.id: kernel for kernel in map(parse, paths)}
+def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
+    """All kernels below `root`/kernels, by id, in ladder order. Why the others cannot be used comes into `refused`, by their ids."""
+    found = {}
+    for kind in KINDS:
+        for path in _files(root, kind):
+            if path.suffix == SUFFIX[kind] and _begins_with_header(path):
+                try:
+                    kernel = parse(path)
+                    found[kernel.id] = kernel
+                except InputError as error:
+                    if refused is not None:
+                        refused[f"{kind}/{path.stem}"] = error
+    return found
+
+
+def strays(root: Path) -> list[str]:
+    """What to say of the files below `root`/kernels that are taken for no kernels."""
+    return [
+        f"{path}: taken for no kernel; expected the suffix {SUFFIX[kind]}, and a comment /*--- … ---*/ of YAML at the beginning"
+        for kind in KINDS
+        for path in _files(root, kind)
+        if path.suffix != SUFFIX[kind] or not _begins_with_header(path)
+    ]
+
+
+def _files(root: Path, kind: str) -> list[Path]:
+    """The files of a kind's folder, but for what editors leave beside those they edit."""
+    paths = (root / "kernels" / kind).glob("*")
+    return sorted(path for path in paths if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES)
+
+
+def _begins_with_header(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"/*---")

@@ -6,9 +6,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ladder.environment import Device
-from ladder.units import InputError
+from ladder.units import InputError, plain
+
+COMMAND = 120
+"""Characters of another process's command that are shown."""
 
 
 def uuids(device: Device) -> list[str]:
@@ -21,6 +25,19 @@ def uuids(device: Device) -> list[str]:
     if not found:
         raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
     return found
+
+
+def holders(uuid: str) -> list[str]:
+    """The processes that hold a device, those that this user may see: pid and command (proc(5), /proc/net/unix)."""
+    table = Path("/proc/net/unix").read_text().splitlines()
+    sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@gemm-ladder {uuid}")}
+    found: dict[str, None] = {}
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if str(descriptor.readlink()) in sockets:
+                command = (descriptor.parents[1] / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[f"process {descriptor.parents[1].name}: {plain(command.strip(), COMMAND)}"] = None
+    return list(found)
 
 
 @contextlib.contextmanager
@@ -43,6 +60,9 @@ def exclusive(candidates: Sequence[str]) -> Iterator[tuple[str, int]]:
                 yield uuid, lock.fileno()
                 return
         if not waiting:
-            print(f"{', '.join(candidates)}: in use by another run; waiting until it is free", file=sys.stderr, flush=True)
+            who = "; ".join(holder for uuid in candidates for holder in holders(uuid)) or "which this user may not see"
+            print(
+                f"{', '.join(candidates)}: in use by another run; waiting until it is free ({who})", file=sys.stderr, flush=True
+            )
         waiting = True
         time.sleep(0.5)

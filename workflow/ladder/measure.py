@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ladder.campaign import Problem, digest
 from ladder.ceilings import least_us
-from ladder.child import START_SECONDS, Child, Failure
+from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.devices import exactly
 from ladder.environment import ROOT, project_state
 from ladder.lock import exclusive
@@ -100,9 +100,7 @@ class Run:
             for problem, mine in self.entries_of.items():
                 self._measure_problem(problem, [entry for entry in mine if entry.key not in self.journal.records])
         finally:
-            if self.child:
-                self.busy_us += self.child.busy_us
-                self.child.close()
+            self._bury()
             self.progress.bar.close()
 
     def done(self) -> int:
@@ -151,22 +149,40 @@ class Run:
         return self.child
 
     def _ready(self, problem: Problem) -> Child:
-        """A child that has the operands of the problem."""
-        child = self._alive()
-        if self.current != problem:
+        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
+
+        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
+        """
+        for last in (False, True):
+            child = self._alive()
+            if self.current == problem:
+                break
             self.current = None
             child.loaded.clear()
-            for _ in child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
-                pass
-            self.current = problem
+            try:
+                for _ in child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
+                    pass
+                self.current = problem
+            except Failure as failure:
+                if failure.status == "not_supported":
+                    raise
+                self._bury()
+                if last:
+                    raise InputError(
+                        f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                    ) from None
         return child
 
     def _lost(self, failure: Failure) -> None:
         """Bury a child that cannot go on."""
-        if not failure.alive and self.child:
+        if not failure.alive:
+            self._bury()
+
+    def _bury(self) -> None:
+        if self.child:
             self.busy_us += self.child.busy_us
             self.child.close()
-            self.child = self.current = None
+        self.child = self.current = None
 
     def _twice(self, attempt: Callable[[], T]) -> T:
         """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again."""
@@ -219,13 +235,6 @@ class Run:
             found = next(dict(a[1]) for a in list(child.ask(("check", entry.index), self.limits["timeout_seconds"])))
             return {name: found[name] for name in ("status", "reason")}
 
-        try:
-            self._twice(lambda: self._ready(whole))
-        except Failure as failure:
-            if failure.status == "not_supported":  # the operands do not fit
-                self._lost(failure)
-                return {"status": failure.status, "reason": failure.reason}
-            raise RuntimeError(f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}") from None
         try:
             return self._twice(verdict)
         except Failure as failure:

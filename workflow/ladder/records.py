@@ -24,6 +24,12 @@ SCHEMA = schema("samples")
 """
 
 
+def journal_of(output: Path) -> Path:
+    """The journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
+    folder = output.parent.parent if output.parent.name == "samples" else output.parent
+    return folder / "journals" / f"{output.stem}.journal"
+
+
 class Journal:
     """Records in the order they were made, each a line with a checksum, on disk before `append` returns.
 
@@ -82,9 +88,9 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         if int(checksum, 16) != zlib.crc32(text):
             return None
         record: dict[str, Any] = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return record
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
 
 
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ladder import jobs
 from ladder.campaign import BASELINE_JOB, BASELINES, CONFIRMED, FEWEST, VARIED, Problem
 from ladder.jobs import write_whole
 from ladder.records import read
@@ -487,5 +488,11 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """A table that `write_csv` wrote."""
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+    """A table that `write_csv` wrote. Raises `InputError` for another file."""
+    try:
+        found = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise InputError(f"{path}: not a table: {error}. {jobs.MEND}") from None
+    if "kernel" not in found and "job" not in found:
+        raise InputError(f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected a column kernel. {jobs.MEND}")
+    return found

@@ -1,15 +1,17 @@
 """What a campaign consists of: the files that its rules make and read, and what their jobs ask of a machine."""
 
 import csv
-import json
+import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.campaign import BASELINE_JOB, CONFIRMED, WIDTH, Campaign
+from ladder.campaign import BASELINE_JOB, CONFIRMED, WIDTH, Campaign, digest
 from ladder.environment import Device
+from ladder.jobs import read_environment, write_whole
 from ladder.kernels import Kernel
 from ladder.units import KINDS
 
@@ -61,6 +63,15 @@ class Targets:
             if kernel.kind == kind
         ]
 
+    def tables(self) -> list[str]:
+        """Every file of the campaign's datasets but for what is drawn: what is missing is made again."""
+        names = [f"{name}.csv" for name in ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")]
+        of = [(self.campaign.name, device.slug) for device in self.devices]
+        return [
+            *self.measured("environment.json", *names),
+            *(str(p) for one in of for p in (*self.samples(*one), *self.confirmed(*one))),
+        ]
+
     def measured(self, *names: str, kind: str = "") -> list[str]:
         """Files of the campaign's datasets, of all or of those whose devices are of a kind."""
         devices = [device.slug for device in self.devices if device.kind == (kind or device.kind)]
@@ -81,6 +92,33 @@ class Targets:
     def committed(self, device: str) -> list[Path]:
         """The files of a published dataset."""
         return sorted(path for path in (self.published / device).rglob("*") if path.is_file())
+
+    def contents(self, dataset: str, device: str) -> str:
+        """A digest of what a dataset is made from: its kernels, and where it is published, its files. Times of files say too little."""
+        kernels = {kernel.path: kernel.digest for kernel in self.kernels.values()}
+        digests = [kernels[path] for path in self.headers(dataset, device)]
+        return digest([digests, _sha256(*self.committed(device)) if dataset == REDRAWN else ""])
+
+    def contents_of(self, device: str, job: str) -> str:
+        """The same of the kernel that a measure job is about; "" for the baselines."""
+        name = job.split(".")[0]
+        return "" if name == BASELINE_JOB else self.kernel(self.device(device).arch, name).digest
+
+    def lists(self) -> dict[Path, Path]:
+        """The files that list others with their checksums, those that there are, with the folder of the others."""
+        compiled = [Path(path) for path in self.compiled()]
+        folders = [Path(path) for path in self.measured("figures")]
+        folders += [
+            Path("results") / REDRAWN / path.parent.name / "figures" for path in self.published.glob("*/environment.json")
+        ]
+        found = {path: path.parent for path in compiled} | {listing(folder): folder for folder in folders}
+        return {path: folder for path, folder in found.items() if path.exists()}
+
+    def forget_incomplete(self) -> None:
+        """Remove the lists of which a file is missing or another, so that Snakemake has it made again."""
+        for path, folder in self.lists().items():
+            if any(not (folder / name).is_file() or _sha256(folder / name) != sha256 for name, sha256 in _listed(path).items()):
+                path.unlink()
 
     def checked(self, dataset: str, device: str) -> list[str]:
         """What must be right of a dataset before anything is drawn from it: where it is published, its files."""
@@ -234,6 +272,35 @@ class Targets:
         return next((partition.resources for partition in partitions.values() if partition.device == arch), {})
 
 
+def _sha256(*paths: Path) -> str:
+    state = hashlib.sha256()
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+def listing(folder: Path) -> Path:
+    """The file that lists those of a folder of figures, in the form of the command `sha256sum`."""
+    return folder.with_suffix(".sha256")
+
+
+def list_files(folder: Path) -> None:
+    """Write it."""
+    lines = (f"{_sha256(path)}  {folder.name}/{path.name}\n" for path in sorted(folder.iterdir()))
+    write_whole(listing(folder), "".join(lines).encode())
+
+
+def _listed(path: Path) -> dict[str, str]:
+    """The files that a list names, each with its checksum; one that cannot be read names a file that is nowhere."""
+    try:
+        if path.suffix == ".csv":
+            with path.open(newline="") as file:
+                return {row["binary"]: row["sha256"] for row in csv.DictReader(file) if row["binary"]}
+        return {Path(line[66:]).name: line[:64] for line in path.read_text().splitlines()}
+    except (OSError, ValueError, KeyError, csv.Error):
+        return {"damaged": ""}
+
+
 def together(published: Path) -> dict[str, list[Path]]:
     """The published datasets that are drawn side by side, by kind, where there are several: those published under their device's own name.
 
@@ -241,7 +308,7 @@ def together(published: Path) -> dict[str, list[Path]]:
     """
     found: dict[str, list[Path]] = {}
     for path in sorted(published.glob("*/environment.json")):
-        environment = json.loads(path.read_text())
+        environment = read_environment(path, ("device", "kind"))
         if environment["device"] == path.parent.name:
             found.setdefault(environment["kind"], []).append(path.parent)
     return {kind: folders for kind, folders in found.items() if len(folders) > 1}
@@ -261,6 +328,13 @@ def busy_share(costs: Path) -> str:
         f"{costs.parent.name}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({busy / wall:.0%}); "
         f"tables and figures in {costs.parent}"
     )
+
+
+def errors(said: str) -> list[str]:
+    """The messages in the logs of the jobs that failed, each once, from what Snakemake said of a run."""
+    logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", said, re.MULTILINE))
+    lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
+    return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
 
 
 def refusals(logs: Iterable[str], source: str) -> list[str]:

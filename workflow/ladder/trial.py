@@ -264,7 +264,7 @@ class Trial:
                 break
         return first, guess
 
-    def _ask(self, support: Path, request: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    def _ask(self, support: Path, request: tuple[Any, ...]) -> Iterator[list[Any]]:
         return self._alive(support).ask(request, LIMITS.timeout_seconds)
 
     def _present(self, problem: Problem, contestants: Sequence[Contestant], support: Path) -> None:

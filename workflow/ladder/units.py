@@ -19,6 +19,18 @@ DISTRIBUTIONS = (
 """What operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
 
 
+REASON_CHARACTERS = 2000
+"""The most of a reason that is recorded."""
+
+
+def plain(text: str, most: int = REASON_CHARACTERS) -> str:
+    """A text that came from a kernel or a compiler as it may be printed and recorded: bounded, control characters escaped."""
+    shown = "".join(
+        one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode() for one in text[: most + 1]
+    )
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
 class InputError(Exception):
     """Input of the user's that cannot be used; the message names the file, the key, the value and what was expected."""
 

@@ -4,6 +4,8 @@ Started as `python -m ladder.worker FD`; answers the requests that `measure` and
 """
 
 import ctypes
+import json
+import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,8 @@ from ladder.verify import Verdict, judge
 
 Contestant = tuple[str, str | None, Sequence[Sequence[Any]], str, str]
 """Name, kernel file (None for a baseline), parameters, binary file and precision ("" for the element type's own)."""
+MOST_WRITTEN = 1 << 28
+"""Bytes that a file may grow to in the worker; its own are binaries of kernels."""
 LAUNCHES = 2
 """Of every problem of the gauntlet: a race is seldom seen by one."""
 
@@ -48,6 +52,10 @@ class Worker:
         self.present: Any = None
         self.small: dict[Problem, Any] = {}
         """The operands of the gauntlet's problems."""
+
+    def _say(self, answer: Sequence[Any]) -> None:
+        """Send an answer: as text, so that what a kernel writes to the pipe is at worst no answer, and no program that the job runs."""
+        self.connection.send_bytes(json.dumps(answer, default=lambda value: value.item()).encode())
 
     def open(self, kind: str, uuid: str, support: str) -> None:
         self.device = open_device(kind, uuid, Path(support))
@@ -90,7 +98,7 @@ class Worker:
         for problem in gauntlet.problems(element_type, contestant[4] == "tf32"):
             if verdict.status != "correct":
                 break
-            self.connection.send(("trying", gauntlet.describe(problem)))
+            self._say(("trying", gauntlet.describe(problem)))
             if problem not in self.small:
                 self.small[problem] = self.device.operands(problem)
             self.device.use(self.small[problem])
@@ -105,7 +113,7 @@ class Worker:
                 if found.status != "correct":
                     verdict = Verdict(found.status, f"on {gauntlet.describe(problem)}: {found.reason}")
                     break
-        self.connection.send(("verdict", vars(verdict) | {"tensor_cores": tensor}))
+        self._say(("verdict", vars(verdict) | {"tensor_cores": tensor}))
 
     def diagnose(self, problem: Mapping[str, Any], *contestant: Any) -> None:
         """Launch a contestant on a problem that it gets wrong; sends what a look at the result finds, or None."""
@@ -125,7 +133,7 @@ class Worker:
     def check(self, index: int) -> None:
         """Launch a contestant once and compare every element; sends the verdict."""
         launch = self.launches[index]
-        self.connection.send(("verdict", vars(judge(self.device.check(launch), self.given, launch.tf32))))
+        self._say(("verdict", vars(judge(self.device.check(launch), self.given, launch.tf32))))
 
     def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int, best: float) -> None:
         """Time contestants side by side; sends each one's samples, and the verdict on them, as soon as they suffice."""
@@ -133,7 +141,7 @@ class Worker:
         before = self.device.other_processes()
         for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed, best):
             if done is None:
-                self.connection.send(("alive",))
+                self._say(("alive",))
             else:
                 index, series = done
                 others = [count for count in (before, self.device.other_processes()) if count is not None]
@@ -141,12 +149,12 @@ class Worker:
                 if not series.fault and series.errors is not None:
                     verdict = judge(series.errors, self.given, self.launches[index].tf32)
                 sent = {name: value for name, value in vars(series).items() if name not in ("errors", "fault")}
-                self.connection.send(("series", index, sent, max(others, default=None), vars(verdict)))
+                self._say(("series", index, sent, max(others, default=None), vars(verdict)))
 
     def energy(self, index: int, repeats: int, seconds: float) -> None:
         """Measure the energy of a contestant over `seconds`; sends the joules and microseconds of one launch, or None."""
         found = self.device.energy(self.device.sample(self.launches[index], repeats), seconds)
-        self.connection.send(("energy", found and [value / repeats for value in found]))
+        self._say(("energy", found and [value / repeats for value in found]))
 
     def serve(self) -> None:
         """Answer requests, each ended by `done` (with the microseconds the device has been busy) or `refused`, until told to stop."""
@@ -154,11 +162,14 @@ class Worker:
             try:
                 getattr(self, request[0])(*request[1:])
             except Refused as refusal:
-                self.connection.send(("refused", refusal.status, refusal.reason, refusal.fatal))
+                self._say(("refused", refusal.status, refusal.reason, refusal.fatal))
                 if refusal.fatal:
                     return
                 continue
-            self.connection.send(("done", self.device.busy_us))
+            except OSError as error:  # a disk, a folder, a library: the machine's, for kernels raise nothing
+                self._say(("unusable", f"{sys.executable} -m ladder.worker: {error}"))
+                return
+            self._say(("done", self.device.busy_us))
         self.device.close()
 
 
@@ -166,4 +177,6 @@ if __name__ == "__main__":
     # it dies with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on for ever. Ctrl-C is for the job, which ends the child
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # what a kernel prints, or writes elsewhere, fills no disk; Python ignores SIGXFSZ, and a write beyond it fails
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
     Worker(Connection(int(sys.argv[1]))).serve()

@@ -1,6 +1,7 @@
 """Read YAML of the user's and check it against a schema; every complaint names the file, the key, the value and what was expected."""
 
 import json
+import re
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
@@ -36,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 def read(path: Path) -> str:
     """The text of a file of the user's. Raises `InputError`."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}; expected text in UTF-8") from None
 
@@ -90,7 +91,30 @@ def _complaint(error: Any, source: str) -> str:
         missing = [key for key in error.validator_value if key not in error.instance]
         return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"
     expected = error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
-    return f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected {expected}"
+    return f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected {expected}{_hint(error.instance)}"
+
+
+def _hint(value: Any) -> str:
+    """What to write for a number that YAML takes for text: of a power of ten it wants the point and the sign."""
+    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+", value):
+        return f"; YAML takes it for text, write {float(value):.1e}"
+    return ""
+
+
+def typed(value: Any) -> Any:
+    """What Snakemake's `--config` leaves as text inside lists and mappings, as YAML has it: numbers, true and false."""
+    match value:
+        case dict():
+            return {key: typed(part) for key, part in value.items()}
+        case list():
+            return [typed(part) for part in value]
+        case str():
+            try:
+                read = load(value, "")
+            except InputError:
+                return value
+            return read if isinstance(read, int | float) else value
+    return value
 
 
 def shorten(value: Any, limit: int = 80) -> str:

@@ -10,19 +10,22 @@ rule aggregate:
     output:
         summary=report(
             "results/{dataset}/{device}/summary.csv",
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/summary.rst",
             labels={"table": "every measurement"},
         ),
         best=report(
             "results/{dataset}/{device}/best.csv",
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/best.rst",
             labels={"table": "best configurations"},
         ),
         pairs=report(
             "results/{dataset}/{device}/pairs.csv",
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/pairs.rst",
             labels={"table": "who is faster than whom"},
         ),
@@ -32,13 +35,15 @@ rule aggregate:
         resources="results/{dataset}/{device}/resources.csv",
         models=report(
             "results/{dataset}/{device}/models.csv",
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/models.rst",
             labels={"table": "models"},
         ),
     log:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
+        contents=of(TARGETS.contents),
         code=sources.digest("models"),
     script:
         "../scripts/aggregate.py"

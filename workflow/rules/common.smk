@@ -6,7 +6,7 @@ import sys
 
 from ladder import campaign as campaigns
 from ladder import environment, sources, targets
-from ladder.kernels import discover
+from ladder.kernels import discover, strays
 from ladder.units import InputError
 
 ROOT = Path(workflow.basedir).parent
@@ -30,8 +30,9 @@ try:
     data, source = campaigns.read(
         ROOT / "config", list(map(Path, workflow.overwrite_configfiles)), config
     )
-    KERNELS = discover(ROOT)
-    CAMPAIGN = campaigns.load(data, source, KERNELS)
+    refused = {}
+    KERNELS = discover(ROOT, refused)
+    CAMPAIGN = campaigns.load(data, source, KERNELS, refused)
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     if SUBMITTING and not CAMPAIGN.partitions:
@@ -40,7 +41,9 @@ try:
             "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
             "config/README.md explains them"
         )
+    ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
     FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
+    targets.together(ROOT / "results" / "published")
 except InputError as error:
     sys.exit(f"Error: {error}")
 config.update(data)
@@ -48,10 +51,14 @@ config.update(data)
 TARGETS = targets.Targets(
     campaign=CAMPAIGN,
     devices=DEVICES,
-    architectures=environment.architectures(CAMPAIGN, DEVICES, GPUS),
+    architectures=ARCHITECTURES,
     kernels=KERNELS,
     published=ROOT / "results" / "published",
 )
+if workflow.is_main_process:
+    for said in strays(ROOT):
+        print(f"Warning: {said}", file=sys.stderr)
+    TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
 # On this machine one GPU at a time, if `--resources gpu=N` does not say how many; a cluster knows how many it has.

@@ -20,6 +20,7 @@ rule compile:
             gpu=False, mem_mb=lambda threads: 1000 + 500 * threads, runtime=30
         ),
     params:
+        contents=lambda wildcards: kernel_of(wildcards).digest,
         configurations=lambda wildcards: campaigns.digest(
             [
                 [configuration.slug, objection]

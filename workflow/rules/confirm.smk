@@ -16,6 +16,7 @@ rule confirm:
         plan=lambda wildcards: campaigns.digest(
             CAMPAIGN.confirmation(TARGETS.device(wildcards.device).kind)
         ),
+        contents=lambda wildcards: TARGETS.contents(CAMPAIGN.name, wildcards.device),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
         code=sources.digest("confirm", "worker"),
     script:

@@ -32,7 +32,8 @@ rule draw_counters:
     output:
         report(
             "results/{dataset}/{device}/counters.svg",
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/counters.rst",
             labels={"figure": "counters"},
         ),

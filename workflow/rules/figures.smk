@@ -10,15 +10,18 @@ rule figures:
         report(
             directory("results/{dataset}/{device}/figures"),
             patterns=["{figure}.svg"],
-            category="{device}",
+            category="{dataset}",
+            subcategory="{device}",
             caption="../report/figures.rst",
             labels={"figure": "{figure}"},
         ),
+        "results/{dataset}/{device}/figures.sha256",
     log:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
         drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
+        contents=of(TARGETS.contents),
         code=sources.digest("figures"),
     script:
         "../scripts/figures.py"
@@ -39,7 +42,8 @@ rule compare:
     output:
         report(
             "results/{dataset}/compared-{kind}.svg",
-            category="compared",
+            category="{dataset}",
+            subcategory="compared",
             caption="../report/compared.rst",
             labels={"figure": "compared"},
         ),

@@ -17,6 +17,7 @@ rule measure:
         plan=lambda wildcards: campaigns.digest(
             CAMPAIGN.plan(TARGETS.device(wildcards.device).kind, wildcards.job)
         ),
+        contents=lambda wildcards: TARGETS.contents_of(wildcards.device, wildcards.job),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
         code=sources.digest("measure", "worker"),
     script:

@@ -8,6 +8,7 @@ rule check_data:
         f"results/{targets.REDRAWN}/logs/check_data-{{device}}.log",
     params:
         folder=lambda wildcards: TARGETS.published / wildcards.device,
+        contents=lambda wildcards: TARGETS.contents(targets.REDRAWN, wildcards.device),
         code=sources.digest("publish"),
     script:
         "../scripts/check_data.py"

@@ -1,14 +1,13 @@
 """Make the tables of a dataset."""
 
-import json
 from pathlib import Path
 
 from ladder import models, tables
-from ladder.jobs import job
+from ladder.jobs import job, read_environment
 from ladder.kernels import parse
 
 with job(snakemake.log[0]):
-    environment = json.loads(Path(snakemake.input.environment).read_text())
+    environment = read_environment(snakemake.input.environment)
     names = ("samples", "confirmed", "resources", "kernels")
     samples, confirmed, resources, kernels = ([Path(path) for path in snakemake.input[name]] for name in names)
     for name, table in models.dataset_tables([*samples, *confirmed], resources, map(parse, kernels), environment).items():

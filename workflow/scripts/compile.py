@@ -24,6 +24,10 @@ with job(snakemake.log[0]):
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     write_whole(output, table.getvalue().encode())
+    alike = {}
     for row in rows:
         if row.status == "compile_error":
-            print(f"{kernel_id} {row.configuration} for {arch} does not compile:\n{row.reason}", file=sys.stderr)
+            alike.setdefault(row.reason, []).append(row.configuration)
+    for reason, ones in alike.items():  # a typo is the same in all
+        more = f" and {len(ones) - 1} more" if len(ones) > 1 else ""
+        print(f"{kernel_id} {ones[0]}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)

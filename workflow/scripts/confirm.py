@@ -1,15 +1,15 @@
 """Measure the finalists of the sweep again, all kernels side by side."""
 
 import csv
-import json
 from pathlib import Path
 
 from ladder import campaign, sources
 from ladder.confirm import Job, run
 from ladder.environment import ROOT, check_alike, fingerprint, here
-from ladder.jobs import job
+from ladder.jobs import job, read_environment
 from ladder.kernels import discover
 from ladder.lock import uuids
+from ladder.records import journal_of
 
 with job(snakemake.log[0]):
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
@@ -21,7 +21,7 @@ with job(snakemake.log[0]):
                 name = row["kernel"], row["element_type"], row["configuration"]
                 binaries[name] = row | {"binary": str(path.parent / row["binary"])}
     output = Path(snakemake.output.confirmed)
-    environment = json.loads(Path(snakemake.input.environment).read_text())
+    environment = read_environment(snakemake.input.environment)
     check_alike(fingerprint(device), environment["fingerprint"])
     task = Job(
         device=device.slug,
@@ -34,4 +34,4 @@ with job(snakemake.log[0]):
         code=sources.digest("confirm", "worker"),
         refill_us=environment["attributes"].get("cache_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
     )
-    run(task, output.with_suffix(".journal"), output, uuids(device))
+    run(task, journal_of(output), output, uuids(device))

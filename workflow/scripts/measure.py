@@ -1,15 +1,15 @@
 """Measure every configuration of one kernel, or the baselines, on every problem."""
 
 import csv
-import json
 from pathlib import Path
 
 from ladder import campaign, sources
 from ladder.environment import ROOT, check_alike, fingerprint, here
-from ladder.jobs import job
+from ladder.jobs import job, read_environment
 from ladder.kernels import discover
 from ladder.lock import uuids
 from ladder.measure import Job, run
+from ladder.records import journal_of
 
 with job(snakemake.log[0]):
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
@@ -20,7 +20,7 @@ with job(snakemake.log[0]):
         with Path(resources).open(newline="") as file:
             rows = list(csv.DictReader(file))
     output = Path(snakemake.output.samples)
-    environment = json.loads(Path(snakemake.input.environment).read_text())
+    environment = read_environment(snakemake.input.environment)
     check_alike(fingerprint(device), environment["fingerprint"])
     task = Job(
         device=device.slug,
@@ -33,4 +33,4 @@ with job(snakemake.log[0]):
         code=sources.digest("measure", "worker"),
         environment=environment,
     )
-    run(task, output.with_suffix(".journal"), output, uuids(device))
+    run(task, journal_of(output), output, uuids(device))

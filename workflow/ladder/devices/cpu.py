@@ -90,10 +90,10 @@ class Cpu(Device):
 
     def __init__(self, support: Path, baselines: Callable[["Cpu", str], Launch]) -> None:
         self._baselines = baselines
-        self._support = ctypes.CDLL(str(support.resolve()))
+        self._scratch = tempfile.TemporaryDirectory()
+        self._support = _load_from(Path(self._scratch.name), support)
         self._support.peak_fma.restype = ctypes.c_double
         self._flush: NDArray[Any] | None = None
-        self._scratch = tempfile.TemporaryDirectory()
         self._random = np.random.default_rng()
         self._at: Operands
 
@@ -150,6 +150,7 @@ class Cpu(Device):
             gemm = ctypes.CDLL(str(path)).gemm
         except (OSError, AttributeError) as error:
             raise Refused("launch_error", f"the shared object cannot be used: {error}") from None
+        self._support.default_arithmetic()  # a library may change it as it is loaded
         gemm.restype = None
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
@@ -239,7 +240,9 @@ class Cpu(Device):
         _settle()
         start = time.perf_counter_ns()
         call()
-        return (time.perf_counter_ns() - start) / 1e3
+        end = time.perf_counter_ns()
+        self._support.default_arithmetic()
+        return (end - start) / 1e3
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         return [self._time(call) for call in calls]
@@ -283,6 +286,19 @@ class Cpu(Device):
 
     def close(self) -> None:
         self._scratch.cleanup()
+
+
+def _load_from(folder: Path, support: Path) -> Any:
+    """The support library, loaded from where kernels will be. Raises `OSError` where that is not possible: then no kernel's fault is."""
+    copy = folder / "support.so"
+    copy.write_bytes(support.read_bytes())
+    try:
+        return ctypes.CDLL(str(copy))
+    except OSError as error:
+        raise OSError(
+            f"{support}: cannot be loaded from {folder}: {error}; expected what was compiled, and TMPDIR to be a folder from "
+            "which code may be run (not mounted noexec)"
+        ) from None
 
 
 def _settle() -> None:

@@ -19,6 +19,14 @@ static int is_canary(const void *buffer, int size, long long at) {
   return word[0] == CANARY && (size == 4 || word[1] == CANARY);
 }
 
+/* Rounds to nearest and keeps denormals, whatever a kernel has set: MXCSR as it is after a reset (Intel 64 and IA-32 Architectures Software
+ * Developer's Manual, volume 1, "MXCSR Control and Status Register"). */
+void default_arithmetic(void) {
+#ifdef __SSE__
+  __builtin_ia32_ldmxcsr(0x1F80);
+#endif
+}
+
 void fill(void *buffer, int size, Place p, Draw d) {
   for (long long i = 0; i < p.total * size / 4; ++i) ((unsigned *)buffer)[i] = CANARY;
   for (long long row = 0; row < p.rows; ++row)

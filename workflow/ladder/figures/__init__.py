@@ -84,7 +84,7 @@ def draw_all(
     states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
     for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
         data = Dataset(_of_type(tables, element_type), environment, state, width)
-        if data.best.empty:  # nothing has a rate, as where all that was asked for `cold` is as `warm`
+        if all(map(is_baseline, data.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
             continue
         # the sweep is that of the first state; another follows its best configurations only
         sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]

@@ -1,0 +1,85 @@
+"""The supervised child process: what is the machine's fault is not a kernel's."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from host import host
+from ladder import child, units
+from ladder.child import Child, Failure
+from ladder.compile import compile_support
+from ladder.devices import cpu
+from ladder.units import InputError
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a child on the CPU, given what its support library holds."""
+    children = []
+    lock = os.open("/dev/null", os.O_RDONLY)
+
+    def run(support=None):
+        (tmp_path / "support.so").write_bytes(compile_support("cpu", "") if support is None else support)
+        children.append(Child("cpu", "cpu-x", tmp_path / "support.so", lock))
+        return children[-1]
+
+    yield run
+    for one in children:
+        one.close()
+    os.close(lock)
+
+
+def test_a_support_library_that_cannot_be_loaded_is_the_machines_fault(start):
+    with pytest.raises(InputError, match=r"support\.so: cannot be loaded from .*: .*file too short.*; no fault of a kernel's"):
+        start(b"")
+
+
+def test_where_code_may_not_be_run_from_is_told_before_any_kernel(tmp_path, monkeypatch):
+    def refuse(path):
+        raise OSError(f"{path}: failed to map segment from shared object")
+
+    host()  # compiles the support library with the loader still there
+    (tmp_path / "support.so").write_bytes(b"")
+    monkeypatch.setattr(cpu.ctypes, "CDLL", refuse)
+    with pytest.raises(OSError, match=r"failed to map segment.*; expected .* TMPDIR to be .* \(not mounted noexec\)"):
+        cpu._load_from(tmp_path / "..", tmp_path / "support.so")
+
+
+def test_a_worker_that_does_not_start_is_the_machines_fault(start, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(
+        InputError, match="cpu-x: the device cannot be opened: the child process ended with exit code 1; no fault"
+    ):
+        start()
+
+
+def test_a_worker_is_told_by_its_last_words_alone(start):
+    one = start()
+    one.errors.write(b"x" * 99_999 + b"\n\x1b[31mred\x07")
+    one.errors.flush()
+    one.process.kill()
+    with pytest.raises(Failure) as failure:
+        list(one.ask(("check", 0), 5))
+    assert failure.value.reason == r"the child process was killed by signal 9: \x1b[31mred\x07"
+    assert failure.value.killed
+
+
+@pytest.mark.parametrize("sent", [b"\0\0\0\4gone", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\x7f\xff\xff\xff", b"\0\0\1\0half"])
+def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent, monkeypatch):
+    monkeypatch.setattr(child, "ANSWER_SECONDS", 1)
+    one = Child.__new__(Child)
+    one.connection, theirs = child.pipe()
+    one.process = subprocess.Popen(["sleep", "60"])
+    os.write(theirs.fileno(), sent)
+    with pytest.raises(Failure, match="something wrote to the pipe") as failure:
+        list(one.ask(("check", 0), 5))
+    assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
+    assert one.process.returncode == -9
+
+
+def test_a_text_from_outside_is_printable_and_bounded():
+    assert units.plain("fine: é\n2") == "fine: é\n2"
+    assert units.plain("\x1b[2J\a\0\r") == r"\x1b[2J\x07\x00\r"
+    assert units.plain("x" * 3000) == "x" * (units.REASON_CHARACTERS - 1) + "…"
+    assert len(units.plain("\0" * 3000)) == units.REASON_CHARACTERS

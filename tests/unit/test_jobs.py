@@ -1,0 +1,29 @@
+"""What a job's script says when it cannot go on."""
+
+import json
+
+import pytest
+import synthetic
+from ladder import jobs
+from ladder.units import InputError
+
+
+def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
+    with pytest.raises(SystemExit) as ended, jobs.job(str(tmp_path / "log")):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    said = capfd.readouterr().err
+    assert said == "Interrupted: what was finished before is kept, run again to go on\n"
+    assert (tmp_path / "log").read_text() == said
+
+
+def test_what_describes_a_device_is_read_or_refused(tmp_path):
+    path = tmp_path / "environment.json"
+    path.write_text(json.dumps(synthetic.ENVIRONMENT))
+    assert jobs.read_environment(path) == synthetic.ENVIRONMENT
+    for text in ("", "{", "3", "null", "[]", "[" * 9999, json.dumps({**synthetic.ENVIRONMENT, "peaks": 0}).replace("peaks", "p")):
+        path.write_text(text)
+        with pytest.raises(
+            InputError, match=r"environment\.json: has no .*; expected what describes a device\. Where it is comm"
+        ):
+            jobs.read_environment(path)
