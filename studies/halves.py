@@ -159,7 +159,7 @@ def rounded(x: Array) -> Array:
 def in_float32(a: Array, b: Array) -> Array:
     """A chunk's sum by multiply-adds, one after another."""
     total = np.zeros((len(a), len(b)))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(invalid="ignore"):
         for k in range(CHUNK):
             total = rounded(total + a[:, k, None] * b[None, :, k])
     return total
@@ -191,7 +191,8 @@ def multiply(a: Floats, b: Floats, long: bool = False) -> Floats:
         verdict = judge(half_a, half_b, k)
         scale = half_a.scale[:, None] * half_b.scale[None, :]
         if not verdict.tensor:
-            total = rounded(total + in_float32(x.astype(np.float64), y.astype(np.float64)))
+            with np.errstate(invalid="ignore"):
+                total = rounded(total + in_float32(x.astype(np.float64), y.astype(np.float64)))
         elif verdict.steep:
             for quarter in range(4):
                 total = rounded(total + on_tensor_cores(half_a, half_b, slice(quarter, quarter + 1)) * scale)
@@ -200,7 +201,7 @@ def multiply(a: Floats, b: Floats, long: bool = False) -> Floats:
             total = rounded(total + on_tensor_cores(half_a, half_b, slice(None)) * (scale * gain))
         if long and (len(parts) - 1 - at) & often == 0:
             whole, total = rounded(whole + total), np.zeros_like(total)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return (whole + total)[:m, :n].astype(np.float32)
 
 

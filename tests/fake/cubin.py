@@ -7,3 +7,7 @@ def state(binary: bytes) -> list[str]:
 
 def uses_tensor_cores(binary: bytes) -> bool:
     return False
+
+
+def code(binary: bytes) -> list[bytes]:
+    return []

@@ -3,10 +3,8 @@
 import json
 import math
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import synthetic
 from ladder import __main__ as command
@@ -15,6 +13,7 @@ from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.dataset import Dataset
+from ladder.figures.page import style
 from ladder.models import of_folder
 from ladder.statistics import between_runs
 from ladder.units import InputError
@@ -95,11 +94,12 @@ def test_two_runs_of_known_values():
 
 def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     """Runs of the same code that differ by more than processes: with the limit of published ones they are the same."""
-    folders = [synthetic.write(tmp_path / f"run{seed}", seed, of_run=0.01, **SIZES) for seed in range(4)]
+    alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
+    folders = [synthetic.write(tmp_path / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
     repeat.write(tmp_path)
     one, other = map(compare.read_side, folders[:2])
     without = compare.changes(one, other, {})
-    limits = compare.limits(one, other, tmp_path)
+    limits = repeat.limits(tmp_path, one.environment, other.environment, "time_")
     assert len(limits) > 8
     assert all(0.01 < limit < 0.08 for limit in limits.values())
     with_limits = compare.changes(one, other, limits)
@@ -110,21 +110,6 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     )
     slowed = compare.read_side(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
     assert compare.changes(one, slowed, limits)["sure"].all()
-
-
-def test_the_limit_is_that_of_the_machines(tmp_path):
-    row = {"element_type": "float32", "problem": "64", "state": "warm", "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02}
-    tables.write_csv(pd.DataFrame([row, row | {"problem": "65", "repeat_time_limit": None}]), tmp_path / "repeat-d.csv")
-
-    def side(device, *machines):
-        return compare.Side(Path("x"), {"device": device}, None, {}, None, frozenset(machines), "")
-
-    assert compare.limits(side("d", "a"), side("d", "a"), tmp_path) == {("float32", "64", "warm"): 0.01}
-    both = {("float32", "64", "warm"): 0.02, ("float32", "65", "warm"): 0.02}
-    assert compare.limits(side("d", "a"), side("d", "b"), tmp_path) == both
-    assert compare.limits(side("d", "a", "b"), side("d", "a", "b"), tmp_path) == both  # which of them measured what?
-    assert compare.limits(side("d", "a"), side("e", "a"), tmp_path) == {}
-    assert compare.limits(side("f", "a"), side("f", "a"), tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -216,8 +201,9 @@ def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     (found,) = compare.compare(one, other, tmp_path)
     made, environment = of_folder(one, [])
     data = Dataset({name: made[name] for name in DRAWN_FROM}, environment, "warm")
+    style(data.width)
     axes = draw_changes(data, found.rows, "B").axes
-    assert [it.get_title() for it in axes] == ["warm", "cold"]
+    assert [it.get_title(loc="left") for it in axes] == ["warm", "cold"]
     rows = found.rows[found.rows["state"] == "warm"].set_index("kernel")["ratio"]
     cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
     assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}

@@ -12,6 +12,7 @@ import synthetic
 from ladder import figures, tables
 from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
+from ladder.figures.dataset import Dataset
 from ladder.figures.page import side_by_side
 from ladder.kernels import discover
 from ladder.models import of_folder
@@ -282,6 +283,27 @@ def test_accuracy_has_every_kernel_and_the_bounds(dataset):
     assert sorted(x for it in speed.collections for x, _ in it.get_offsets()) == pytest.approx(sorted(100 * rows["ratio"]))
     assert len(elements.get_lines()) == 2  # the bounds of float32 and of TF32
     assert {"cuBLAS, TF32 (context)", "20 tensor cores (context)"} <= set(words(figure))
+
+
+def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
+    found, environment = dataset
+    best = found["best"].assign(distribution=found["best"]["k"].map(lambda k: "sparse" if k > 1000 else "uniform"))
+    assert not figures.NEEDS["distributions"](Dataset(found, environment, "warm"))
+    changed = found | {"best": best}
+    assert figures.NEEDS["distributions"](Dataset(changed, environment, "warm"))
+    norm, elements = draw((changed, environment), "distributions").axes
+    assert [label.get_text() for label in norm.get_xticklabels()] == ["uniform", "sparse"]
+    rows = best[(best["state"] == "warm") & best["tflops"].notna()]
+    for axes, column in ((norm, "frobenius_error"), (elements, "component_error")):
+        largest = rows.groupby(["kernel", "distribution"])[column].max() * 2**24
+        assert sorted(y for it in axes.collections[: len(synthetic.SHARES)] for _, y in it.get_offsets()) == pytest.approx(
+            sorted(largest)
+        )
+    bound, worst = elements.collections[-2:]
+    own = rows[rows["precision"].isna()]
+    expected = own.groupby("distribution", sort=False)[["component_bound", "k"]].max()
+    assert [segment[0][1] for segment in bound.get_segments()] == pytest.approx(list(expected["component_bound"] * 2**24))
+    assert [segment[0][1] for segment in worst.get_segments()] == list(expected["k"])
 
 
 def test_samples_show_every_sample_by_process(dataset):

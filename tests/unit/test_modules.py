@@ -10,7 +10,7 @@ ORDER = [
     "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters", "trial", "result",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
     "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",
-    "figures.counters", "figures", "index", "publish", "archive", "claims", "story", "repeat", "compare", "__main__",
+    "figures.counters", "figures", "index", "publish", "archive", "repeat", "claims", "story", "compare", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""
 

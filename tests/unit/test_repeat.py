@@ -128,3 +128,22 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
     records.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
     with pytest.raises(InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"):
         repeat.read_run(tmp_path / "two")
+
+
+def test_the_limit_is_that_of_the_machines(tmp_path):
+    row = {"element_type": "float32", "problem": "64", "state": "warm", "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02}
+    row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
+    tables.write_csv(pd.DataFrame([row, row | {"problem": "65", "repeat_time_limit": None}]), tmp_path / "repeat-d.csv")
+
+    def limits(device, uuids, other, others, of=""):
+        environments = ({"device": name, "fingerprint": {"uuids": [*of]}} for name, of in ((device, uuids), (other, others)))
+        return repeat.limits(tmp_path, *environments, of)
+
+    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm"): 0.01}
+    both = {("float32", "64", "warm"): 0.02, ("float32", "65", "warm"): 0.02}
+    assert limits("d", "a", "d", "b", "time_") == both
+    assert limits("d", "ab", "d", "ab", "time_") == both  # which of them measured what?
+    assert set(limits("d", "a", "d", "a").values()) == {0.03}
+    assert set(limits("d", "a", "d", "b").values()) == {0.04}
+    assert limits("d", "a", "e", "a") == limits("e", "a", "d", "a") == {}
+    assert limits("f", "a", "f", "a") == {}

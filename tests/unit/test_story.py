@@ -142,9 +142,31 @@ def test_a_marker_that_asks_for_what_is_unknown_is_an_error(small, marker):
 
 def test_blocks_are_counted_where_the_grid_asks_for_the_device():
     kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == "15_last_wave")
-    row = {"configuration": "BM=128 BN=256 IDLE=4", "element_type": "float32", "m": 8192, "n": 8192, "k": 64}
+    row = {"configuration": "BM=128 BN=256 IDLE=4", "element_type": "float32", "m": 8192, "n": 8192, "k": 64, "padding": 0}
     names = story._names(kernel, row, SimpleNamespace(environment={"attributes": {"sm_count": 132}}))
     assert (names["wave"], names["rest"]) == (128, 0)
+
+
+@pytest.mark.parametrize(("name", "given", "expected"), [
+    ("03_shared_tile", "BM=32 BN=32 BK=32", "64"),
+    ("13_snake_order", "BM=128 BN=256 BK=8 TM=16 TN=8 STAGES=7 SPREAD=4 LEAD=2 B_FIRST=0 SPLIT=0", "2"),
+    ("20_tensor_cores", "BM=128 BN=256 STAGES=4", "128 + 2"),
+    ("21_tensor_split", "BM=128 BN=64 STAGES=6 SLICES=2 DIRECT=0", "64 + 16"),
+])  # fmt: skip
+def test_the_blocks_of_every_launch_are_told(name, given, expected):
+    kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == name)
+    row = {"configuration": given, "element_type": "float32", "m": 256, "n": 256, "k": 256, "padding": 0}
+    device = {"sm_count": 132, "shared_memory_per_block_bytes": 232448}
+    assert story._blocks(kernel, row, SimpleNamespace(environment={"attributes": device})) == expected
+
+
+def test_a_rung_gains_on_one_of_its_own_precision():
+    told = story.Story(ROOT)
+    assert told.below("21_tensor_split") == "16_thin_edge"
+    assert told.below("20_tensor_cores") is None
+    assert told.below("02_naive_coalesced") == "01_naive_uncoalesced"
+    assert "`20_tensor_cores`" not in story.gains(told, "cuda")
+    assert "`21_tensor_split`" in story.gains(told, "cuda")
 
 
 def test_every_kernel_is_told():

@@ -13,8 +13,11 @@ import kernel_tuner_times
 import neighbours
 import pytest
 import slowed
+import synthetic
+import told_apart
 from ladder import environment, story, study
 from ladder.campaign import Limits, Problem
+from ladder.compare import changes, read_side
 from ladder.compile import compile_kernel, compile_support
 from ladder.devices import cpu
 from ladder.kernels import discover
@@ -27,6 +30,10 @@ LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_single": 110.0}
 THEIRS = {"configurations": 110, "version": "1.5.0"}
 COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
 MEASURED = {
+    "adversary": (
+        {"tried": 12345, "seconds": 600.2, "spoiled": 0, "worst": {"share": 0.21, "units": 18.3, "sgemm_units": 26.1}},
+        "12,345 inputs in 600 s: 0 spoiled; the worst reaches 21 % of the bound, 18.3 u (SGEMM there 26.1 u)",
+    ),
     "agreement": (
         {"rows": [{"size": 512, "name": "cublas", "ours": LAUNCHES, "theirs": dict.fromkeys(LAUNCHES, 100.0)}]},
         "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %; single launches after a flush at most +10.0 %",
@@ -87,6 +94,11 @@ MEASURED = {
     "slowed": (
         {"kernel": "15_x", "percent": 3, "slowed": {"not reproduced": ["ratio-x", "b"]}, "as_it_is": {"not reproduced": []}},
         "with `15_x` slowed by 3 % not reproduced is `ratio-x`, `b`; as it is, nothing",
+    ),
+    "told_apart": (
+        {"device": "d", "datasets": ["a", "b"], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
+        "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; "
+        "of 100 that were made 2 % longer at 1024 and up 95.0% are found",
     ),
 }  # fmt: skip
 """What each could have measured, and what it tells of it."""
@@ -232,3 +244,16 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     (one, *_) = [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
     (row,) = compile_kernel(kernel, [(one, "")], "sm_90", tmp_path, 1)
     assert row.status == "compiled", row.reason
+
+
+def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path):
+    sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
+    sides = [read_side(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
+    measured = told_apart.measure(tmp_path, sides)
+    assert measured["alike"] == 6 * 3 * (2 + 1)  # at 4096 cold is as warm
+    assert measured["slowed"] == 6 * 3
+    assert measured["called"] <= 0.15
+    assert measured["found"] >= 0.75
+    late = told_apart.longer(sides[0])
+    assert changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
+    assert changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is

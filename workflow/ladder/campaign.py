@@ -40,7 +40,7 @@ BASELINE_JOB = "baselines"
 """The name that the measure job of the baselines has in place of a kernel's."""
 
 
-VARIED = ("alpha", "beta", "padding")
+VARIED = ("alpha", "beta", "padding", "distribution")
 """What an entry of `problems` may say of its own, in place of the campaign."""
 
 
@@ -78,8 +78,9 @@ class Problem:
         """`4096` for a square, else `64x4096x4096` (M x N x K), and what is not usual of its operands: `4096 beta=0.5 padding=3`."""
         size = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
         usual = Problem(self.m, self.n, self.k)
+        own = {name: getattr(self, name) for name in VARIED if getattr(self, name) != getattr(usual, name)}
         return " ".join(
-            [size, *(f"{name}={getattr(self, name):g}" for name in VARIED if getattr(self, name) != getattr(usual, name))]
+            [size, *(f"{name}={value if isinstance(value, str) else format(value, 'g')}" for name, value in own.items())]
         )
 
     @property
@@ -477,6 +478,7 @@ def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
             sizes = [(size, size, size) for size in _many(entry["square"])]
         else:
             sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
-        own = {name: entry[name] for name in VARIED if name in entry} if isinstance(entry, dict) else {}
-        found += [dict(zip(("m", "n", "k"), size, strict=True)) | own for size in sizes]
+        own = {name: _many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+        for values in itertools.product(*own.values()):
+            found += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
     return found

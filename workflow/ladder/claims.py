@@ -20,8 +20,9 @@ import pandas as pd
 
 from ladder import yamlfile
 from ladder.expressions import evaluate, names_in
-from ladder.jobs import write_whole
+from ladder.jobs import read_environment, write_whole
 from ladder.models import of_folder
+from ladder.repeat import limits
 from ladder.statistics import CONFIDENCE, student_t
 from ladder.study import NOTHING, PUBLISHED, Study, studies
 from ladder.tables import read_csv
@@ -106,7 +107,7 @@ class Found:
     processes: int
     names: Mapping[str, Any]
     """More that expressions may ask for."""
-    limit_of: Key = ()
+    limit_of: tuple[str, str, str] = ("", "", "")
     """Element type, problem and state, by which a repeat limit is looked up."""
 
     def half(self, confidence: float) -> float:
@@ -159,7 +160,7 @@ def of_samples(folder: Path) -> Data:
 
 def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
     """A dataset by its tables, those of `CLAIMED_OF`, and its `environment.json`."""
-    return Data(name, json.loads(environment.read_text()), {table: read_csv(tables[table]) for table in CLAIMED_OF})
+    return Data(name, read_environment(environment), {table: read_csv(tables[table]) for table in CLAIMED_OF})
 
 
 def of_studies(root: Path, folder: Path) -> list[Data]:
@@ -229,28 +230,12 @@ def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Found | None:
     )
     size = str(row.get("problem", row.get("size", "")))
     at = (str(row.get("element_type", "float32")), size, str(row.get("state", "warm")))
-    return Found(
-        key, f"{about} at {size}" if about else "", value, low, high, int(row.get("processes") or 1), names, at if size else ()
-    )
+    return Found(key, f"{about} at {size}" if about else "", value, low, high, int(row.get("processes") or 1), names, at)
 
 
 def _one(claim: Claim) -> bool:
     """Whether a claim is about one thing, which its `rows` name."""
     return {"kernel", "problem"} <= set(claim.rows) and not any(isinstance(value, list) for value in claim.rows.values())
-
-
-def limits(root: Path, environment: Mapping[str, Any], published: Mapping[str, Any]) -> dict[Key, float]:
-    """How far log ratios of two runs differ at most, by element type, problem and state, given the environments of both.
-
-    On one machine or on several of a model, as far as `ladder repeat` knows it; of two models nothing is known.
-    """
-    path = root / PUBLISHED / f"repeat-{published['device']}.csv"
-    if environment["device"] != published["device"] or not path.exists():
-        return {}
-    one, other = (it.get("fingerprint", {}).get("uuids", []) for it in (environment, published))
-    column = "repeat_limit" if one == other and len(one) == 1 else "reproduce_limit"
-    table = read_csv(path).dropna(subset=[column])
-    return {(row["element_type"], str(row["problem"]), row["state"]): row[column] for row in table.to_dict("records")}
 
 
 def judge(claim: Claim, found: Found, published: Found | None, limit: float | None, count: int) -> str:
@@ -346,12 +331,16 @@ def _judged(
         return [_entry(claim, data.name, judge(claim, it, None, None, len(found)), it) for it in found.values()] or [
             _entry(claim, data.name, NOTHING)
         ]
+    known = {
+        name: limits(root / PUBLISHED, data.environment, environments[name])
+        for name in {origin["dataset"] for origin in origins.values()}
+    }
     entries = []
     for key, origin in origins.items():
         if key not in found:
             entries.append(_entry(claim, data.name, NOTHING, origin=origin))
             continue
-        limit = limits(root, data.environment, environments[origin["dataset"]]).get(found[key].limit_of)
+        limit = known[origin["dataset"]].get(found[key].limit_of)
         published = Found(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
         state = judge(claim, found[key], published, limit, near if claim.near else len(origins))
         factor = None if limit is None else float(f"{math.exp(limit):.6g}")
@@ -422,7 +411,7 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
     names = {entry["dataset"] for known in origins.values() for entry in known.values()}
     environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}
     for path in (root / PUBLISHED).glob("*/environment.json"):
-        environments |= {path.parent.name: json.loads(path.read_text())} if path.parent.name in names else {}
+        environments |= {path.parent.name: read_environment(path)} if path.parent.name in names else {}
     claims = read(root)
     near = _near(claims, origins)
     for claim, data in product(claims, everything):

@@ -12,10 +12,11 @@ import pandas as pd
 
 from ladder import figures
 from ladder.campaign import DRAWN_FROM
-from ladder.jobs import write_whole
+from ladder.jobs import read_environment, write_whole
 from ladder.models import of_folder
+from ladder.repeat import limits
 from ladder.statistics import CONFIDENCE, between_runs
-from ladder.tables import RESOLUTION, SAME, UNCONFIRMED, Confirmed, best, files, load, read_csv, summarise
+from ladder.tables import RESOLUTION, SAME, UNCONFIRMED, Confirmed, best, files, load, summarise
 from ladder.units import InputError
 
 WHAT = ["kernel", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state"]
@@ -43,8 +44,6 @@ class Side:
     binaries: Mapping[tuple[str, str, str], str]
     """The sha256 of kernels, element types and configurations."""
     confirmed: Confirmed
-    machines: frozenset[str]
-    """UUIDs of the devices that the confirmation, or the sweep where there is none, was measured on."""
     code: str
     """Digest of the code that measured."""
 
@@ -60,7 +59,7 @@ def read_side(folder: Path) -> Side:
             f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, such as results/default/nvidia-h200, or a "
             "folder of datasets"
         )
-    environment = json.loads((folder / "environment.json").read_text())
+    environment = read_environment(folder / "environment.json")
     records, sessions = load(files(folder), environment)
     peak = environment["peaks"]["fp32_tflops"]
     confirmed = Confirmed(records, max(session.get("within", 0.0) for session in sessions), peak)
@@ -71,7 +70,6 @@ def read_side(folder: Path) -> Side:
         best(summarise(records, peak), confirmed),
         {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in compiled},
         confirmed,
-        frozenset(record["uuid"] for record in records if confirmed.left_out or record["process"]),
         sessions[-1]["code"],
     )
 
@@ -112,20 +110,6 @@ def differing(one: Side, other: Side) -> dict[str, tuple[Any, Any]]:
     return {key: (first.get(key), second.get(key)) for key in {**first, **second} if first.get(key) != second.get(key)}
 
 
-def limits(one: Side, other: Side, published: Path) -> dict[Key, float]:
-    """How far log times of two runs of the same code differ at most, with a probability of 95 %, by element type, problem and state.
-
-    From the table that `ladder repeat` made of published runs: on one machine, or on several of the model. None for two models, nor where
-    too little is published.
-    """
-    path = published / f"repeat-{one.environment['device']}.csv"
-    if one.environment["device"] != other.environment["device"] or not path.exists():
-        return {}
-    column = "repeat_time_limit" if one.machines == other.machines and len(one.machines) == 1 else "reproduce_time_limit"
-    table = read_csv(path).dropna(subset=[column])
-    return {(row["element_type"], str(row["problem"]), row["state"]): row[column] for row in table.to_dict("records")}
-
-
 def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
     """The configurations to compare: those that are best, or, where the bests are tied, one that both have.
 
@@ -139,7 +123,7 @@ def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
     return next(((one, one) for one in [*bests, *first] if one in first and one in second), bests)
 
 
-def changes(one: Side, other: Side, limits: Mapping[Key, float]) -> pd.DataFrame:
+def changes(one: Side, other: Side, known: Mapping[Key, float]) -> pd.DataFrame:
     """A row a kernel, problem and state that both have: `ratio` is how many times as fast it is in `other`.
 
     By its times in the confirmations, in microseconds; `low` and `high` are the ends of the 95 % interval between processes of two runs.
@@ -161,24 +145,24 @@ def changes(one: Side, other: Side, limits: Mapping[Key, float]) -> pd.DataFrame
         found |= {"us": row["median_us"], "other_us": row["median_us_other"], "ratio": row["median_us"] / row["median_us_other"]}
         found["binary"] = ("same" if sha256[0] == sha256[1] else "another") if all(sha256) else None
         if not left_out:
-            found |= _judged(one, other, row, names, limits, len(both))
+            found |= _judged(one, other, row, names, known, len(both))
         rows.append(found)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _judged(
-    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], limits: Mapping[Key, float], count: int
+    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Key, float], count: int
 ) -> dict[str, Any]:
     """The columns of `changes` that rest on the processes of two confirmations, of `count` rows."""
     times = []
     for side, problem, name in zip((one, other), (row["problem"], row["problem_other"]), names, strict=True):
         group = side.confirmed.groups[row["element_type"], problem, row["state"]]
         times.append([record["samples_us"] for record in group[row["kernel"], name].values()])
-    known = limits.get((row["element_type"], row["problem"], row["state"]))
+    limit = known.get((row["element_type"], row["problem"], row["state"]))
 
     def verdict(confidence: float) -> tuple[str, float, float, float]:
         ratio, low, high = between_runs(times[0], times[1], confidence)
-        least = (known or 0.0) * NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+        least = (limit or 0.0) * NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
         if abs(math.log(ratio)) <= least:
             return SAME, ratio, low, high
         return "faster" if low > 1 + RESOLUTION else "slower" if high < 1 - RESOLUTION else SAME, ratio, low, high
@@ -190,7 +174,7 @@ def _judged(
         "ratio": ratio,
         "low": low,
         "high": high,
-        "limit": math.exp(known) if known is not None else None,
+        "limit": math.exp(limit) if limit is not None else None,
         "verdict": called,
         "sure": called != SAME and verdict(1 - (1 - CONFIDENCE) / count)[0] == called,
     }
@@ -240,8 +224,7 @@ class Comparison:
         """The same as plain data, with a row for everything compared."""
         return {
             "datasets": [
-                {"folder": str(side.folder), "machines": sorted(side.machines)}
-                | {name: side.environment[name] for name in ("device", "name", "time", "project")}
+                {"folder": str(side.folder)} | {name: side.environment[name] for name in ("device", "name", "time", "project")}
                 for side in (self.one, self.other)
             ],
             "environment": {key: list(values) for key, values in differing(self.one, self.other).items()},
@@ -261,7 +244,7 @@ def compare(one: Path, other: Path, published: Path) -> list[Comparison]:
     found = []
     for first, second in matched(one, other):
         sides = read_side(first), read_side(second)
-        rows = changes(*sides, limits(*sides, published))
+        rows = changes(*sides, limits(published, sides[0].environment, sides[1].environment, "time_"))
         if rows.empty:
             raise InputError(f"{first} and {second}: have no kernel, problem and state in common; expected some to compare")
         found.append(Comparison(*sides, rows))

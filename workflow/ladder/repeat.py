@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +15,7 @@ from ladder.campaign import CONFIRMED
 from ladder.jobs import write_whole
 from ladder.models import of_folder
 from ladder.statistics import between_processes
-from ladder.tables import Confirmed, files, load, write_csv
+from ladder.tables import Confirmed, files, load, read_csv, write_csv
 from ladder.units import InputError
 
 LIMIT = 2.8
@@ -124,6 +124,21 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
             row[f"{name}_time_limit"] = LIMIT * _sd(pairs["time_difference"])
         rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[tuple[str, str, str], float]:
+    """How far logarithms of two runs differ at most, 95 %, by element type, problem and state, given what `environment.json` says of both.
+
+    Of ratios to the reference, or, with "time_", of times; by the table in the folder of published datasets, on one machine or on several of
+    the model. Of two models nothing is known.
+    """
+    path = published / f"repeat-{other['device']}.csv"
+    if one["device"] != other["device"] or not path.exists():
+        return {}
+    uuids, others = (it.get("fingerprint", {}).get("uuids", []) for it in (one, other))
+    column = f"{'repeat' if uuids == others and len(uuids) == 1 else 'reproduce'}_{of}limit"
+    rows = read_csv(path).dropna(subset=[column])
+    return {(row["element_type"], str(row["problem"]), row["state"]): row[column] for row in rows.to_dict("records")}
 
 
 def _covered(pairs: pd.DataFrame, allowed: pd.Series) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ladder import claims
-from ladder.campaign import DRAWN_FROM
+from ladder.campaign import DRAWN_FROM, Problem
 from ladder.claims import TOLD
 from ladder.environment import ROOT
-from ladder.expressions import evaluate, evaluate_int
+from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
 from ladder.kernels import DEVICE_NAMES, Configuration, Kernel, discover
 from ladder.models import of_folder
@@ -27,7 +27,7 @@ from ladder.tables import SAME, UNCONFIRMED, is_baseline
 from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
-DOCUMENTS = (DOCUMENT, ROOT / "README.md", ROOT / "docs" / "workstation.md")
+DOCUMENTS = (DOCUMENT, ROOT / "README.md", ROOT / "docs" / "workstation.md", ROOT / "docs" / "float32-from-tensor-cores.md")
 MEASURED = re.compile(
     r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
     r"|\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|\s?times (?:as|faster|slower|quicker|longer)\b)"
@@ -90,10 +90,13 @@ class Story:
         return row if row and row["other"] == self.below(kernel) else None
 
     def below(self, kernel: str) -> str | None:
-        """The rung below."""
-        ladder = self.ladder(self.kernels[kernel].kind) if kernel in self.kernels else []
-        index = ladder.index(kernel) if ladder else 0
-        return ladder[index - 1] if index else None
+        """The rung below of the same precision: one that rounds its operands solves an easier problem than one that does not."""
+        if kernel not in self.kernels:
+            return None
+        own = self.kernels[kernel]
+        alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
+        index = alike.index(kernel)
+        return alike[index - 1] if index else None
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
@@ -155,10 +158,18 @@ def _parameters(row: Row) -> dict[str, int]:
 
 def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:
     """The names of the header's expressions for a configuration, its problem and the dataset's device."""
-    m, n, k, attributes = row["m"], row["n"], row["k"], data.environment["attributes"]
-    given = {"M": m, "N": n, "K": k, "lda": k, "ldb": n, "ldc": n}
+    attributes = data.environment["attributes"]
+    given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names()
     given |= {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
     return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
+
+
+def _blocks(kernel: Kernel, row: Row, data: Dataset) -> str:
+    """The blocks of every launch: `128 + 64`; a CPU's kernel has none."""
+    if kernel.kind != "cuda":
+        return "–"
+    launches = kernel.launches(Configuration.of(row["element_type"], row["configuration"]), _names(kernel, row, data))
+    return " + ".join(_number(math.prod(launch.grid)) for launch in launches)
 
 
 def _lacks(kernel: Kernel) -> str:
@@ -227,15 +238,9 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
         if row is None or data is None:
             rows.append(_unmeasured(_shown(problem), 6))
             continue
-        declared = story.kernels[kernel]
-        blocks = (
-            math.prod(evaluate_int(extent, _names(declared, row, data)) for extent in declared.grid)
-            if declared.kind == "cuda"
-            else None
-        )
         rows.append([
             _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(row["ratio"]),
-            _number(blocks), f"`{row['configuration']}`",
+            _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
     columns = ["M × N × K", unit, "over the rung below", f"of {reference}", "blocks", "best configuration"]
@@ -280,7 +285,7 @@ def gains(story: Story, kind: str) -> str:
     """Every rung against the rung below, over the problems that every rung has: by direct pairs; no verdict where nothing was confirmed."""
     data, rows = story.data.get(kind), []
     common = data.common() if data else []
-    for kernel in story.ladder(kind)[1:]:
+    for kernel in filter(story.below, story.ladder(kind)):
         found = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
         if not found:
             rows.append(_unmeasured(_code(kernel), 7))

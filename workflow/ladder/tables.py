@@ -493,6 +493,6 @@ def read_csv(path: Path) -> pd.DataFrame:
         found = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {jobs.MEND}") from None
-    if "kernel" not in found and "job" not in found:
+    if not {"kernel", "job", "problem"}.intersection(found):
         raise InputError(f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected a column kernel. {jobs.MEND}")
     return found

@@ -257,7 +257,8 @@ class Trial:
         """What is seen on the first of several problems, and a guess at the mistake from the first that suggests one."""
         first, guess = None, ""
         for problem in problems:
-            ((_, seen),) = self._ask(support, ("diagnose", vars(problem), *one.given()))
+            ((_, found),) = self._ask(support, ("diagnose", vars(problem), *one.given()))
+            seen = Diagnosis(**found) if found else None
             first = first or seen
             guess = seen.guess if seen else ""
             if guess or not first:

@@ -124,7 +124,8 @@ class Worker:
         for _ in range(LAUNCHES):
             verdict = judge(self.device.check(launch), given, launch.tf32)
             seen.append(self.device.look())
-        self.connection.send(("diagnosis", diagnose(given, *seen[0], seen[1][3], verdict.component_bound or 0.0)))
+        found = diagnose(given, *seen[0], seen[1][3], verdict.component_bound or 0.0)
+        self._say(("diagnosis", vars(found) if found else None))
 
     def load(self, index: int, *contestant: Any) -> None:
         """Make the launch of a contestant on the present problem."""

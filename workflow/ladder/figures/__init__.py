@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.campaign import WIDTH
-from ladder.figures.accuracy import accuracy
+from ladder.figures.accuracy import accuracy, distributions
 from ladder.figures.changes import changes
 from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
@@ -42,6 +42,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "roofline": roofline,
     "issue": issue,
     "accuracy": accuracy,
+    "distributions": distributions,
     "samples": samples,
     "energy": energy,
     "gpus": gpus,
@@ -50,6 +51,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
 NEEDS: dict[str, Callable[[Dataset], bool]] = {
     "issue": lambda data: bool(data.models["issue_tflops"].notna().any()),
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
+    "distributions": lambda data: data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1,
     "samples": lambda data: len(data.rounds) > 0,
     "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
     "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
@@ -147,7 +149,7 @@ def draw_changes(
 ) -> None:
     """Draw what changed from a dataset, of which `DRAWN_FROM` are given, to another, by the rows of `compare.changes`.
 
-    Of several element types it is the first.
+    In SVG and other formats; of several element types the first.
     """
     style(width)
     first = str(rows["element_type"].iloc[0])

@@ -1,11 +1,13 @@
 """How far results are from float64, and at what speed."""
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.figures.dataset import Dataset
 from ladder.figures.page import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
+from ladder.units import ELEMENT_TYPES
 
 
 def accuracy(data: Dataset) -> Figure:
@@ -45,3 +47,37 @@ def accuracy(data: Dataset) -> Figure:
         "Against float64; the kernels of a K side by side. Errors of the sweep's check, of each problem's best configuration."
     ]
     return finish(figure, data, f"Accuracy on {data.environment['name']}", [*data.handles(rows, lines=False), bound], notes)
+
+
+def distributions(data: Dataset) -> Figure:
+    """The largest errors of every kernel's and baseline's best configurations over all problems of a distribution, in units of roundoff."""
+    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # which are of times
+    figure, grid = panels(data, 2, 3.4)
+    colours, markers, size = data.colours(), data.markers(), 0.55 * text_size(data.width)
+    roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff
+    names, order = list(dict.fromkeys(rows["distribution"])), [*data.kernels, *data.baselines]
+    for axes, column, title in zip(
+        grid, ("frobenius_error", "component_error"), ("Frobenius error", "largest error of an element"), strict=True
+    ):
+        for place, kernel in enumerate(order):
+            mine = rows[(rows["kernel"] == kernel) & (rows[column] > 0)].sort_values(column).groupby("distribution").tail(1)
+            at = mine["distribution"].map(names.index) + 0.7 * ((place + 0.5) / len(order) - 0.5)
+            points(axes, at, mine[column] / roundoff, mine, colours[kernel], markers[kernel], size)
+        axes.set_xticks(np.arange(len(names)), names, rotation=90)
+        axes.set(xlabel="", ylabel="units of roundoff (log)", title=title)
+        logarithmic(axes)
+    kept = rows[rows["precision"].isna()].groupby("distribution")[["component_bound", "k"]].max()
+    for column, scale, dash in (("component_bound", 1 / roundoff, ":"), ("k", 1, "-")):
+        bounds = [kept[column].get(name, np.nan) * scale for name in names]
+        grid[1].hlines(bounds, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#b22222", ls=dash, zorder=2)
+    lines = [
+        Line2D([], [], color="#b22222", ls=":", label="the bound that an element must keep"),
+        Line2D([], [], color="#b22222", ls="-", label="K, the a-priori bound of any order of summation"),
+    ]
+    sizes = ", ".join(dict.fromkeys(rows["m"].astype(str) + "×" + rows["n"].astype(str)))
+    notes = [
+        f"Against float64: of each kernel the largest over all problems of a distribution, M×N = {sizes}, K = {rows['k'].min()} to "
+        f"{rows['k'].max()}. An element's error is relative to that element of |A||B|. Not drawn: what is exact."
+    ]
+    handles = [*data.handles(rows, lines=False), *lines]
+    return finish(figure, data, f"Accuracy by distribution on {data.environment['name']}", handles, notes)
