@@ -36,6 +36,13 @@ LOCKED = set(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirement
 LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
 BASE = "localhost/debian:bookworm-local"
 Run = Callable[..., str]
+UNITS = "audits campaign child compile confirm cpu_kernels draws gauntlet kernels measure models records statistics tables verify"
+INSIDE = [
+    *(f"tests/unit/test_{name}.py" for name in UNITS.split()),
+    "tests/workflow/test_pipeline.py",
+    "tests/workflow/test_faults.py",
+]
+"""What compiles, measures and tabulates; what draws and tells is the same Python outside."""
 
 
 @pytest.fixture(scope="session")
@@ -134,12 +141,11 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
     ]
     run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
     tmp_path.chmod(0o755)
-    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "tests")
+    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "studies", "tests")
     mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
     settings = ["--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
-    start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.console_main())"
-    suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", "tests/unit", "tests/workflow"]
-    suite += ["-k", "not published_figures"]  # the campaign above drew them
+    start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.main())"
+    suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", *INSIDE]
     command = [*HARDENED, *mounts, f"--volume={tmp_path}:/tmp/packages:ro", *settings, "--workdir=/opt/gemm-ladder"]
     said = run(*command, "--entrypoint=python", image, *suite)
     assert re.search(r"\d{3} passed", said), said[-2000:]

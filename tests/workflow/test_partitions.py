@@ -72,7 +72,7 @@ def test_a_profile_plans_every_job(project, name):
     ]
     assert jobs.count(("compile", False)) == 6
     assert jobs.count(("measure", True)) == 8
-    assert {rule for rule, gpu in jobs if gpu} == {"probe", "measure"}
+    assert {rule for rule, gpu in jobs if gpu} == {"probe", "measure", "confirm"}
 
 
 def test_the_pod_of_kubernetes_runs_a_command_that_exists(project):
