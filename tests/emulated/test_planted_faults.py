@@ -34,7 +34,6 @@ FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
     "a column too many read": ("02_naive_coalesced", "", "col >= N) return", "col > N) return", "outside"),
     "a tile's last column not guarded": ("06_vectorized_loads", "", "k0 + k < K ? N - col0 - c : 0", "N - col0 - c", "outside"),
     "an element too many in a row's end": ("07_double_buffer", "vector.cuh", "left > 3", "left > 2", "outside"),
-    "alignment not tested": ("10_block_tile_128", "vector.cuh", "addresses % 16 == 0", "true", "outside"),
     "a row too many written": ("05_register_tile", "", "if (row < M && col < N) store", "if (row <= M && col < N) store", "result"),
     "a column too many written": ("01_naive_uncoalesced", "", "col >= N) return", "col > N) return", "result"),
     "lda for ldb": ("01_naive_uncoalesced", "", "size_t(k) * ldb", "size_t(k) * lda", "outside"),

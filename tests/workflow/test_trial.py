@@ -183,7 +183,7 @@ def test_watching_answers_at_every_save_with_a_warm_worker(mine):
         assert "Error: " in answer()
         ladder(project, "try", "kernels/cpu/01_naive_ijk.c", "--size", "32")  # the device is free in between
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(120) == 130
         assert process.stdout.read() == ""
         with pytest.raises(ProcessLookupError):
             os.kill(int(worker), 0)
