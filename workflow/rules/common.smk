@@ -17,7 +17,7 @@ FOUND = subprocess.run(
     capture_output=True,
     text=True,
 )
-INSTALLED = Path(FOUND.stdout.strip() or "/no/where").parents[1]
+INSTALLED = Path(FOUND.stdout.strip() or sys.prefix).parents[1]
 if not INSTALLED.exists() or not ROOT.samefile(INSTALLED):
     sys.exit(
         f"Error: {sys.executable}: runs the package of {INSTALLED}; expected that of {ROOT}, which `make setup` there installs"
