@@ -90,6 +90,7 @@ def _call(*command: str | Path) -> None:
 
 
 def lower(
+    tool: Tool,
     source: str,
     include: Path,
     folder: Path,
@@ -100,13 +101,17 @@ def lower(
     """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are.
 
     Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so many bytes, becomes an array of all
-    functions; it has one name in a kernel.
+    functions; it has one name in a kernel. For PoCL loops are not unrolled: it would compile for half a minute.
     """
     shutil.copytree(include, folder / "headers")
     shutil.copytree(HERE / "include", folder / "headers", dirs_exist_ok=True)
     source, declared = _EXTERN.subn("", source)
     if declared:
         source = source.replace("#line 1", f"__shared__ __align__(128) T ring[{dynamic_shared} / sizeof(T)];\n#line 1", 1)
+    if tool == "pocl":
+        for header in (folder / "headers").iterdir():
+            header.write_text(header.read_text().replace("#pragma unroll", "#pragma nounroll"))
+        source = source.replace("#pragma unroll", "#pragma nounroll")
     programs = {}
     for function in functions:
         (folder / function).mkdir()
@@ -146,7 +151,7 @@ def _to_opencl(text: str) -> str:
     text = re.sub(r"^\$.* = comdat any\n", "", text, flags=re.MULTILINE)
     text = re.sub(r",? comdat(\(\$[\w.]+\))?(?=[\s,])", "", text)
     text = re.sub(r"\.p4(?=\w)", ".p0", text.replace(" addrspace(4)*", "*"))
-    return re.sub(r"addrspacecast (\S+\*) (%[\w.]+) to \1(?!\*)", r"bitcast \1 \2 to \1", text)
+    return re.sub(r"addrspacecast (.+?\*) (%[\w.]+) to \1(?!\*)", r"bitcast \1 \2 to \1", text)
 
 
 def _to_spirv(text: str) -> str:

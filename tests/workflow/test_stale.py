@@ -47,6 +47,7 @@ def _dry_run(folder, log):
     for name in [name for name in sys.modules if name.split(".")[0] == "ladder"]:
         del sys.modules[name]
     sys.path.insert(0, str(folder / "workflow"))
+    os.environ["PYTHONPATH"] = sys.path[0]
     from snakemake.cli import main
 
     main(["--configfile", "config/test.yaml", "--cores", "1", "--dry-run", "--quiet", "host"])

@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -181,7 +182,7 @@ class Cpu(Device):
         self._draw(self.given.seed)
         self._poison(1)
         a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
-        self.busy_us += self._time(launch.bind(a, b, c), launch.before)
+        self.busy_us += self._time(launch.bind(a, b, c), launch.before, settle=False)
         return self._compare(at.results[0].copy(), 0, self.given.distribution in WHOLE)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -234,10 +235,11 @@ class Cpu(Device):
         )  # fmt: skip
         return Audit(float(found[0]), int(found[1]), int(found[2]))
 
-    def _time(self, call: Call, before: Call = lambda: None) -> float:
+    def _time(self, call: Call, before: Call = lambda: None, settle: bool = True) -> float:
         """Microseconds of a call, once the threads of what ran before have come to rest."""
         before()
-        _settle()
+        if settle:
+            _settle()
         start = time.perf_counter_ns()
         call()
         end = time.perf_counter_ns()
@@ -302,13 +304,27 @@ def _load_from(folder: Path, support: Path) -> Any:
 
 
 def _settle() -> None:
-    """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call."""
+    """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call.
+
+    Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine.
+    """
     end = time.perf_counter() + 1
-    while time.perf_counter() < end:
-        used, start = time.process_time(), time.perf_counter()
+    while time.perf_counter() < end and _others_computing():
         time.sleep(SETTLE_SECONDS)
-        if time.process_time() - used < 0.2 * (time.perf_counter() - start):
-            return
+
+
+def _others_computing() -> bool:
+    others = {path.name: path for path in Path("/proc/self/task").iterdir()}
+    del others[str(threading.get_native_id())]
+    return any(_state(path) == "R" for path in others.values())
+
+
+def _state(task: Path) -> str:
+    """A thread's, as proc(5) names it; its program's name, in brackets, may have anything in it."""
+    try:
+        return (task / "stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since
+        return ""
 
 
 def _last_level_cache() -> int:
