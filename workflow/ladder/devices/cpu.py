@@ -182,7 +182,8 @@ class Cpu(Device):
         self._draw(self.given.seed)
         self._poison(1)
         a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
-        self.busy_us += self._time(launch.bind(a, b, c), launch.before, settle=False)
+        launch.before()
+        self.busy_us += self._time(launch.bind(a, b, c))
         return self._compare(at.results[0].copy(), 0, self.given.distribution in WHOLE)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -212,7 +213,9 @@ class Cpu(Device):
                 if self._flush is None:
                     self._flush = np.zeros(FLUSH_BYTES, np.uint8)
                 self._flush.fill(len(found) % 256)
-            us = self._time(sample.call, sample.before)
+            sample.before()
+            _settle()
+            us = self._time(sample.call)
             chosen = int(self._random.integers(sample.times))
             # at once: what a thread that was left behind writes from now on comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
@@ -235,11 +238,8 @@ class Cpu(Device):
         )  # fmt: skip
         return Audit(float(found[0]), int(found[1]), int(found[2]))
 
-    def _time(self, call: Call, before: Call = lambda: None, settle: bool = True) -> float:
-        """Microseconds of a call, once the threads of what ran before have come to rest."""
-        before()
-        if settle:
-            _settle()
+    def _time(self, call: Call) -> float:
+        """Microseconds of a call."""
         start = time.perf_counter_ns()
         call()
         end = time.perf_counter_ns()
@@ -247,7 +247,11 @@ class Cpu(Device):
         return (end - start) / 1e3
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
-        return [self._time(call) for call in calls]
+        times = []
+        for call in calls:
+            _settle()
+            times.append(self._time(call))
+        return times
 
     def monitor(self) -> dict[str, float | int | None]:
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
