@@ -137,7 +137,7 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11"]
     packages = [
         f"{name}=={LOCK[name]}"
-        for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pygments", "pytest-xdist", "execnet")
+        for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pytest-xdist", "execnet")
     ]
     run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
     tmp_path.chmod(0o755)
