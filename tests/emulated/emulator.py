@@ -1,4 +1,4 @@
-"""Run an unmodified CUDA kernel on the CPU: clang lowers it to SPIR, an OpenCL implementation executes that.
+"""Run a CUDA kernel as it is on the CPU: clang lowers it to SPIR, an OpenCL implementation executes that.
 
 Two implementations, both packaged by Debian. **Oclgrind** interprets, and reports data races, accesses outside a buffer,
 float4 on odd addresses and barriers that not all threads reach; it has no half precision. **PoCL** compiles, and is fast;
@@ -101,7 +101,8 @@ def lower(
     """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are.
 
     Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so many bytes, becomes an array of all
-    functions; it has one name in a kernel. For PoCL loops are not unrolled: it would compile for half a minute.
+    functions; it has one name in a kernel. For PoCL loops are left rolled, whatever
+    `#pragma unroll` says: it compiles code for every work-item of a block, and long code takes it long.
     """
     shutil.copytree(include, folder / "headers")
     shutil.copytree(HERE / "include", folder / "headers", dirs_exist_ok=True)

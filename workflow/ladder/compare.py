@@ -257,7 +257,7 @@ def write_json(comparisons: Sequence[Comparison], path: Path) -> None:
 
 def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
     """Draw each comparison, as SVG and PNG; of several, each beside its dataset's name."""
-    from ladder import figures  # takes a second: only where something is drawn
+    from ladder import figures  # Matplotlib with it: only where something is drawn
 
     for comparison in comparisons:
         own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.one.folder.name}")

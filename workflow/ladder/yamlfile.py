@@ -18,7 +18,7 @@ SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
     """The safe loader, made to refuse what it lets pass in silence: a key given twice, and aliases, few of which can stand for gigabytes.
 
-    libyaml's parser, which is several times as fast, below PyYAML's composer: libyaml's own recurses without end.
+    Every job reads some: libyaml's parser, which is quick, below PyYAML's composer, for libyaml's own recurses without end.
     """
 
     def __init__(self, text: str) -> None:

@@ -12,15 +12,15 @@ from ladder.units import InputError
 
 ROOT = Path(workflow.basedir).parent
 # Snakemake adds this folder's to where it looks for packages; a job's script finds what is installed.
-FOUND = subprocess.run(
+INSTALLED = subprocess.run(
     [sys.executable, "-c", "import ladder; print(ladder.__path__[0])"],
     capture_output=True,
     text=True,
-)
-INSTALLED = Path(FOUND.stdout.strip() or sys.prefix).parents[1]
-if not INSTALLED.exists() or not ROOT.samefile(INSTALLED):
+).stdout.strip()
+if not INSTALLED or not ROOT.samefile(Path(INSTALLED).parents[1]):
     sys.exit(
-        f"Error: {sys.executable}: runs the package of {INSTALLED}; expected that of {ROOT}, which `make setup` there installs"
+        f"Error: {sys.executable}: runs the package of {INSTALLED and Path(INSTALLED).parents[1] or 'no checkout'}; "
+        f"expected that of {ROOT}, which `make setup` there installs"
     )
 
 # Whether jobs are submitted to other machines. Snakemake does not say so before it has read this file, but it has by then made sure of
