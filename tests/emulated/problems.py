@@ -8,7 +8,7 @@ import numpy as np
 from emulator import Launch, Tool, lower
 from host import buffers, inside
 from ladder.campaign import Problem
-from ladder.devices import GUARD, WHOLE, Errors, places, scalars
+from ladder.devices import GUARD, Errors, places, scalars, whole
 from ladder.gauntlet import problems
 from ladder.kernels import PROBLEM_NAMES, Configuration, Kernel
 from ladder.verify import judge
@@ -57,9 +57,9 @@ def complaint(problem: Problem, result: np.ndarray) -> str:
         rounded, found = reference.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
         finite = np.isfinite(found) & np.isfinite(rounded)
         wild = ~finite & ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
-        expected = rounded if problem.distribution in WHOLE else reference
+        expected = rounded if whole(problem) else reference
         off = np.where(finite, np.abs(found - expected), 0.0)
-        share = np.where(wild, np.inf, np.where(off > 0, off / scale, 0.0))
+        share = np.where(wild, np.inf, np.where(off > np.finfo(result.dtype).smallest_subnormal, off / scale, 0.0))
     written, untouched = result.copy(), buffers(problem)[2]
     for buffer in (written, untouched):
         inside(buffer, place)[:] = 0

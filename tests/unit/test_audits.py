@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from host import host, launch, poke, right
 from ladder.campaign import Problem
-from ladder.devices import BOUND
+from ladder.devices import BOUND, exactly
 from ladder.verify import fault, judge
 
 PROBLEMS = [
@@ -41,6 +41,21 @@ def rounded(p, a, b, c):
 )
 def test_right_results_have_no_fault(problem, times):
     assert faults_of(problem, rounded, times, rounds=20) == [""] * 20
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.3])
+def test_results_on_whole_numbers_have_none(alpha):
+    problem = Problem(40, 30, 500, distribution="integers", alpha=alpha, beta=0.7)
+    assert faults_of(problem, rounded) == [""] * ROUNDS
+    assert faults_of(exactly(problem), right) == [""] * ROUNDS
+
+
+def test_operands_that_are_rounded_are_found_on_whole_numbers_however_small_the_error_is():
+    def rounding(p, a, b, c):  # to TF32
+        shorter = [(x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (np.ascontiguousarray(a), b.copy())]
+        right(p, *shorter, c)
+
+    assert all("a row of C is off by" in one for one in faults_of(exactly(Problem(40, 30, 500)), rounding))
 
 
 def wrong_element(p, a, b, c):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
-from ladder.devices import CANARY, WHOLE, scalars
+from ladder.devices import CANARY, scalars, whole
 
 ROWS = 2**28
 """Products that are summed at a time: of a large problem only the rows up to the first wrong one are computed."""
@@ -60,7 +60,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
     `bound` times |alpha| |A| |B| + |beta| |C|, on whole numbers where it is off at all.
     """
     step = max(1, ROWS // (problem.n * problem.k))
-    bound = 0.0 if problem.distribution in WHOLE else bound
+    bound = 0.0 if whole(problem) else bound
     got = _matrix(result, problem.m, problem.n, problem.ldc)
 
     def differ(mine: Flat, wanted: Flat, scale: Flat) -> NDArray[np.bool_]:

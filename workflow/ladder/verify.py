@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from ladder.campaign import Problem
-from ladder.devices import WHOLE, Audit, Errors
+from ladder.devices import Audit, Errors, whole
 from ladder.units import ELEMENT_TYPES, Status
 
 TF32_ROUNDOFF = 2.0**-11
@@ -56,7 +56,7 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
         reason = f"{errors.wild} of {problem.m * problem.n} elements, {place} for one, are NaN or infinite, or are not where they should be"
     elif errors.stray:
         reason = f"{errors.stray} elements outside C were overwritten"
-    elif problem.distribution in WHOLE and errors.diff2 > 0:
+    elif whole(problem) and errors.diff2 > 0:
         reason = f"{place} is not exact on whole numbers, of which all sums are"
     elif not errors.worst <= bound:
         reason = f"{place} is off by {errors.worst:.3g} of |A||B|; at most {bound:.3g}"
@@ -72,10 +72,14 @@ def fault(audit: Audit, problem: Problem, tf32: bool = False) -> str:
     """What an audit of a timed launch found, or "".
 
     A row of C times a vector of random signs differs from what it should be by the errors of its elements, which are as good as
-    independent: their squares add up to `AUDIT_FACTOR` standard deviations of the row at most.
+    independent: their squares add up to `AUDIT_FACTOR` standard deviations of the row at most. On whole numbers only the audit's own sums,
+    in float64, and an output narrower than the sums are rounded.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    roundoff = math.sqrt(problem.k + 2) * element.unit_roundoff + (TF32_ROUNDOFF if tf32 else 0.0) + element.output_roundoff
+    unit, operands, output = element.unit_roundoff, TF32_ROUNDOFF if tf32 else 0.0, element.output_roundoff
+    if whole(problem):
+        unit, operands, output = ELEMENT_TYPES["float64"].unit_roundoff, 0.0, output if output > unit else 0.0
+    roundoff = math.sqrt(problem.k + 2) * unit + operands + output
     if audit.changed:
         return f"{audit.changed} elements of A and B were overwritten"
     if audit.stray:

@@ -18,8 +18,6 @@ GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
 """32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
-WHOLE = ("integers", "exact")
-"""Distributions of whole numbers, on which results are compared to the bit."""
 BOUND = ("exact", "inner", "masked", "hilbert")
 """Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
 
@@ -237,6 +235,12 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     common = (problem.k, small, wide, period, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
     a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
     return a, b, c
+
+
+def whole(problem: Problem) -> bool:
+    """Whether every order of summation gives the same bits, to which results are then compared: whole numbers, alpha and beta powers of two."""
+    factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
+    return problem.distribution in ("integers", "exact") and all(factor in (0.0, 0.5) for factor in factors)
 
 
 def exactly(problem: Problem, tf32: bool = False) -> Problem:

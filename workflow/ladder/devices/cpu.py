@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ladder.campaign import Problem
 from ladder.devices import (
     CANARY,
-    WHOLE,
     Audit,
     Call,
     Device,
@@ -34,6 +33,7 @@ from ladder.devices import (
     places,
     scalars,
     view_step,
+    whole,
 )
 from ladder.kernels import Configuration, Kernel
 
@@ -184,7 +184,7 @@ class Cpu(Device):
         a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
         launch.before()
         self.busy_us += self._time(launch.bind(a, b, c))
-        return self._compare(at.results[0].copy(), 0, self.given.distribution in WHOLE)
+        return self._compare(at.results[0].copy(), 0, whole(self.given))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         at = self._at

@@ -20,7 +20,6 @@ from ladder.campaign import Problem
 from ladder.devices import (
     CANARY,
     GUARD,
-    WHOLE,
     Audit,
     Call,
     Device,
@@ -35,6 +34,7 @@ from ladder.devices import (
     places,
     scalars,
     view_step,
+    whole,
 )
 from ladder.environment import slugify
 from ladder.kernels import Configuration, Kernel, LaunchShape
@@ -382,7 +382,7 @@ class Cuda(Device):
             self._poison_workspace()  # a kernel that expects zeros there fails
             launch.before()
             call()
-            self._compare(0, exact=self.given.distribution in WHOLE)
+            self._compare(0, exact=whole(self.given))
 
         try:
             self._timed(run)

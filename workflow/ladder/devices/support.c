@@ -51,6 +51,7 @@ static double stray(const void *buffer, int size, Place p) {
 static int same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
 
 void compare(const void *buffer, int size, Place p, const double *R, const double *S, double *sums, int exact) {
+  const double least = size == 4 ? 0x1p-149 : 0x1p-1074; /* no rounding is relative to results that small */
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0;
   for (long long row = 0; row < p.rows; ++row)
     for (long long col = 0; col < p.cols; ++col) {
@@ -64,7 +65,7 @@ void compare(const void *buffer, int size, Place p, const double *R, const doubl
       } else {
         const double ref = exact ? rounded : R[at], diff = fabs(value - ref);
         diff2 += diff * diff, ref2 += ref * ref, scale2 += S[at] * S[at];
-        share = diff > 0 ? diff / S[at] : 0;
+        share = diff > least ? diff / S[at] : 0;
       }
       if (share > worst) worst = share, where = (double)at;
     }

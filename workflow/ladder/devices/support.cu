@@ -36,6 +36,13 @@ __device__ typename Bits<T>::type canary(long long i) {
   if constexpr (sizeof(T) == 8) return (u64)CANARY << 32 | CANARY;
 }
 
+// The least positive number.
+template <class T>
+__device__ double least() {
+  const typename Bits<T>::type one = 1;
+  return double(*(const T*)&one);
+}
+
 // Where a matrix lies: `first` elements into a buffer of `total`; all around it and in the padding of its rows are canaries.
 struct Place {
   long long total, first, rows, cols, ld;
@@ -83,7 +90,8 @@ __device__ double total_of(double value) {  // over the block; in thread 0
 }
 
 // Walks over the buffer of C. sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S, its place in C, elements that are not finite where R
-// is, or the other way round, canaries overwritten}. With `exact`, R is rounded to the element type first.
+// is, or the other way round, canaries overwritten}. What is within the least positive number of the element type of R is off by nothing
+// there: no rounding is relative to results so small. With `exact`, R is rounded to the element type first.
 template <class T>
 __device__ void compare(const T* buffer, Place p, const double* R, const double* S, int exact, double* sums) {
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0;
@@ -103,7 +111,7 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
     } else {
       const double diff = fabs(value - ref);
       diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale;
-      share = diff > 0 ? diff / scale : 0;
+      share = diff > least<T>() ? diff / scale : 0;
     }
     if (share > worst) worst = share, where = double(row * p.cols + col);
   }
