@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
 
-.PHONY: all setup setup-cluster test lint lock bench image
+.PHONY: all clean setup setup-cluster test lint lock bench image
 
 all: setup
 	$(BIN)/snakemake --cores all
@@ -50,6 +50,11 @@ lock: setup
 # the times and sizes that the pipeline keeps to
 bench: setup
 	$(BIN)/python studies/benchmark.py
+
+# what runs have left, but for what is published
+clean:
+	find results -mindepth 1 -maxdepth 1 ! -name published -exec rm -rf {} +
+	rm -rf .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # the container image of the last commit, with its time on every file
 image:

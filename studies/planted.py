@@ -43,12 +43,15 @@ _nvrtc = _nvcc
 """What a launch does is what the kernel's file says behind `// python: `, else the right thing."""
 
 
-def interpreter(folder: Path, *first: Path) -> str:
-    """Python of an environment made in `folder`, in which the paths come before all that is installed in this process's; returns its path."""
+def interpreter(folder: Path, *first: Path | str) -> str:
+    """Python of an environment made in `folder`; returns its path.
+
+    There paths come before all that is installed in this process's, and `import` statements are run at each start.
+    """
     venv.create(folder, symlinks=True)
     installed = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
-    (packages / "first.pth").write_text("".join(f"{path}\n" for path in first) + installed)
+    (packages / "first.pth").write_text("".join(f"{line}\n" for line in first) + installed)
     return str(folder / "bin" / "python")
 
 
@@ -101,7 +104,7 @@ class Project:
             path = self.folder / "workflow" / "ladder" / f"{name}.py"
             path.write_text(path.read_text() + more)
         path = self.write("gpus.json", json.dumps(gpus))
-        self.python = interpreter(self.folder / ".venv", ROOT / "tests" / "fake", self.folder / "workflow")
+        self.python = interpreter(self.folder / ".venv", ROOT / "tests" / "fake", "import fakes", self.folder / "workflow")
         return {"FAKE_GPU": str(path)}
 
     def table(self, pattern: str) -> pd.DataFrame:

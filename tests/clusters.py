@@ -168,6 +168,8 @@ class Run:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | {"NO_COLOR": "1"} | environment,
+                # a shell's background jobs, of which these tests may be one, ignore Ctrl-C
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         self.started.append(self)
 

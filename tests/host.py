@@ -2,7 +2,6 @@
 
 import ctypes
 import tempfile
-import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from ladder.baselines import blas
 from ladder.campaign import Problem
 from ladder.compile import compile_support
-from ladder.devices import CANARY, Call, Launch, Place, draws, places, scalars
+from ladder.devices import CANARY, Launch, Place, draws, places, scalars
 from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
 from ladder.units import ELEMENT_TYPES
 from threadpoolctl import threadpool_limits
@@ -21,24 +20,14 @@ Compute = Callable[[Problem, Any, Any, Any], None]
 """What a launch does, given the problem and the matrices A, B and C as they lie in memory."""
 
 
-class Host(Cpu):
-    """The host CPU, where nobody looks at the time: it does not wait until other threads have come to rest."""
-
-    def _time(self, call: Call, before: Call = lambda: None) -> float:
-        before()
-        start = time.perf_counter_ns()
-        call()
-        return (time.perf_counter_ns() - start) / 1e3
-
-
 @lru_cache
-def host() -> Host:
+def host() -> Cpu:
     """The host CPU; what the pipeline runs there itself is compiled once a process."""
     with tempfile.TemporaryDirectory() as folder:
         support = Path(folder) / "support.so"
         support.write_bytes(compile_support("cpu", ""))
         threadpool_limits(1)  # several threads for small matrices wait for each other where other tests run beside them
-        return Host(support, blas.launch)
+        return Cpu(support, blas.launch)
 
 
 def matrix(address: int, rows: int, cols: int, ld: int, element_type: str) -> Any:

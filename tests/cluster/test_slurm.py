@@ -165,7 +165,7 @@ class Measuring:
         kernels = SMOKE[: SMOKE.index("problems:")] + SMOKE[SMOKE.index("parameters:") : SMOKE.index("measure:")]
         self.project.campaign(kernels + "architectures: [sm_90]\n" + SLOW.replace("SAMPLES", str(samples)) + partitions)
         self.samples = self.project.folder / SAMPLES
-        self.journal, self.before = self.samples.with_suffix(".journal"), slurm.jobs()[-1].id
+        self.journal, self.before = records.journal_of(self.samples), slurm.jobs()[-1].id
         lines = len(self.lines())
         self.submit = submit
         self.run = Run(self.project, *submit, SAMPLES)
@@ -177,7 +177,9 @@ class Measuring:
         return [job for job in self.slurm.jobs() if int(job.id) > int(self.before)]
 
     def lines(self) -> list[bytes]:
-        return self.journal.read_bytes().splitlines(keepends=True) if self.journal.exists() else []
+        """The journal's lines of measurements; those of the gauntlet have no samples."""
+        lines = self.journal.read_bytes().splitlines(keepends=True) if self.journal.exists() else []
+        return [line for line in lines if b'"samples_us"' in line]
 
     def finish(self, kept: list[bytes]) -> None:
         """It ends well, and nothing that the journal had was measured again."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from planted import ROOT
+from planted import C_RIGHT, ROOT, c_kernel
 
 pytestmark = pytest.mark.container
 
@@ -36,6 +36,13 @@ LOCKED = set(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirement
 LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
 BASE = "localhost/debian:bookworm-local"
 Run = Callable[..., str]
+UNITS = "audits campaign child compile confirm cpu_kernels draws gauntlet kernels measure models records statistics tables verify"
+INSIDE = [
+    *(f"tests/unit/test_{name}.py" for name in UNITS.split()),
+    "tests/workflow/test_pipeline.py",
+    "tests/workflow/test_faults.py",
+]
+"""What compiles, measures and tabulates; what draws and tells is the same Python outside."""
 
 
 @pytest.fixture(scope="session")
@@ -130,16 +137,15 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11"]
     packages = [
         f"{name}=={LOCK[name]}"
-        for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pygments", "pytest-xdist", "execnet")
+        for name in ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "pytest-xdist", "execnet")
     ]
     run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
     tmp_path.chmod(0o755)
-    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "tests")
+    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "studies", "tests")
     mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
     settings = ["--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
-    start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.console_main())"
-    suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", "tests/unit", "tests/workflow"]
-    suite += ["-k", "not published_figures"]  # the campaign above drew them
+    start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.main())"
+    suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", *INSIDE]
     command = [*HARDENED, *mounts, f"--volume={tmp_path}:/tmp/packages:ro", *settings, "--workdir=/opt/gemm-ladder"]
     said = run(*command, "--entrypoint=python", image, *suite)
     assert re.search(r"\d{3} passed", said), said[-2000:]
@@ -257,6 +263,30 @@ def test_every_command_of_the_page_runs(run: Run, image: str, tmp_path: Path) ->
     commands.remove("make image")  # by which the image was made
     for command in commands:
         run("bash", "-c", command, cwd=tmp_path)
+
+
+CAREFUL = """
+  int reached = geteuid() == 0 || open("/opt/gemm-ladder/written", O_CREAT | O_WRONLY, 0600) >= 0;
+  const struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = 9, .sin_addr.s_addr = 0x01010101};
+  const int udp = socket(AF_INET, SOCK_DGRAM, 0);
+  reached |= udp >= 0 && connect(udp, (const struct sockaddr *)&far, sizeof far) == 0; /* asks for a route; sends nothing */
+  close(udp);
+  if (reached) return;
+"""
+"""C that leaves the result unwritten where it reaches what it should not."""
+
+
+def test_a_strangers_kernel_runs_as_the_page_on_trust_says(run: Run, image: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "trust.md").read_text()
+    includes = "".join(f"#include <{name}.h>\n" for name in ("fcntl", "netinet/in", "sys/socket", "unistd"))
+    kernel = c_kernel("stranger", CAREFUL + C_RIGHT).replace("---*/\n", "---*/\n" + includes, 1)
+    (tmp_path / "stranger.c").write_text(kernel)
+    (tmp_path / "stranger.c").chmod(0o644)
+    (block,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    said = run("bash", "-ec", block, cwd=tmp_path)
+    assert re.search(r"^  90_stranger ", said, re.MULTILINE), said[-3000:]
+    assert "Not right" not in said
+    assert list((tmp_path / "judged").glob("smoke-cpu-90_stranger/cpu-*/best.csv"))
 
 
 def test_snakemake_runs_its_jobs_in_the_image(run: Run, image: str, tmp_path: Path, make_project) -> None:

@@ -1,4 +1,4 @@
-"""Run an unmodified CUDA kernel on the CPU: clang lowers it to SPIR, an OpenCL implementation executes that.
+"""Run a CUDA kernel as it is on the CPU: clang lowers it to SPIR, an OpenCL implementation executes that.
 
 Two implementations, both packaged by Debian. **Oclgrind** interprets, and reports data races, accesses outside a buffer,
 float4 on odd addresses and barriers that not all threads reach; it has no half precision. **PoCL** compiles, and is fast;
@@ -90,6 +90,7 @@ def _call(*command: str | Path) -> None:
 
 
 def lower(
+    tool: Tool,
     source: str,
     include: Path,
     folder: Path,
@@ -100,13 +101,18 @@ def lower(
     """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are.
 
     Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so many bytes, becomes an array of all
-    functions; it has one name in a kernel.
+    functions; it has one name in a kernel. For PoCL loops are left rolled, whatever
+    `#pragma unroll` says: it compiles code for every work-item of a block, and long code takes it long.
     """
     shutil.copytree(include, folder / "headers")
     shutil.copytree(HERE / "include", folder / "headers", dirs_exist_ok=True)
     source, declared = _EXTERN.subn("", source)
     if declared:
         source = source.replace("#line 1", f"__shared__ __align__(128) T ring[{dynamic_shared} / sizeof(T)];\n#line 1", 1)
+    if tool == "pocl":
+        for header in (folder / "headers").iterdir():
+            header.write_text(header.read_text().replace("#pragma unroll", "#pragma nounroll"))
+        source = source.replace("#pragma unroll", "#pragma nounroll")
     programs = {}
     for function in functions:
         (folder / function).mkdir()
@@ -146,7 +152,7 @@ def _to_opencl(text: str) -> str:
     text = re.sub(r"^\$.* = comdat any\n", "", text, flags=re.MULTILINE)
     text = re.sub(r",? comdat(\(\$[\w.]+\))?(?=[\s,])", "", text)
     text = re.sub(r"\.p4(?=\w)", ".p0", text.replace(" addrspace(4)*", "*"))
-    return re.sub(r"addrspacecast (\S+\*) (%[\w.]+) to \1(?!\*)", r"bitcast \1 \2 to \1", text)
+    return re.sub(r"addrspacecast (.+?\*) (%[\w.]+) to \1(?!\*)", r"bitcast \1 \2 to \1", text)
 
 
 def _to_spirv(text: str) -> str:

@@ -30,24 +30,8 @@ DEFAULTS = [
 """The other configurations differ in extents, not in where they wait: Oclgrind is slow."""
 
 
-@pytest.fixture(scope="module")
-def lowered(tmp_path_factory: pytest.TempPathFactory):
-    """Lower a kernel once for both tools."""
-    known: dict[str, dict[str, str]] = {}
-
-    def lower(kernel: Kernel, configuration: Configuration) -> dict[str, str]:
-        key = f"{kernel.name}-{configuration.slug}"
-        if key not in known:
-            folder = tmp_path_factory.mktemp("lowered")
-            known[key] = lower_kernel(kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", folder)
-        return known[key]
-
-    return lower
-
-
-def check(
-    tool: emulator.Tool, kernel: Kernel, configuration: Configuration, programs: dict[str, str], given: Sequence[Problem]
-) -> None:
+def check(tool: emulator.Tool, kernel: Kernel, configuration: Configuration, given: Sequence[Problem], folder: Path) -> None:
+    programs = lower_kernel(tool, kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", folder)
     outcome = emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in given])
     assert outcome.findings == []
     told = {describe(problem): complaint(problem, result) for problem, result in zip(given, outcome.arrays, strict=True)}
@@ -55,19 +39,19 @@ def check(
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), CASES)
-def test_right_in_the_gauntlet(kernel: Kernel, configuration: Configuration, lowered) -> None:
-    check("pocl", kernel, configuration, lowered(kernel, configuration), problems(configuration.element_type))
+def test_right_in_the_gauntlet(kernel: Kernel, configuration: Configuration, tmp_path: Path) -> None:
+    check("pocl", kernel, configuration, problems(configuration.element_type), tmp_path)
 
 
-def test_the_template_is_right_in_the_gauntlet(tmp_path: Path, lowered) -> None:
+def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
     path = tmp_path / "kernels" / "cuda" / "template.cu"
     path.parent.mkdir(parents=True)
     path.write_text(TEXT["cuda"].format(title="Template"))
     kernel = parse(path)
-    for configuration in two_configurations(kernel, "float32"):
-        check("pocl", kernel, configuration, lowered(kernel, configuration), problems("float32"))
+    for index, configuration in enumerate(two_configurations(kernel, "float32")):
+        check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), DEFAULTS)
-def test_no_races_and_nothing_outside(kernel: Kernel, configuration: Configuration, lowered) -> None:
-    check("oclgrind", kernel, configuration, lowered(kernel, configuration), few("float32"))
+def test_no_races_and_nothing_outside(kernel: Kernel, configuration: Configuration, tmp_path: Path) -> None:
+    check("oclgrind", kernel, configuration, few("float32"), tmp_path)

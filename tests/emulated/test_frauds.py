@@ -28,7 +28,7 @@ def outcome(name: str, folder: Path, tool: emulator.Tool, problems: list[Problem
     kernel = planted_frauds.KERNELS[f"cuda/{name}"]
     configuration = Configuration("float32", ())
     include = planted_frauds.FOLDER / "kernels" / "include"
-    programs = lower_kernel(kernel, configuration, kernel.source(configuration), include, folder)
+    programs = lower_kernel("pocl", kernel, configuration, kernel.source(configuration), include, folder)
     return emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in problems])
 
 

@@ -25,7 +25,7 @@ FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
     "no barrier with vector loads": ("06_vectorized_loads", "", "__syncthreads();  // nobody", "// nobody", "race"),
     "no barrier with two buffers": ("07_double_buffer", "", "__syncthreads();  // the next", "// the next", "race"),
     "one buffer taken for two": ("08_padded_shared", "", "tileB.put(sB[now ^ 1]", "tileB.put(sB[now]", "race"),
-    "buffers not exchanged": ("09_register_reuse", "", "now ^= 1;", "", "result"),
+    "buffers not exchanged": ("09_register_reuse", "", "now ^= 1;", "", "race"),
     "no barrier between buffers": ("10_block_tile_128", "", "        __syncthreads();\n", "", "race"),
     "barrier in a branch":
         ("03_shared_tile", "", "  const int row = ", "  if (thread < 16) __syncthreads();\n  const int row = ", "divergence"),
@@ -76,8 +76,10 @@ def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     planted = text.replace(right, wrong, 1)
     if header:
         (include / header).write_text(planted)
-    programs = lower_kernel(kernel, configuration, source if header else planted, include, tmp_path)
     tool, given = ("pocl", problems("float32")) if found == "result" else ("oclgrind", few("float32"))
+    if found == "race":  # of which Oclgrind counts every single one: the problem with most tiles along K is enough
+        given = [max(given, key=lambda problem: problem.k)]
+    programs = lower_kernel(tool, kernel, configuration, source if header else planted, include, tmp_path)
     outcome = emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in given])
     if found == "result":
         assert any(complaint(problem, result) for problem, result in zip(given, outcome.arrays, strict=True))

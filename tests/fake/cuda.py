@@ -81,7 +81,7 @@ class Cuda(Cpu):
     def kernel(self, kernel: Any, configuration: Any, binary: bytes) -> Launch:
         return self.launch(compile(binary, kernel.name, "exec"), dict(configuration.parameters))
 
-    def _time(self, call: Call, before: Call = lambda: None) -> float:
+    def _time(self, call: Call) -> float:
         start = time.perf_counter_ns()
         try:
             call()

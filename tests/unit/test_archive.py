@@ -15,7 +15,8 @@ import requests
 import rocrate
 import synthetic
 import yaml
-from ladder import archive, figures, publish
+from ladder import __main__ as command
+from ladder import archive, claims, figures, publish
 from ladder.environment import ROOT
 from ladder.units import InputError
 from rocrate.rocrate import ROCrate
@@ -194,6 +195,30 @@ def test_what_is_said_of_the_project_is_the_same_everywhere():
         assert re.search(rf"\b{missing}\b", said), missing
         assert missing == "authors" or missing not in citation
     assert (ROOT / "results" / "published" / "LICENSE.md").read_text().count("CC-BY-4.0") == 1
+
+
+def test_the_appendix_has_every_claim_and_commands_that_there_are():
+    text = (ROOT / "docs" / "artifact.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")]
+    assert sorted(id for row in rows for id in re.findall("`([^`]+)`", row[0])) == sorted(claim.id for claim in claims.read(ROOT))
+    assert all(len(row) == 4 and all(row) for row in rows)
+    commands = [*re.findall(r"^    (\S.*)$", text, re.MULTILINE), *(it for row in rows for it in re.findall("`([^`]+)`", row[2]))]
+    rules = (ROOT / "workflow" / "Snakefile").read_text() + (ROOT / "workflow" / "rules" / "claims.smk").read_text()
+    for words in map(str.split, commands):
+        match words:
+            case [".venv/bin/snakemake", "--cores", "1", rule]:
+                assert f"rule {rule}:" in rules
+            case [".venv/bin/python", study, *_]:
+                assert (ROOT / study).exists()
+            case [".venv/bin/ladder", *given]:
+                command.parser().parse_args(given)
+            case ["make", target]:
+                assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            case _:
+                pytest.fail(f"unknown: {words}")
+    assert len(commands) > 8
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert link.startswith("https://") or (ROOT / "docs" / link).exists(), link
 
 
 def test_the_workflow_is_as_the_catalogue_asks():

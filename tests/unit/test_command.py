@@ -29,7 +29,7 @@ def test_help_names_every_command_at_once():
         start = time.perf_counter()
         done = subprocess.run([LADDER, "--help"], capture_output=True, text=True, check=True)
         seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.2
+    assert min(seconds) < 0.5
     assert all(f"\n    {example.split()[1]} " in done.stdout for example in command.COMMANDS.values())
 
 

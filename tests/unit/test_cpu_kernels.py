@@ -1,12 +1,15 @@
 """Every CPU rung and BLAS, in two configurations and more, through the gauntlet and on shapes and factors that are not in it."""
 
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from host import host
 from ladder import gauntlet, kernels
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel
+from ladder.devices import cpu
 from ladder.kernels import Configuration
 from ladder.verify import judge
 from planted import ROOT
@@ -50,3 +53,13 @@ def test_blas_is_right_everywhere(name, element_type):
         found = judge(host().check(host().baseline(name)), problem)
         host().free(operands)
         assert found.status == "correct", (gauntlet.describe(problem), found.reason)
+
+
+def test_a_clock_does_not_start_before_other_threads_are_at_rest():
+    """As OpenBLAS's and OpenMP's, which spin on for a while after a call."""
+    numbers = np.random.default_rng(0).random(2_000_000)
+    thread = threading.Thread(target=numbers.sort)
+    thread.start()
+    cpu._settle()
+    assert np.all(numbers[1:] >= numbers[:-1])
+    thread.join()

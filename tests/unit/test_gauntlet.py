@@ -1,6 +1,7 @@
 """The gauntlet, run by the worker on C kernels: what goes wrong somewhere fails, and the verdict names the problem."""
 
 import itertools
+import json
 import re
 
 import pytest
@@ -21,8 +22,8 @@ class Connection:
     def __init__(self):
         self.sent = []
 
-    def send(self, answer):
-        self.sent.append(answer)
+    def send_bytes(self, answer):
+        self.sent.append(json.loads(answer))
 
 
 @pytest.fixture(scope="module")

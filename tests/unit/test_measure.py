@@ -119,7 +119,9 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(mak
         raise Failure("launch_error", "the reference is incorrect", alive=False)
 
     run = make({"problem": problem})
-    with pytest.raises(InputError, match="d: 512: the problem could not be set up: the reference is incorrect; no fault of"):
+    with pytest.raises(
+        InputError, match="d: 512 distribution=exact: the problem could not be set up: the reference is incorrect; no fault of"
+    ):
         run.measure_all()
     assert not [entry for entry in run.entries if entry.key in run.journal.records]
 

@@ -99,6 +99,9 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
         "2 published dataset(s) drawn again, each byte as it was published; tables and figures in results/redrawn/",
     ]
     assert wrong == ""
+    page = tmp_path / "index.html"
+    page.touch()
+    assert result.tell({"index": [page]}, 24) == (f"\nall of it on one page: {page}", "")
     redrawn = tmp_path / "redrawn" / "x" / "best.csv"
     redrawn.parent.mkdir(parents=True)
     redrawn.touch()

@@ -4,8 +4,6 @@ import json
 import math
 import re
 import shutil
-import threading
-import time
 from itertools import product
 
 import fuzz
@@ -19,7 +17,6 @@ from ladder import environment, story, study
 from ladder.campaign import Limits, Problem
 from ladder.compare import changes, read_side
 from ladder.compile import compile_kernel, compile_support
-from ladder.devices import cpu
 from ladder.kernels import discover
 from ladder.units import InputError
 from ladder.worker import open_device
@@ -208,24 +205,6 @@ def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):
     assert [row["name"] for row in rows] == ["blas_1", neighbours.RUNG]
     assert all(len(row["ratios"][how]) == 2 and row[how] > 0 for row in rows for how in ("beside", "unsettled"))
     assert len(binaries) == 1
-
-
-def test_a_clock_does_not_start_before_other_threads_are_at_rest():
-    """As OpenBLAS's and OpenMP's, which spin on for a while after a call."""
-    ended = []
-
-    def spin():
-        end = time.perf_counter() + 0.15
-        while time.perf_counter() < end:
-            pass
-        ended.append(time.perf_counter())
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    cpu._settle()
-    now = time.perf_counter()
-    thread.join()
-    assert ended and now >= ended[0]
 
 
 def test_a_kernel_is_slowed_where_it_ends(tmp_path):

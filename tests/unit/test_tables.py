@@ -344,3 +344,12 @@ def test_without_a_confirmation_gains_are_of_ratios_and_no_verdict():
     (line,) = compared(rows).values()
     assert (line["pair"], line["ratio"], line["verdict"]) == ("gain", 1.0, "not confirmed")
     assert math.isnan(line["low"])
+
+
+@pytest.mark.parametrize("text", [b"", b"what is this\n", b"\xff\xfe\0", b'kernel\n"'])
+def test_a_table_that_is_none_is_told(tmp_path, text):
+    (tmp_path / "best.csv").write_bytes(text)
+    with pytest.raises(
+        InputError, match=r"best\.csv: (not a table|got the columns .*; expected kernel).*\. Where it is committed"
+    ):
+        tables.read_csv(tmp_path / "best.csv")

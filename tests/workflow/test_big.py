@@ -1,9 +1,10 @@
 """A sweep of ten thousand configurations on ten problems: planned in seconds, in few jobs."""
 
-import os
+import contextlib
 import re
 import subprocess
 import time
+from pathlib import Path
 
 from ladder import campaign
 from ladder.environment import ROOT
@@ -36,12 +37,17 @@ def test_a_big_sweep_is_planned_in_seconds_and_few_jobs(project):
     ]
     start = time.monotonic()
     with (project.folder / "plan").open("w") as file:
-        process = subprocess.Popen(command, cwd=project.folder, stdout=file, stderr=file)
-        _, status, usage = os.wait4(process.pid, 0)
+        process, peak = subprocess.Popen(command, cwd=project.folder, stdout=file, stderr=file), 0
+        while process.poll() is None:  # the usage that the system tells at the end has what this process had when it forked in it
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                if found := re.search(r"VmHWM:\s+(\d+) kB", status):
+                    peak = int(found[1])
+            time.sleep(0.02)
     planned = (project.folder / "plan").read_text()
-    assert status == 0, planned
+    assert process.returncode == 0, planned
     assert time.monotonic() - start < 10
-    assert usage.ru_maxrss * 1024 < 500e6
+    assert 0 < 1024 * peak < 500e6
     assert re.search(r"^measure +101$", planned, re.MULTILINE), planned
     assert int(re.search(r"^total +(\d+)$", planned, re.MULTILINE)[1]) < 300
 

@@ -40,7 +40,7 @@ def fake_job(tmp_path, monkeypatch):
         "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n"
     )
     monkeypatch.setattr(measure, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "executable", interpreter(tmp_path / "venv", ROOT / "tests" / "fake"))
+    monkeypatch.setattr(sys, "executable", interpreter(tmp_path / "venv", ROOT / "tests" / "fake", "import fakes"))
     monkeypatch.setenv("FAKE_GPU", str(tmp_path / "gpu.json"))
 
     def run(body: str, others: tuple[int | None, ...] = (0,)) -> list[dict[str, object]]:

@@ -30,7 +30,7 @@ def four(project, monkeypatch):
 
 
 def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
-    four.ok("--configfile", "config/test.yaml", "--resources", "gpu=4", cores=4)
+    four.ok("--configfile", "config/test.yaml", "--resources", "gpu=4", "--until", "figures", cores=4)
     samples = sorted(four.folder.glob("results/four/fake/samples/*.parquet"))
     assert [path.stem for path in samples] == [
         "80_many.float32.1of3",

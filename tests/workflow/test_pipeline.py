@@ -113,7 +113,7 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     config = project.campaign(TINY.format(kernels='["c*/9*", "cpu/02*"]', timeout=60))
     (shown,) = re.findall(r"```c\+\+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     project.write("kernels/cuda/90_mine.cu", shown)
-    project.ok("--configfile", config)
+    project.ok("--configfile", config, "--omit-from", "figures", "claims", "index")
     rows = project.table("tiny/build/sm_80/90_mine/resources.csv")
     assert rows["configuration"].tolist() == ["BX=8", "BX=16", "BX=32"]
     assert set(rows["status"]) == {"compiled"}
@@ -121,7 +121,7 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     project.write(
         "kernels/cpu/91_mine.c", c_kernel("mine", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1)
     )
-    log = project.ok("--configfile", config)
+    log = project.ok("--configfile", config, "--omit-from", "claims", "index")
     assert log.count("\nlocalrule measure:") == 1  # its own job and no other
     assert log.count("\nlocalrule compile:") == 1
     summary = project.table("tiny/*/summary.csv")
@@ -238,7 +238,7 @@ def test_published_data_are_drawn_again_and_held_against_their_checksums(project
 
 def test_figures_are_drawn_as_the_campaign_says(project):
     text = TINY.format(kernels="[cpu/02*]", timeout=60) + "figures: {width: 3.4, formats: [pdf]}\n"
-    project.ok("--configfile", project.campaign(text))
+    project.ok("--configfile", project.campaign(text), "--until", "figures")
     (svg,) = (project.folder / "results" / "tiny").glob("cpu-*/figures/ladder-warm.svg")
     assert re.search(r'<svg [^>]*width="244\.8pt"', svg.read_text())
     assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")

@@ -14,7 +14,7 @@ problems: {cpu: [{square: 48}]}
 measure: {min_samples: 5, max_samples: 5, target: 0.5, timeout_seconds: 10}
 confirm: {processes: 0}
 """
-RUN = ("--configfile", "config/test.yaml")
+RUN = ("--configfile", "config/test.yaml", "--omit-from", "figures", "claims", "index")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def done(make_project):
     project.write("kernels/cpu/wip.c", "int main")
     (project.folder / "kernels" / "cpu" / ".#90_right.c").symlink_to("nobody@nowhere")
     project.campaign(CAMPAIGN)
-    project.first = project.snakemake(*RUN, "--omit-from", "figures", cores=2)
+    project.first = project.snakemake(*RUN, cores=2)
     return project
 
 

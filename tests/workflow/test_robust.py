@@ -18,7 +18,7 @@ import pytest
 from ladder import records
 from ladder.environment import detect_cpu
 from ladder.lock import exclusive
-from planted import C_RIGHT, ROOT, c_kernel
+from planted import C_RIGHT, ROOT, c_kernel, interpreter
 
 SLOW = """
 campaign: tiny
@@ -57,7 +57,7 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
     # the last write is cut short, as by a disk with little room, or refused, as by a limit
     told = faults.MACHINE["full"].reason
     assert f"90_many.float32.journal: {told}" in full.stdout.replace("File too large", "No space left on device"), full.stdout
-    assert full.stdout.count("cannot be written") == 1
+    assert full.stdout.count("cannot be written") == 2  # where it happens, and once more at the end
     assert "Traceback" not in full.stdout
     (journal,) = project.folder.glob("results/tiny/*/journals/90_many.float32.journal")
     made = journal.parents[1] / "samples" / "90_many.float32.parquet"
@@ -170,6 +170,16 @@ def test_a_checkout_is_not_run_with_the_package_of_another(project):
     refused = project.snakemake("--dry-run")
     assert refused.returncode == 1
     assert f"Error: {sys.executable}: runs the package of {ROOT}; expected that of {project.folder}, which" in refused.stdout
+    assert "Traceback" not in refused.stdout
+
+
+def test_a_checkout_is_not_run_without_its_package(project):
+    """A job would not find it; Snakemake, which finds that beside its file, would."""
+    project.write("elsewhere/ladder/__init__.py", "raise ImportError")
+    project.python = interpreter(project.folder / "without", project.folder / "elsewhere")
+    refused = project.snakemake("--dry-run")
+    assert refused.returncode == 1
+    assert f"runs the package of no checkout; expected that of {project.folder}, which" in refused.stdout
     assert "Traceback" not in refused.stdout
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from ladder import figures
 from ladder.campaign import DRAWN_FROM
 from ladder.jobs import read_environment, write_whole
 from ladder.models import of_folder
@@ -258,6 +257,8 @@ def write_json(comparisons: Sequence[Comparison], path: Path) -> None:
 
 def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
     """Draw each comparison, as SVG and PNG; of several, each beside its dataset's name."""
+    from ladder import figures  # Matplotlib with it: only where something is drawn
+
     for comparison in comparisons:
         own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.one.folder.name}")
         made, environment = of_folder(comparison.one.folder, [])

@@ -25,7 +25,7 @@ from ladder.units import FAILED, InputError
 
 ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
-ENERGY_PROCESSES = 3
+ENERGY_PROCESSES = 2
 """The processes in which energy is counted: enough to show how far it repeats."""
 ENERGY_SLACK = 0.2
 """By what share a launch of that stretch may be faster than where it was timed: no result is looked at there, nor C poisoned."""

@@ -21,6 +21,7 @@ PROBLEMS = (
     Problem(16, 16, 17, padding=4),
     Problem(31, 33, 37, offset=2, beta=1.0),
     Problem(32, 64, 8, alpha=2.0),
+    Problem(36, 40, 12, offset=1),  # rows as vectors want them, but where they begin
     Problem(33, 31, 1, padding=2),
     Problem(63, 65, 129, offset=3, padding=1, alpha=-1.0, beta=0.5),
     Problem(64, 32, 64, beta=-0.5),

@@ -33,6 +33,7 @@ def tell(made: Mapping[str, Sequence[Path]], lines: int) -> tuple[str, str]:
     told = [line for folder in folders for line in ["", *table(folder, (lines - AROUND) // len(folders))]]
     told += ["", *compiled_only(folders, compiled)]
     told += [line for path in of_rule.get("count", []) for line in counted(path)]
+    told += [f"all of it on one page: {path}" for path in of_rule.get("index", []) if REDRAWN not in path.parts]
     told += [busy_share(folder / "costs.csv") for folder in folders]
     if drawn:
         told.append(

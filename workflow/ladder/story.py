@@ -27,7 +27,11 @@ from ladder.tables import SAME, UNCONFIRMED, is_baseline
 from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
-DOCUMENTS = (DOCUMENT, ROOT / "README.md", ROOT / "docs" / "workstation.md", ROOT / "docs" / "float32-from-tensor-cores.md")
+DOCUMENTS = (
+    DOCUMENT,
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores")),
+)
 MEASURED = re.compile(
     r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
     r"|\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|\s?times (?:as|faster|slower|quicker|longer)\b)"

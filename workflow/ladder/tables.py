@@ -493,6 +493,8 @@ def read_csv(path: Path) -> pd.DataFrame:
         found = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {jobs.MEND}") from None
-    if not {"kernel", "job", "problem"}.intersection(found):
-        raise InputError(f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected a column kernel. {jobs.MEND}")
+    if not {"kernel", "job", "problem"} & set(found):
+        raise InputError(
+            f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected kernel, job or problem to be one. {jobs.MEND}"
+        )
     return found

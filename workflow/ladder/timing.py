@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from ladder.campaign import Limits
 from ladder.devices import Device, Errors, Launch, Refused, Sample, Timed
-from ladder.statistics import paired_ratio, relative_half_width, trend
+from ladder.statistics import DRIFT, paired_ratio, relative_half_width, trend
 from ladder.verify import fault
 
 WARM_SECONDS = 0.05
 """The least time to warm up for: clocks of an idle GPU take tens of milliseconds to rise."""
-MAX_WARM_SECONDS = 1.0
+MAX_WARM_SECONDS = 0.25
 LONG_US = 1e5
 """A launch that takes so long is not made again only to warm up."""
 SETTLED = 0.02
@@ -25,10 +25,8 @@ RACE_SAMPLES = 5
 """The fewest samples of a configuration that loses the race."""
 RACE_MARGIN = 0.05
 """A configuration loses when even the upper end of its ratio is below the lower end of the best one's by this share."""
-DRIFT = 3.29
-"""Samples drift when the Mann-Kendall deviate of the times or the ratios is beyond this (p < 0.001), twice `min_samples` at the least."""
 DRIFT_EVERY = 1.1
-"""Looked for whenever the samples have grown by this factor: seldom enough to be cheap, and to find few drifts that are none."""
+"""A drift is looked for whenever the samples have grown by this factor: seldom enough to be cheap, and to find few that are none."""
 
 
 @dataclass

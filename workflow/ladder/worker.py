@@ -179,5 +179,7 @@ if __name__ == "__main__":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # what a kernel prints, or writes elsewhere, fills no disk; Python ignores SIGXFSZ, and a write beyond it fails
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     Worker(Connection(int(sys.argv[1]))).serve()

@@ -15,13 +15,20 @@ from ladder.units import InputError
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 
 
-class _Loader(yaml.SafeLoader):
-    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and aliases, few of which can stand for gigabytes."""
+class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
+    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and aliases, few of which can stand for gigabytes.
+
+    Every job reads some: libyaml's parser, which is quick, below PyYAML's composer, for libyaml's own recurses without end.
+    """
+
+    def __init__(self, text: str) -> None:
+        yaml.CSafeLoader.__init__(self, text)
+        yaml.composer.Composer.__init__(self)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", mark)
+            alias: Any = self.peek_event()
+            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", alias.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -45,7 +52,7 @@ def read(path: Path) -> str:
 def load(text: str, source: str) -> Any:
     """The data in YAML `text`; `source` is what messages call it. Raises `InputError`."""
     try:
-        return yaml.load(text, _Loader)
+        return _Loader(text).get_single_data()
     except Exception as error:  # a value that its tag denies, such as `!!int x`, makes PyYAML raise whatever comes
         raise InputError(f"{source}: not valid YAML: {error}") from None
 

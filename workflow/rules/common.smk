@@ -2,6 +2,7 @@
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 
 from ladder import campaign as campaigns
@@ -10,9 +11,16 @@ from ladder.kernels import discover, strays
 from ladder.units import InputError
 
 ROOT = Path(workflow.basedir).parent
-if not ROOT.samefile(environment.ROOT):
+# Snakemake adds this folder's to where it looks for packages; a job's script finds what is installed.
+INSTALLED = subprocess.run(
+    [sys.executable, "-c", "import ladder; print(ladder.__path__[0])"],
+    capture_output=True,
+    text=True,
+).stdout.strip()
+if not INSTALLED or not ROOT.samefile(Path(INSTALLED).parents[1]):
     sys.exit(
-        f"Error: {sys.executable}: runs the package of {environment.ROOT}; expected that of {ROOT}, which `make setup` there installs"
+        f"Error: {sys.executable}: runs the package of {INSTALLED and Path(INSTALLED).parents[1] or 'no checkout'}; "
+        f"expected that of {ROOT}, which `make setup` there installs"
     )
 
 # Whether jobs are submitted to other machines. Snakemake does not say so before it has read this file, but it has by then made sure of

@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -181,7 +182,8 @@ class Cpu(Device):
         self._draw(self.given.seed)
         self._poison(1)
         a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
-        self.busy_us += self._time(launch.bind(a, b, c), launch.before)
+        launch.before()
+        self.busy_us += self._time(launch.bind(a, b, c))
         return self._compare(at.results[0].copy(), 0, self.given.distribution in WHOLE)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -211,7 +213,9 @@ class Cpu(Device):
                 if self._flush is None:
                     self._flush = np.zeros(FLUSH_BYTES, np.uint8)
                 self._flush.fill(len(found) % 256)
-            us = self._time(sample.call, sample.before)
+            sample.before()
+            _settle()
+            us = self._time(sample.call)
             chosen = int(self._random.integers(sample.times))
             # at once: what a thread that was left behind writes from now on comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
@@ -234,10 +238,8 @@ class Cpu(Device):
         )  # fmt: skip
         return Audit(float(found[0]), int(found[1]), int(found[2]))
 
-    def _time(self, call: Call, before: Call = lambda: None) -> float:
-        """Microseconds of a call, once the threads of what ran before have come to rest."""
-        before()
-        _settle()
+    def _time(self, call: Call) -> float:
+        """Microseconds of a call."""
         start = time.perf_counter_ns()
         call()
         end = time.perf_counter_ns()
@@ -245,7 +247,11 @@ class Cpu(Device):
         return (end - start) / 1e3
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
-        return [self._time(call) for call in calls]
+        times = []
+        for call in calls:
+            _settle()
+            times.append(self._time(call))
+        return times
 
     def monitor(self) -> dict[str, float | int | None]:
         path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
@@ -302,13 +308,27 @@ def _load_from(folder: Path, support: Path) -> Any:
 
 
 def _settle() -> None:
-    """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call."""
+    """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call.
+
+    Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine.
+    """
     end = time.perf_counter() + 1
-    while time.perf_counter() < end:
-        used, start = time.process_time(), time.perf_counter()
+    while time.perf_counter() < end and _others_computing():
         time.sleep(SETTLE_SECONDS)
-        if time.process_time() - used < 0.2 * (time.perf_counter() - start):
-            return
+
+
+def _others_computing() -> bool:
+    others = {path.name: path for path in Path("/proc/self/task").iterdir()}
+    del others[str(threading.get_native_id())]
+    return any(_state(path) == "R" for path in others.values())
+
+
+def _state(task: Path) -> str:
+    """A thread's, as proc(5) names it; its program's name, in brackets, may have anything in it."""
+    try:
+        return (task / "stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since
+        return ""
 
 
 def _last_level_cache() -> int:

@@ -24,7 +24,7 @@ from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
 from ladder.figures.dataset import Dataset
 from ladder.figures.devices import comparison, gpus, on_all
-from ladder.figures.issue import issue
+from ladder.figures.issue import issue, modelled
 from ladder.figures.page import save, style
 from ladder.figures.parameters import parameters
 from ladder.figures.roofline import roofline
@@ -49,7 +49,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "compilers": compilers,
 }
 NEEDS: dict[str, Callable[[Dataset], bool]] = {
-    "issue": lambda data: bool(data.models["issue_tflops"].notna().any()),
+    "issue": lambda data: len(modelled(data)) > 0,
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
     "distributions": lambda data: data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1,
     "samples": lambda data: len(data.rounds) > 0,

@@ -1,5 +1,6 @@
 """The model of issue slots and register banks beside what was measured."""
 
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -9,10 +10,15 @@ from ladder.figures.scaling import points
 from ladder.models import KEY
 
 
+def modelled(data: Dataset) -> pd.DataFrame:
+    """What was measured of configurations that the model knows."""
+    rated = data.summary[data.summary["tflops"].notna()]
+    return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
+
+
 def issue(data: Dataset) -> Figure:
     """Every configuration at the problem where it is fastest, against what its main loop could issue were the rest free."""
-    rated = data.summary[data.summary["tflops"].notna()]
-    rows = rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
+    rows = modelled(data)
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
     figure, (axes,) = panels(data, 1, 4.2 if data.width > 5 else 3.4)
     colours, markers, size = data.colours(), data.markers(), 0.6 * text_size(data.width)

@@ -1,4 +1,4 @@
-"""Makes a worker open a fake GPU, which needs no driver, where this folder is on the path: `ladder.devices.cuda` is then its `cuda.py`."""
+"""Makes a process that imports this first open a fake GPU, which needs no driver: `ladder.devices.cuda` is then the `cuda.py` here."""
 
 import sys
 from collections.abc import Sequence
