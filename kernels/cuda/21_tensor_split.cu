@@ -193,7 +193,8 @@ __device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], const float
                                                int lane) {
   const int down = lane % (32 / ACROSS) * TM, across = lane / (32 / ACROSS) * TN;
 #pragma unroll
-  for (int pass = 0; pass < WN; pass += ACROSS * TN)
+  for (int pass = 0; pass < WN; pass += ACROSS * TN) {
+    float part[TM][TN] = {};
 #pragma unroll 1
     for (int quarter = 0; quarter < 4; ++quarter) {
       const float* stage = quarter < 2 ? stages[0] : stages[1];
@@ -201,42 +202,51 @@ __device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], const float
       const float* b = stage + BM * DEPTH + quarter % 2 * 16 * BN + column + pass + across;
       float product[TM][TN];
 #pragma unroll
-      for (int k0 = 0; k0 < 16; k0 += 4) {
-        float x[TM][4];
+      for (int k0 = 0; k0 < 16; k0 += 2) {
+        float2 x[TM];
 #pragma unroll
-        for (int m = 0; m < TM; ++m) read4<4, 4>(x[m], a + m * DEPTH + ((quarter % 2 * 16 + k0) ^ (row + down) / TM % 8 * 4));
+        for (int m = 0; m < TM; ++m)
+          x[m] = *reinterpret_cast<const float2*>(a + m * DEPTH + ((quarter % 2 * 16 + k0) ^ (row + down) / TM % 8 * 4));
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < 2; ++k) {
           float y[TN];
           read4<TN, 4>(y, b + (k0 + k) * BN);
 #pragma unroll
           for (int m = 0; m < TM; ++m)
 #pragma unroll
-            for (int n = 0; n < TN; ++n) product[m][n] = k0 + k == 0 ? x[m][k] * y[n] : fmaf(x[m][k], y[n], product[m][n]);
+            for (int n = 0; n < TN; ++n) {
+              const float v = k == 0 ? x[m].x : x[m].y;
+              product[m][n] = k0 + k == 0 ? v * y[n] : fmaf(v, y[n], product[m][n]);
+            }
         }
       }
 #pragma unroll
-      for (int part = 0; part < ACROSS * TN; part += 32) {  // columns, whose eights change places in the spare memory
-        __syncwarp();
-        if (across / 32 * 32 == part)
+      for (int m = 0; m < TM; ++m)
 #pragma unroll
-          for (int m = 0; m < TM; ++m)
-            *reinterpret_cast<float4*>(spare + (down + m) * 32 + (across % 32 ^ m % 4 * 8)) =
-                make_float4(product[m][0], product[m][1], product[m][2], product[m][3]);
-        __syncwarp();
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            const float* from = spare + (lane / 4 + 8 * h) * 32 + (8 * j ^ lane / 4 % 4 * 8) + lane % 4 * 2;
-            const float2 v = *reinterpret_cast<const float2*>(from);
-            const int i = (pass + part + 8 * j) / 2 + 2 * h;
-            sum[i] += v.x, sum[i + 1] += v.y;
-          }
-      }
+        for (int n = 0; n < TN; ++n) part[m][n] += product[m][n];
     }
+#pragma unroll
+    for (int strip = 0; strip < ACROSS * TN; strip += 32) {  // of columns, whose eights change places in the spare memory
+      __syncwarp();
+      if (across / 32 * 32 == strip)
+#pragma unroll
+        for (int m = 0; m < TM; ++m)
+          *reinterpret_cast<float4*>(spare + (down + m) * 32 + (across % 32 ^ m % 4 * 8)) =
+              make_float4(part[m][0], part[m][1], part[m][2], part[m][3]);
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float* from = spare + (lane / 4 + 8 * h) * 32 + (8 * j ^ lane / 4 % 4 * 8) + lane % 4 * 2;
+          const float2 v = *reinterpret_cast<const float2*>(from);
+          const int i = (pass + strip + 8 * j) / 2 + 2 * h;
+          sum[i] += v.x, sum[i + 1] += v.y;
+        }
+    }
+  }
   async_may_follow();
-  __syncwarp();
+  consumers_sync();  // all lanes' reads come before the one arrival of each warp, and compute-sanitizer sees it
 }
 
 // Adds a sum of the tensor cores, scaled back. Row row0 and column part_column of the tile are the warp's first.
