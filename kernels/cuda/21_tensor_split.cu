@@ -21,7 +21,7 @@ then:
   - function: product
     block: ["256 + 128 * max(1, DIRECT)"]
     grid: ["ceil_div(M, BM) * ceil_div(N, BN) * SLICES if SLICES > 1 else min(ceil_div(M, BM) * ceil_div(N, BN), sm_count)"]
-    dynamic_shared: STAGES * (BM + BN) * 128 + ((STAGES + 1) // 2 + 1) * (BM + BN) * 6 + STAGES * 16
+    dynamic_shared: STAGES * (BM + BN) * 128 + ((STAGES + 1) // 2 + 1) * ((BM + BN) * 6 + 16) + 16384 + STAGES * 16
 workspace: ceil_div(K, 64) * (ceil_div(M, BM) * (BM // 8) + ceil_div(N, BN) * (BN // 8)) * 2096
 requires:
   - BM == 64 or BM == 128
@@ -59,15 +59,19 @@ global_writes: M * K + K * N + M * N
 #include "wgmma.cuh"
 
 constexpr int PRODUCERS = DIRECT ? DIRECT : 1;  // warpgroups that fill the stages
+constexpr int TEAM = DIRECT ? 128 : 32;  // threads that fill them with a chunk; such teams take turns
+constexpr int TEAMS = DIRECT ? DIRECT : STAGES < 7 ? (STAGES + 1) / 2 : 4;
+static_assert(2 * TEAMS <= STAGES + 1, "no more teams than chunks in the ring");
 constexpr int CONSUMERS = 256;               // threads: two warpgroups, side by side along M, or where a tile has but 64 rows, along N
 constexpr int WN = BM == 128 ? BN : BN / 2;  // columns of a warpgroup's part of the tile; it has 64 rows
 constexpr int A_BYTES = BM / 8 * UNIT, B_BYTES = BN / 8 * UNIT, STAGE = A_BYTES + B_BYTES;  // a stage holds half a chunk
 constexpr int A_GROUPS = BM / 8 * sizeof(Group), B_GROUPS = BN / 8 * sizeof(Group), GROUPS = A_GROUPS + B_GROUPS;
 // A chunk's groups are read after its stages have been given back: by the time that a place's turn comes again, all warps are past that.
 constexpr int RING = (STAGES + 1) / 2 + 1;
+constexpr int AT_GROUPS = STAGES * STAGE, AT_VERDICTS = AT_GROUPS + RING * GROUPS, AT_SPARE = AT_VERDICTS + RING * 16;
+constexpr int SPARE = 2048, AT_BARRIERS = AT_SPARE + CONSUMERS / 32 * SPARE;  // bytes for each warp of the consumers
 // Long sums are added up by 4 or 16 chunks, where there are registers for two sums.
-constexpr bool LONG = WN <= (DIRECT ? 32 : 64);
-constexpr int AT_GROUPS = STAGES * STAGE, AT_BARRIERS = AT_GROUPS + RING * GROUPS;
+constexpr bool LONG = WN <= (DIRECT ? 32 : 128);
 
 // An operand after splitting: its units, two of 32 of K for each chunk, and the records of its groups of 8 rows or columns.
 struct Operand {
@@ -85,7 +89,7 @@ __device__ __forceinline__ void partition(int M, int N, int K, uint8_t* workspac
   a.groups = reinterpret_cast<Group*>(b.units.at(steps, 0)), b.groups = a.group(chunks_of(K), 0);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 8)
+extern "C" __global__ void __launch_bounds__(128, 9)
     gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
          int ldc, uint8_t* __restrict__ workspace) {
   Operand a, b;
@@ -102,26 +106,28 @@ extern "C" __global__ void __launch_bounds__(128, 8)
   }
 }
 
-// What is to be done with a chunk of the tile; every lane of a block finds out the same.
-struct Verdict {
-  bool tensor;       // the tensor cores may multiply it
-  bool steep;        // but a few products may stand out so far that what is cut off beside them would be seen
-  bool rounded;      // neither side is exact
-  bool alike, same;  // neighbouring columns share scales; all columns share one
+// What is to be done with a chunk of the tile.
+enum Verdict : uint32_t {
+  TENSOR = 1,   // the tensor cores may multiply it
+  STEEP = 2,    // but a few products may stand out so far that what is cut off beside them would be seen
+  INEXACT = 4,  // neither side is exact
+  ALIKE = 8,    // neighbouring columns share scales
+  SAME = 16     // all columns share one
 };
 
 // Element k of row i loses at most 2^-25 where it is counted as losing digits (half the last place of FP16 below 2^-14), and what it meets in
 // column j is below 2^15; so C(i,j) loses up to (lost_a + lost_b) * 2^-10. Where p elements of row i are at least s and q of column j at least
 // t, there are p + q - 64 places k where both are, and the sum of |a|*|b| is at least (p + q - 64) * s * t. And as every product is below
 // 2^30 times the scales of both, no sum of K of them overflows where these multiply to 2^98 / K at most.
-__device__ __forceinline__ Verdict judge(const Group* a, const Group* b, int K, int lane) {
+// Every lane of a warp finds out the same.
+__device__ __forceinline__ uint32_t judge(const Group* a, const Group* b, int K, int lane) {
   const bool has_a = lane < BM / 8, has_b = lane < BN / 8;
   const uint32_t easy_a = has_a ? a[lane].easy : EXACT, easy_b = has_b ? b[lane].easy : EXACT;
   const float common = has_b ? b[lane].common : b->common;
-  Verdict verdict = {true, false, __any_sync(~0u, easy_a == ROUNDED) && __any_sync(~0u, easy_b == ROUNDED)};
-  verdict.alike = __all_sync(~0u, common != 0);
-  verdict.same = verdict.alike && __all_sync(~0u, common == b->common);
-  if (__all_sync(~0u, min(easy_a, easy_b) != PLAIN_ONLY)) return verdict;
+  const bool alike = __all_sync(~0u, common != 0), same = alike && __all_sync(~0u, common == b->common);
+  const uint32_t scales = (alike ? ALIKE : 0) | (same ? SAME : 0);
+  if (__all_sync(~0u, min(easy_a, easy_b) != PLAIN_ONLY))
+    return TENSOR | scales | (__any_sync(~0u, easy_a == ROUNDED) && __any_sync(~0u, easy_b == ROUNDED) ? INEXACT : 0);
   uint32_t fit_a = ~0u, fit_b = ~0u, span_a = ~0u, span_b = ~0u;
   if (has_a) fit_a = a[lane].fit, span_a = a[lane].span;
   if (has_b) fit_b = b[lane].fit, span_b = b[lane].span;
@@ -132,15 +138,14 @@ __device__ __forceinline__ Verdict judge(const Group* a, const Group* b, int K, 
   const int large_a = byte(fit_a, 0), medium_a = byte(fit_a, 1), large_b = byte(fit_b, 0), medium_b = byte(fit_b, 1);
   const int lost = 2 * CHUNK - int(byte(fit_a, 2)) - int(byte(fit_b, 2)), products = byte(span_a, 0) * byte(span_b, 0);
   const int least = byte(span_a, 1) + byte(span_b, 1), greatest = 510 - int(byte(span_a, 2)) - int(byte(span_b, 2));
-  verdict.rounded = byte(fit_a, 3) == ROUNDED && byte(fit_b, 3) == ROUNDED;
-  verdict.steep = byte(span_a, 3) * byte(span_b, 3) < FLAT;
   // `products` are 1024 times as many as a chunk is likely to have; exponent fields are 127 more than exponents
-  verdict.tensor = byte(fit_a, 3) != PLAIN_ONLY && byte(fit_b, 3) != PLAIN_ONLY && products * min(chunks_of(K), 4096) >= FEW * 1024 &&
-                   least >= 254 - 149 && greatest <= 254 + 98 - (32 - __clz(K)) &&
-                   // lost * 2^-10 <= 2^-20 * sum, where each of the two thresholds is LARGE or MEDIUM
-                   (lost == 0 || lost <= 256 * (large_a + large_b - CHUNK) ||
-                    lost <= 4 * (max(large_a + medium_b, medium_a + large_b) - CHUNK) || 16 * lost <= medium_a + medium_b - CHUNK);
-  return verdict;
+  const bool tensor = byte(fit_a, 3) != PLAIN_ONLY && byte(fit_b, 3) != PLAIN_ONLY && products * min(chunks_of(K), 4096) >= FEW * 1024 &&
+                      least >= 254 - 149 && greatest <= 254 + 98 - (32 - __clz(K)) &&
+                      // lost * 2^-10 <= 2^-20 * sum, where each of the two thresholds is LARGE or MEDIUM
+                      (lost == 0 || lost <= 256 * (large_a + large_b - CHUNK) ||
+                       lost <= 4 * (max(large_a + medium_b, medium_a + large_b) - CHUNK) || 16 * lost <= medium_a + medium_b - CHUNK);
+  return (tensor ? TENSOR : 0) | (byte(span_a, 3) * byte(span_b, 3) < FLAT ? STEEP : 0) | scales |
+         (byte(fit_a, 3) == ROUNDED && byte(fit_b, 3) == ROUNDED ? INEXACT : 0);
 }
 
 __device__ __forceinline__ void consumers_sync() { some_sync<CONSUMERS>(1); }
@@ -156,107 +161,106 @@ __device__ __forceinline__ void copy4(float* to, const float* from, int left, bo
   }
 }
 
-// Adds the same chunk to the same `sum`, multiplied in float32. It passes through the two stages where its halves lie: as many bytes. Each
-// thread multiplies TM x TN elements; then they go through shared memory to the threads whose sums they belong to.
-__device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], float (&product)[WN / 2], float* const (&stages)[2], const T* A, int lda, const T* B, int ldb,
-                                               int row0, int column0, int M, int N, int begin, int K, int thread) {
-  constexpr int TM = 8, TN = WN / 16, V = TN < 4 ? TN : 4, ACROSS = BN / TN;  // V neighbours, then the next ACROSS * V columns on
+// A chunk that the consumers multiply in float32 takes the place of its halves: as many bytes.
+constexpr int TM = WN == 32 ? 4 : 8, TN = 4, ACROSS = WN == 32 ? 8 : 16;  // a thread's part of a tile, and how many make up a row of it
+__device__ __forceinline__ void fetch_plain(uint8_t* const (&stages)[2], const T* A, int lda, const T* B, int ldb, int row0, int column0,
+                                            int M, int N, int begin, int K, int thread) {
   const bool vector_a = (lda % 4 | K % 4 | reinterpret_cast<size_t>(A) % 16) == 0;
   const bool vector_b = (ldb % 4 | N % 4 | reinterpret_cast<size_t>(B) % 16) == 0;
-#pragma unroll
+#pragma unroll 1
   for (int half = 0; half < 2; ++half) {
-    float *a = stages[half], *b = a + BM * DEPTH;
+    float *a = reinterpret_cast<float*>(half == 0 ? stages[0] : stages[1]), *b = a + BM * DEPTH;
     const int k0 = begin + half * DEPTH;
 #pragma unroll 1
-    for (int i = thread; i < BM * DEPTH / 4; i += CONSUMERS) {  // the fours of row r change places, for the sake of shared memory's banks
+    for (int i = thread; i < BM * DEPTH / 4; i += TEAM) {  // the fours of row r change places, for the sake of shared memory's banks
       const int r = i / (DEPTH / 4), k = i % (DEPTH / 4) * 4;
       copy4(a + r * DEPTH + (k ^ r / TM % 8 * 4), A + size_t(row0 + r) * lda + k0 + k, row0 + r < M ? K - k0 - k : 0, vector_a);
     }
 #pragma unroll 1
-    for (int i = thread; i < DEPTH * BN / 4; i += CONSUMERS) {
+    for (int i = thread; i < DEPTH * BN / 4; i += TEAM) {
       const int k = i / (BN / 4), c = i % (BN / 4) * 4;
       copy4(b + i * 4, B + size_t(k0 + k) * ldb + column0 + c, k0 + k < K ? N - column0 - c : 0, vector_b);
     }
-    commit();
   }
-  // Rung 10's zigzag of lanes, 4 down and 8 across.
-  const int lane = thread % 32, warp = thread / 32, down = warp / (ACROSS / 8) * 4 + lane / 16 * 2 + lane % 2;
-  const int across = warp % (ACROSS / 8) * 8 + lane / 2 % 8;
-#pragma unroll
-  for (int i = 0; i < TM * TN; ++i) product[i] = 0;
-#pragma unroll 1
-  for (int half = 0; half < 2; ++half) {
-    if (half == 0) wait<1>();
-    if (half == 1) wait<0>();
-    consumers_sync();
-    const float *a = stages[half] + down * TM * DEPTH, *b = stages[half] + BM * DEPTH + across * V;
-#pragma unroll 1
-    for (int k0 = 0; k0 < DEPTH; k0 += 4, b += 4 * BN) {
-      const float* a_k = a + (k0 ^ down % 8 * 4);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        float x[TM];
-#pragma unroll
-        for (int m = 0; m < TM; ++m) x[m] = a_k[m * DEPTH + k];
-#pragma unroll
-        for (int n = 0; n < TN; n += V) {
-          float y[V];
-          const float* from = b + k * BN + n * ACROSS;
-          if constexpr (V == 4) {
-            const float4 v = *reinterpret_cast<const float4*>(from);
-            y[0] = v.x, y[1] = v.y, y[2] = v.z, y[3] = v.w;
-          } else {
-            const float2 v = *reinterpret_cast<const float2*>(from);
-            y[0] = v.x, y[1] = v.y;
-          }
-#pragma unroll
-          for (int m = 0; m < TM; ++m)
-#pragma unroll
-            for (int i = 0; i < V; ++i) product[m * TN + n + i] = fmaf(x[m], y[i], product[m * TN + n + i]);
-        }
-      }
-    }
-  }
-  // ACROSS * V columns at a time; the rows 0-7, 16-23, ... lie in one stage, the others in the other one, a little apart.
-  constexpr int WIDTH = ACROSS * V, LINE = WIDTH + 8;
-  static_assert(BM / 2 * LINE * 4 <= STAGE, "half of the rows fit a stage");
-  const int row = (BM == 128 ? thread : thread % 128) / 32 * 8 + lane / 4, column = (BM == 128 ? 0 : thread / 128 * WN) + lane % 4 * 2;
-#pragma unroll
-  for (int n = 0; n < TN; n += V) {
-    consumers_sync();
-    float* to = stages[down % 2] + down / 2 * 8 * LINE + across * V;
-#pragma unroll
-    for (int m = 0; m < TM; ++m)
-#pragma unroll
-      for (int i = 0; i < V; i += 2)
-        *reinterpret_cast<float2*>(to + m * LINE + i) = make_float2(product[m * TN + n + i], product[m * TN + n + i + 1]);
-    consumers_sync();
-#pragma unroll
-    for (int j = 0; j < WN / 8; ++j) {
-      const int c = column + 8 * j - n * ACROSS;
-      if (BM == 128 ? 8 * j / WIDTH != n / V : c < 0 || c >= WIDTH) continue;
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float2 v = *reinterpret_cast<const float2*>(stages[h] + row * LINE + c);
-        sum[4 * j + 2 * h] += v.x, sum[4 * j + 2 * h + 1] += v.y;
-      }
-    }
-  }
+  commit();
+  wait<0>();
   async_may_follow();
 }
 
+// Adds such a chunk to `sum`. A warp multiplies the same 16 rows and WN columns, from (row, column) of the tile on, whose sums it has, but a
+// thread TM x TN neighbours; so products pass through the warp's spare memory to the threads whose sums they belong to.
+__device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], const float* const (&stages)[2], float* spare, int row, int column,
+                                               int lane) {
+  const int down = lane % (32 / ACROSS) * TM, across = lane / (32 / ACROSS) * TN;
+#pragma unroll
+  for (int pass = 0; pass < WN; pass += ACROSS * TN) {
+    float part[TM][TN] = {};
+#pragma unroll 1
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      const float* stage = quarter < 2 ? stages[0] : stages[1];
+      const float* a = stage + (row + down) * DEPTH;
+      const float* b = stage + BM * DEPTH + quarter % 2 * 16 * BN + column + pass + across;
+      float product[TM][TN];
+#pragma unroll
+      for (int k0 = 0; k0 < 16; k0 += 2) {
+        float2 x[TM];
+#pragma unroll
+        for (int m = 0; m < TM; ++m)
+          x[m] = *reinterpret_cast<const float2*>(a + m * DEPTH + ((quarter % 2 * 16 + k0) ^ (row + down) / TM % 8 * 4));
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float y[TN];
+          read4<TN, 4>(y, b + (k0 + k) * BN);
+#pragma unroll
+          for (int m = 0; m < TM; ++m)
+#pragma unroll
+            for (int n = 0; n < TN; ++n) {
+              const float v = k == 0 ? x[m].x : x[m].y;
+              product[m][n] = k0 + k == 0 ? v * y[n] : fmaf(v, y[n], product[m][n]);
+            }
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < TM; ++m)
+#pragma unroll
+        for (int n = 0; n < TN; ++n) part[m][n] += product[m][n];
+    }
+#pragma unroll
+    for (int strip = 0; strip < ACROSS * TN; strip += 32) {  // of columns, whose eights change places in the spare memory
+      __syncwarp();
+      if (across / 32 * 32 == strip)
+#pragma unroll
+        for (int m = 0; m < TM; ++m)
+          *reinterpret_cast<float4*>(spare + (down + m) * 32 + (across % 32 ^ m % 4 * 8)) =
+              make_float4(part[m][0], part[m][1], part[m][2], part[m][3]);
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float* from = spare + (lane / 4 + 8 * h) * 32 + (8 * j ^ lane / 4 % 4 * 8) + lane % 4 * 2;
+          const float2 v = *reinterpret_cast<const float2*>(from);
+          const int i = (pass + strip + 8 * j) / 2 + 2 * h;
+          sum[i] += v.x, sum[i + 1] += v.y;
+        }
+    }
+  }
+  async_may_follow();
+  consumers_sync();  // all lanes' reads come before the one arrival of each warp, and compute-sanitizer sees it
+}
+
 // Adds a sum of the tensor cores, scaled back. Row row0 and column part_column of the tile are the warp's first.
-__device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)[WN / 2], const Group* a, const Group* b, Verdict verdict,
+__device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)[WN / 2], const Group* a, const Group* b, uint32_t verdict,
                                         int row0, int part_column, int lane) {
   // Cutting off loses about 2^-23 of a chunk's sum (measured: 0.75 of that for data of both signs, 1.5 for positive data).
-  const float gain = verdict.rounded && !verdict.steep ? 1 + 0x1p-23f : 1;
+  const float gain = (verdict & (INEXACT | STEEP)) == INEXACT ? 1 + 0x1p-23f : 1;
   const float a0 = a[row0 / 8].scale[lane / 4] * gain, a1 = a[row0 / 8 + 1].scale[lane / 4] * gain;
   b += part_column / 8;
-  if (verdict.same) {
+  if (verdict & SAME) {
     const float f0 = a0 * b->common, f1 = a1 * b->common;
 #pragma unroll
     for (int i = 0; i < WN / 2; ++i) sum[i] = fmaf(acc[i], i % 4 < 2 ? f0 : f1, sum[i]);
-  } else if (verdict.alike) {
+  } else if (verdict & ALIKE) {
 #pragma unroll
     for (int i = 0; i < WN / 16; ++i) {
       const float common = b[2 * i].common, f0 = a0 * common, f1 = a1 * common;
@@ -275,9 +279,13 @@ __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)
   }
 }
 
-// One thread, or with DIRECT all of some warpgroups, brings tiles to shared memory; two warpgroups multiply them. Who waits at a barrier knows
-// of its phase only whether it is odd. So there are no more producers than chunks in the ring: when one comes to a stage, what it waited for at
-// its last chunk was given back after that stage was the time before last.
+// One warpgroup, or with DIRECT several, brings tiles to shared memory and judges them; two warpgroups multiply them. Who waits at a barrier knows
+// of its phase only whether it is odd. So there are no more teams than chunks in the ring: when one comes to a stage, what it waited for at
+// its last chunk was given back after that stage was the time before last. The barriers:
+//   full of a chunk's first stage: one arrival, that of the lane that announces the chunk's bytes, and the bytes of both stages;
+//   full of its second stage: one arrival, when the team has judged the chunk, and has waited for the copies of all of its lanes, if it fetched
+//   what is multiplied in float32; the barrier of the team before it puts them all before that arrival;
+//   empty of either: one arrival a warp of the consumers, after its last read; where threads have read, a fence puts the bulk copies after that.
 extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 * PRODUCERS + CONSUMERS, 1)
     product(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
             int ldc, uint8_t* __restrict__ workspace) {
@@ -292,54 +300,63 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
   partition(M, N, K, workspace, a, b);
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, DIRECT ? 5 : 1), barrier_init(empty + i * 8, CONSUMERS / 32);
+    for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, CONSUMERS / 32);
     barriers_ready();
   }
   __syncthreads();
 
   if (threadIdx.x < 128 * PRODUCERS) {
-    if (!DIRECT) give_registers_back<40>();
-    if (DIRECT || threadIdx.x == 0) {  // the producers take turns
-      const int producer = threadIdx.x / 128, thread = threadIdx.x % 128;
-      int stage = 0, parity = 1, place = 0, turn = 0;
-      for (int t = first; t < rows * columns; t += step) {
-        const Position tile(t, rows, columns);
-        const int group_a = tile.row * (BM / 8), group_b = tile.column * (BN / 8);
-        for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
-          uint32_t to[2], done[2];
-          const int groups = AT_GROUPS + place * GROUPS;
-#pragma unroll(DIRECT ? 2 : 1)
-          for (int half = 0; half < 2; ++half) {
-            to[half] = memory + stage * STAGE, done[half] = full + stage * 8;
-            if (turn == producer) {
-              barrier_wait(empty + stage * 8, parity);
-              if (thread == 0) {
-                barrier_expect(done[half], (DIRECT ? A_BYTES : STAGE) + (half > 0 ? 0 : DIRECT ? A_GROUPS : GROUPS));
-                copy_bulk(to[half], a.unit(chunk, half, group_a), A_BYTES, done[half]);
-                if (!DIRECT) copy_bulk(to[half] + A_BYTES, b.unit(chunk, half, group_b), B_BYTES, done[half]);
-                if (half == 0) {
-                  copy_bulk(memory + groups, a.group(chunk, group_a), A_GROUPS, done[half]);
-                  if (!DIRECT) copy_bulk(memory + groups + A_GROUPS, b.group(chunk, group_b), B_GROUPS, done[half]);
-                }
-              }
-            }
-            if (++stage == STAGES) stage = 0, parity ^= 1;
-          }
-          if (DIRECT && turn == producer) {
-            split_columns<BN, PRODUCERS, 2>(B, ldb, N, K, tile.column * BN, chunk, shared + (to[0] - memory) + A_BYTES,
-                                            shared + (to[1] - memory) + A_BYTES, reinterpret_cast<Group*>(shared + groups + A_GROUPS),
-                                            BN / 8, thread, producer);
-            async_may_follow();
-            __syncwarp();
-            if (thread % 32 == 0) barrier_arrive(done[0]), barrier_arrive(done[1]);
-          }
-          if (++place == RING) place = 0;
-          if (++turn == PRODUCERS) turn = 0;
+    give_registers_back<DIRECT ? 88 : 40>();
+    const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
+    int stage = 0, parity = 1, place = 0, turn = 0;
+    for (int t = first; t < rows * columns; t += step) {
+      const Position tile(t, rows, columns);
+      const int group_a = tile.row * (BM / 8), group_b = tile.column * (BN / 8);
+      for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
+        uint8_t* to[2];
+        uint32_t barrier[2], parities[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          to[half] = shared + stage * STAGE, barrier[half] = stage * 8, parities[half] = parity;
+          if (++stage == STAGES) stage = 0, parity ^= 1;
         }
+        if (turn == team) {
+          Group* const groups = reinterpret_cast<Group*>(shared + AT_GROUPS + place * GROUPS);
+          const uint32_t come = full + barrier[0];
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            barrier_wait(empty + barrier[half], parities[half]);
+            if (thread == 0) {
+              if (half == 0) {
+                barrier_expect(come, DIRECT ? 2 * A_BYTES + A_GROUPS : 2 * STAGE + GROUPS);
+                copy_bulk(shared_address(groups), a.group(chunk, group_a), A_GROUPS, come);
+                if (!DIRECT) copy_bulk(shared_address(groups + BM / 8), b.group(chunk, group_b), B_GROUPS, come);
+              }
+              copy_bulk(shared_address(to[half]), a.unit(chunk, half, group_a), A_BYTES, come);
+              if (!DIRECT) copy_bulk(shared_address(to[half] + A_BYTES), b.unit(chunk, half, group_b), B_BYTES, come);
+            }
+          }
+          if (DIRECT) {
+            split_columns<BN, PRODUCERS, 2>(B, ldb, N, K, tile.column * BN, chunk, to[0] + A_BYTES, to[1] + A_BYTES, groups + BM / 8, BN / 8,
+                                            thread, team);
+            async_may_follow();
+            some_sync<TEAM>(2 + team);
+          }
+          barrier_wait(come, parities[0] ^ 1);
+          const uint32_t verdict = judge(groups, groups + BM / 8, K, thread % 32);
+          if (!(verdict & TENSOR)) fetch_plain(to, A, lda, B, ldb, tile.row * BM, tile.column * BN, M, N, chunk * CHUNK, K, thread);
+          some_sync<TEAM>(2 + team);
+          if (thread == 0) {
+            *reinterpret_cast<uint32_t*>(shared + AT_VERDICTS + place * 16) = verdict;
+            barrier_arrive(full + barrier[1]);
+          }
+        }
+        if (++place == RING) place = 0;
+        if (++turn == TEAMS) turn = 0;
       }
     }
   } else {
-    if (!DIRECT) take_registers<232>();
+    take_registers<DIRECT ? 104 : 232>();
     const int consumer = threadIdx.x - 128 * PRODUCERS, thread = consumer % 128, lane = thread % 32;
     const int part_row = BM == 128 ? consumer / 128 * 64 : 0, part_column = BM == 128 ? 0 : consumer / 128 * WN;  // of the tile
     float sum[WN / 2], acc[WN / 2], long_sum[LONG ? WN / 2 : 1];
@@ -361,9 +378,9 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
         }
         const Group* groups_a = reinterpret_cast<const Group*>(shared + AT_GROUPS + place * GROUPS);
         const Group* groups_b = groups_a + BM / 8;
+        const uint32_t verdict = __shfl_sync(~0u, *reinterpret_cast<uint32_t*>(shared + AT_VERDICTS + place * 16), 0);
         if (++place == RING) place = 0;
-        const Verdict verdict = judge(groups_a, groups_b, K, lane);
-        if (verdict.tensor) {
+        if (verdict & TENSOR) {
           constexpr int TO_LOW = LOW / 16, NEXT = 256 / 16;  // in a descriptor's units of 16 bytes: the low halves; 16 further along K
           uint64_t da[2], db[2];
 #pragma unroll
@@ -371,13 +388,14 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
             da[half] = descriptor(memory + at[half] + part_row * (UNIT / 8), 128, UNIT);
             db[half] = descriptor(memory + at[half] + A_BYTES + part_column * (UNIT / 8), 128, UNIT);
           }
+          const auto ia = [&](int i) { return (i < 2 ? da[0] : da[1]) + i % 2 * NEXT; };
+          const auto ib = [&](int i) { return (i < 2 ? db[0] : db[1]) + i % 2 * NEXT; };
           const auto small = [&](int i, int add) {  // the products of less than 2^-10 of the others come first
-            const uint64_t ia = da[i / 2] + i % 2 * NEXT, ib = db[i / 2] + i % 2 * NEXT;
-            wgmma_f16<WN>(acc, ia + TO_LOW, ib, add);
-            wgmma_f16<WN>(acc, ia, ib + TO_LOW, 1);
+            wgmma_f16<WN>(acc, ia(i) + TO_LOW, ib(i), add);
+            wgmma_f16<WN>(acc, ia(i), ib(i) + TO_LOW, 1);
           };
-          const auto large = [&](int i) { wgmma_f16<WN>(acc, da[i / 2] + i % 2 * NEXT, db[i / 2] + i % 2 * NEXT, 1); };
-          if (verdict.steep) {
+          const auto large = [&](int i) { wgmma_f16<WN>(acc, ia(i), ib(i), 1); };
+          if (verdict & STEEP) {
 #pragma unroll 1
             for (int i = 0; i < 4; ++i) {
               wgmma_begin();
@@ -395,14 +413,17 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
             wgmma_wait();
           }
         } else {
-          float* const stages[2] = {reinterpret_cast<float*>(shared + at[0]), reinterpret_cast<float*>(shared + at[1])};
-          multiply_plain(sum, acc, stages, A, lda, B, ldb, tile.row * BM, tile.column * BN, M, N, chunk * CHUNK, K, consumer);
-          __syncwarp();
+          const float* const stages[2] = {reinterpret_cast<float*>(shared + at[0]), reinterpret_cast<float*>(shared + at[1])};
+          float* spare = reinterpret_cast<float*>(shared + AT_SPARE + consumer / 32 * SPARE);
+          multiply_plain(sum, stages, spare, part_row + thread / 32 * 16, part_column, lane);
+#pragma unroll
+          for (int i = 0; i < WN / 2; ++i) acc[i] = 0;  // so the compiler knows that its registers were free for this
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half)  // each warp gives the stages back
           if (lane == 0) barrier_arrive(back[half]);
-        if (verdict.tensor && !verdict.steep) promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
+        if ((verdict & (TENSOR | STEEP)) == TENSOR)
+          promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
         if (LONG && (chunk / SLICES & often) == 0) {  // the last time after the last chunk
 #pragma unroll
           for (int i = 0; i < WN / 2; ++i) long_sum[LONG ? i : 0] += sum[i], sum[i] = 0;
