@@ -157,14 +157,11 @@ def rounded(x: Array) -> Array:
 
 
 def in_float32(a: Array, b: Array) -> Array:
-    """A chunk's sum: four sums of STEP multiply-adds, one after another, added up."""
+    """A chunk's sum by multiply-adds, one after another: the longest way that a configuration goes."""
     total = np.zeros((len(a), len(b)))
     with np.errstate(invalid="ignore"):
-        for at in range(0, CHUNK, STEP):
-            part = np.zeros_like(total)
-            for k in range(at, at + STEP):
-                part = rounded(part + a[:, k, None] * b[None, :, k])
-            total = rounded(total + part)
+        for k in range(CHUNK):
+            total = rounded(total + a[:, k, None] * b[None, :, k])
     return total
 
 

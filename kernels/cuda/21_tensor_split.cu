@@ -21,7 +21,7 @@ then:
   - function: product
     block: ["256 + 128 * max(1, DIRECT)"]
     grid: ["ceil_div(M, BM) * ceil_div(N, BN) * SLICES if SLICES > 1 else min(ceil_div(M, BM) * ceil_div(N, BN), sm_count)"]
-    dynamic_shared: STAGES * (BM + BN) * 128 + ((STAGES + 1) // 2 + 1) * ((BM + BN) * 6 + 16) + 16384 + STAGES * 16
+    dynamic_shared: STAGES * (BM + BN) * 128 + ((STAGES + 1) // 2 + 1) * ((BM + BN) * 6 + 32) + 16384 + STAGES * 8
 workspace: ceil_div(K, 64) * (ceil_div(M, BM) * (BM // 8) + ceil_div(N, BN) * (BN // 8)) * 2096
 requires:
   - BM == 64 or BM == 128
@@ -66,10 +66,11 @@ constexpr int CONSUMERS = 256;               // threads: two warpgroups, side by
 constexpr int WN = BM == 128 ? BN : BN / 2;  // columns of a warpgroup's part of the tile; it has 64 rows
 constexpr int A_BYTES = BM / 8 * UNIT, B_BYTES = BN / 8 * UNIT, STAGE = A_BYTES + B_BYTES;  // a stage holds half a chunk
 constexpr int A_GROUPS = BM / 8 * sizeof(Group), B_GROUPS = BN / 8 * sizeof(Group), GROUPS = A_GROUPS + B_GROUPS;
-// A chunk's groups are read after its stages have been given back: by the time that a place's turn comes again, all warps are past that.
-constexpr int RING = (STAGES + 1) / 2 + 1;
-constexpr int AT_GROUPS = STAGES * STAGE, AT_VERDICTS = AT_GROUPS + RING * GROUPS, AT_SPARE = AT_VERDICTS + RING * 16;
-constexpr int SPARE = 2048, AT_BARRIERS = AT_SPARE + CONSUMERS / 32 * SPARE;  // bytes for each warp of the consumers
+// What goes with a chunk has a place in a ring of its own, one longer, for it is read after the chunk's stages have been given back: the
+// groups, and behind them the verdict (in 8 bytes) and three barriers.
+constexpr int RING = (STAGES + 1) / 2 + 1, COME = 8, READY = 16, READ = 24;
+constexpr int AT_GROUPS = STAGES * STAGE, AT_CHUNKS = AT_GROUPS + RING * GROUPS, AT_SPARE = AT_CHUNKS + RING * 32;
+constexpr int SPARE = 2048, AT_EMPTY = AT_SPARE + CONSUMERS / 32 * SPARE;  // bytes for each warp of the consumers
 // Long sums are added up by 4 or 16 chunks, where there are registers for two sums.
 constexpr bool LONG = WN <= (DIRECT ? 32 : 128);
 
@@ -150,89 +151,90 @@ __device__ __forceinline__ uint32_t judge(const Group* a, const Group* b, int K,
 
 __device__ __forceinline__ void consumers_sync() { some_sync<CONSUMERS>(1); }
 
-// The four floats from `from` on, where the row goes on for `left` of them, and zeros beyond its end.
-__device__ __forceinline__ void copy4(float* to, const float* from, int left, bool vector) {
-  const uint32_t there = shared_address(to);
-  if (vector) {
-    copy_or_zero<4>(there, from, left > 0);
-  } else {
+// A chunk that the consumers multiply in float32 takes the place of its halves: as many bytes. A warp of them multiplies 16 rows and PASS
+// columns at a time, a thread TM x 4 neighbours.
+constexpr int TM = WN == 32 ? 4 : 8, PASS = WN == 32 ? 32 : 64;
+__device__ __forceinline__ void fetch_plain(uint8_t* const (&stages)[2], const T* A, int lda, const T* B, int ldb, int rows, int columns,
+                                            int depth, bool vector, int thread) {
+  constexpr int WIDE = BN == 32 ? 8 : 16;  // threads along a row of B
+  const auto copy4 = [&](const float* to, const float* from, int left) {  // where the row goes on for `left`, and zeros beyond its end
+    const uint32_t there = shared_address(to);
+    if (vector) {
+      copy_or_zero<4>(there, from, left > 0);
+    } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) copy_or_zero<1>(there + i * 4, from + i, i < left);
-  }
-}
-
-// A chunk that the consumers multiply in float32 takes the place of its halves: as many bytes.
-constexpr int TM = WN == 32 ? 4 : 8, TN = 4, ACROSS = WN == 32 ? 8 : 16;  // a thread's part of a tile, and how many make up a row of it
-__device__ __forceinline__ void fetch_plain(uint8_t* const (&stages)[2], const T* A, int lda, const T* B, int ldb, int row0, int column0,
-                                            int M, int N, int begin, int K, int thread) {
-  const bool vector_a = (lda % 4 | K % 4 | reinterpret_cast<size_t>(A) % 16) == 0;
-  const bool vector_b = (ldb % 4 | N % 4 | reinterpret_cast<size_t>(B) % 16) == 0;
-#pragma unroll 1
-  for (int half = 0; half < 2; ++half) {
-    float *a = reinterpret_cast<float*>(half == 0 ? stages[0] : stages[1]), *b = a + BM * DEPTH;
-    const int k0 = begin + half * DEPTH;
-#pragma unroll 1
-    for (int i = thread; i < BM * DEPTH / 4; i += TEAM) {  // the fours of row r change places, for the sake of shared memory's banks
-      const int r = i / (DEPTH / 4), k = i % (DEPTH / 4) * 4;
-      copy4(a + r * DEPTH + (k ^ r / TM % 8 * 4), A + size_t(row0 + r) * lda + k0 + k, row0 + r < M ? K - k0 - k : 0, vector_a);
+      for (int i = 0; i < 4; ++i) copy_or_zero<1>(there + i * 4, from + i, i < left);
     }
+  };
 #pragma unroll 1
-    for (int i = thread; i < DEPTH * BN / 4; i += TEAM) {
-      const int k = i / (BN / 4), c = i % (BN / 4) * 4;
-      copy4(b + i * 4, B + size_t(k0 + k) * ldb + column0 + c, k0 + k < K ? N - column0 - c : 0, vector_b);
-    }
+  for (int half = 0; half < 2; ++half, A += DEPTH, B += size_t(DEPTH) * ldb, depth -= DEPTH) {
+    const float* stage = reinterpret_cast<const float*>(half == 0 ? stages[0] : stages[1]);
+    const int k = thread % 8 * 4, c = thread % WIDE * 4;
+    const float* from = A + size_t(thread / 8) * lda + k;
+#pragma unroll 1
+    for (int r = thread / 8; r < BM; r += TEAM / 8, from += TEAM / 8 * lda)  // the fours of row r change places, for the banks' sake
+      copy4(stage + r * DEPTH + (k ^ r / TM % 8 * 4), from, r < rows ? depth - k : 0);
+    from = B + size_t(thread / WIDE) * ldb + c;
+#pragma unroll 1
+    for (int r = thread / WIDE; r < DEPTH; r += TEAM / WIDE, from += TEAM / WIDE * ldb)
+#pragma unroll
+      for (int d = 0; d < BN; d += WIDE * 4) copy4(stage + BM * DEPTH + r * BN + c + d, from + d, r < depth ? columns - c - d : 0);
   }
   commit();
   wait<0>();
   async_may_follow();
 }
 
-// Adds such a chunk to `sum`. A warp multiplies the same 16 rows and WN columns, from (row, column) of the tile on, whose sums it has, but a
-// thread TM x TN neighbours; so products pass through the warp's spare memory to the threads whose sums they belong to.
+// Adds such a chunk, multiplied in float32, to `sum`, the warp's from (row, column) of the tile on. Sixteens of K are summed up first, and
+// then their sums, where there are registers for both.
 __device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], const float* const (&stages)[2], float* spare, int row, int column,
                                                int lane) {
-  const int down = lane % (32 / ACROSS) * TM, across = lane / (32 / ACROSS) * TN;
+  constexpr int DOWN = 16 / TM, NEXT = DIRECT ? 2 : 4;  // threads one below the other; elements of a row of A that a thread reads at once
+  struct __align__(4 * NEXT) Neighbours {
+    float v[NEXT];
+  };
+  const int down = lane % DOWN * TM, across = lane / DOWN * 4;
 #pragma unroll
-  for (int pass = 0; pass < WN; pass += ACROSS * TN) {
-    float part[TM][TN] = {};
+  for (int pass = 0; pass < WN; pass += PASS) {
+    float total[TM][4] = {};
 #pragma unroll 1
-    for (int quarter = 0; quarter < 4; ++quarter) {
-      const float* stage = quarter < 2 ? stages[0] : stages[1];
+    for (int k0 = 0; k0 < CHUNK; k0 += 16) {
+      const float* stage = k0 < DEPTH ? stages[0] : stages[1];
       const float* a = stage + (row + down) * DEPTH;
-      const float* b = stage + BM * DEPTH + quarter % 2 * 16 * BN + column + pass + across;
-      float product[TM][TN];
+      const float* b = stage + BM * DEPTH + k0 % DEPTH * BN + column + pass + across;
+      float product[TM][4] = {};
+      auto& into = WN == 128 ? total : product;
 #pragma unroll
-      for (int k0 = 0; k0 < 16; k0 += 2) {
-        float2 x[TM];
+      for (int k = 0; k < 16; k += NEXT) {
+        Neighbours x[TM];
 #pragma unroll
         for (int m = 0; m < TM; ++m)
-          x[m] = *reinterpret_cast<const float2*>(a + m * DEPTH + ((quarter % 2 * 16 + k0) ^ (row + down) / TM % 8 * 4));
+          x[m] = *reinterpret_cast<const Neighbours*>(a + m * DEPTH + (k0 % DEPTH + k ^ (row + down) / TM % 8 * 4));
 #pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          float y[TN];
-          read4<TN, 4>(y, b + (k0 + k) * BN);
+        for (int i = 0; i < NEXT; ++i) {
+          float y[4];
+          read4<4, 4>(y, b + (k + i) * BN);
 #pragma unroll
           for (int m = 0; m < TM; ++m)
 #pragma unroll
-            for (int n = 0; n < TN; ++n) {
-              const float v = k == 0 ? x[m].x : x[m].y;
-              product[m][n] = k0 + k == 0 ? v * y[n] : fmaf(v, y[n], product[m][n]);
-            }
+            for (int n = 0; n < 4; ++n) into[m][n] = fmaf(x[m].v[i], y[n], into[m][n]);
         }
       }
+      if (WN != 128)
 #pragma unroll
-      for (int m = 0; m < TM; ++m)
+        for (int m = 0; m < TM; ++m)
 #pragma unroll
-        for (int n = 0; n < TN; ++n) part[m][n] += product[m][n];
+          for (int n = 0; n < 4; ++n) total[m][n] += product[m][n];
     }
+    // to the threads whose sums they belong to, through the warp's spare memory, 32 columns at a time
 #pragma unroll
-    for (int strip = 0; strip < ACROSS * TN; strip += 32) {  // of columns, whose eights change places in the spare memory
+    for (int strip = 0; strip < PASS; strip += 32) {
       __syncwarp();
       if (across / 32 * 32 == strip)
 #pragma unroll
-        for (int m = 0; m < TM; ++m)
+        for (int m = 0; m < TM; ++m)  // eights of columns change places, for the banks' sake
           *reinterpret_cast<float4*>(spare + (down + m) * 32 + (across % 32 ^ m % 4 * 8)) =
-              make_float4(part[m][0], part[m][1], part[m][2], part[m][3]);
+              make_float4(total[m][0], total[m][1], total[m][2], total[m][3]);
       __syncwarp();
 #pragma unroll
       for (int j = 0; j < 4; ++j)
@@ -246,7 +248,6 @@ __device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], const float
     }
   }
   async_may_follow();
-  consumers_sync();  // all lanes' reads come before the one arrival of each warp, and compute-sanitizer sees it
 }
 
 // Adds a sum of the tensor cores, scaled back. Row row0 and column part_column of the tile are the warp's first.
@@ -282,15 +283,15 @@ __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)
 // One warpgroup, or with DIRECT several, brings tiles to shared memory and judges them; two warpgroups multiply them. Who waits at a barrier knows
 // of its phase only whether it is odd. So there are no more teams than chunks in the ring: when one comes to a stage, what it waited for at
 // its last chunk was given back after that stage was the time before last. The barriers:
-//   full of a chunk's first stage: one arrival, that of the lane that announces the chunk's bytes, and the bytes of both stages;
-//   full of its second stage: one arrival, when the team has judged the chunk, and has waited for the copies of all of its lanes, if it fetched
-//   what is multiplied in float32; the barrier of the team before it puts them all before that arrival;
-//   empty of either: one arrival a warp of the consumers, after its last read; where threads have read, a fence puts the bulk copies after that.
+//   come of a chunk: one arrival, that of the thread that announces the bytes of its groups and of both stages, and these bytes;
+//   ready of a chunk: all threads of the team, when it has judged the chunk, and has brought what is multiplied in float32;
+//   empty of a stage, read of a chunk's groups: all consumers, after their last read; where they read themselves, and not the tensor cores for
+//   them, a fence puts the bulk copies after that.
 extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 * PRODUCERS + CONSUMERS, 1)
     product(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
             int ldc, uint8_t* __restrict__ workspace) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  const uint32_t memory = shared_address(shared), full = memory + AT_BARRIERS, empty = full + STAGES * 8;
+  const uint32_t memory = shared_address(shared), chunks = memory + AT_CHUNKS, empty = memory + AT_EMPTY;
   const int rows = (M + BM - 1) / BM, columns = (N + BN - 1) / BN;
   const int slice = blockIdx.x % SLICES, first = blockIdx.x / SLICES, step = gridDim.x / SLICES;  // the blocks of a cluster share a tile
   // The last chunks come first: the split wrote them last, and so they may still be in the L2. Slices take turns. With alpha == 0 there are
@@ -300,7 +301,9 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
   partition(M, N, K, workspace, a, b);
 
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, CONSUMERS / 32);
+    for (int i = 0; i < STAGES; ++i) barrier_init(empty + i * 8, CONSUMERS);
+    for (uint32_t at = chunks; at < chunks + RING * 32; at += 32)
+      barrier_init(at + COME, 1), barrier_init(at + READY, TEAM), barrier_init(at + READ, CONSUMERS);
     barriers_ready();
   }
   __syncthreads();
@@ -308,32 +311,33 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
   if (threadIdx.x < 128 * PRODUCERS) {
     give_registers_back<DIRECT ? 88 : 40>();
     const int team = threadIdx.x / TEAM, thread = threadIdx.x % TEAM;
-    int stage = 0, parity = 1, place = 0, turn = 0;
+    int stage = 0, stage_parity = 1, place = 0, parity = 0, turn = 0;
     for (int t = first; t < rows * columns; t += step) {
       const Position tile(t, rows, columns);
       const int group_a = tile.row * (BM / 8), group_b = tile.column * (BN / 8);
       for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
         uint8_t* to[2];
-        uint32_t barrier[2], parities[2];
+        uint32_t freed[2], parities[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          to[half] = shared + stage * STAGE, barrier[half] = stage * 8, parities[half] = parity;
-          if (++stage == STAGES) stage = 0, parity ^= 1;
+          to[half] = shared + stage * STAGE, freed[half] = empty + stage * 8, parities[half] = stage_parity;
+          if (++stage == STAGES) stage = 0, stage_parity ^= 1;
         }
         if (turn == team) {
           Group* const groups = reinterpret_cast<Group*>(shared + AT_GROUPS + place * GROUPS);
-          const uint32_t come = full + barrier[0];
+          const uint32_t at = chunks + place * 32;
+          barrier_wait(at + READ, parity ^ 1);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            barrier_wait(empty + barrier[half], parities[half]);
+            barrier_wait(freed[half], parities[half]);
             if (thread == 0) {
               if (half == 0) {
-                barrier_expect(come, DIRECT ? 2 * A_BYTES + A_GROUPS : 2 * STAGE + GROUPS);
-                copy_bulk(shared_address(groups), a.group(chunk, group_a), A_GROUPS, come);
-                if (!DIRECT) copy_bulk(shared_address(groups + BM / 8), b.group(chunk, group_b), B_GROUPS, come);
+                barrier_expect(at + COME, DIRECT ? 2 * A_BYTES + A_GROUPS : 2 * STAGE + GROUPS);
+                copy_bulk(shared_address(groups), a.group(chunk, group_a), A_GROUPS, at + COME);
+                if (!DIRECT) copy_bulk(shared_address(groups + BM / 8), b.group(chunk, group_b), B_GROUPS, at + COME);
               }
-              copy_bulk(shared_address(to[half]), a.unit(chunk, half, group_a), A_BYTES, come);
-              if (!DIRECT) copy_bulk(shared_address(to[half] + A_BYTES), b.unit(chunk, half, group_b), B_BYTES, come);
+              copy_bulk(shared_address(to[half]), a.unit(chunk, half, group_a), A_BYTES, at + COME);
+              if (!DIRECT) copy_bulk(shared_address(to[half] + A_BYTES), b.unit(chunk, half, group_b), B_BYTES, at + COME);
             }
           }
           if (DIRECT) {
@@ -342,16 +346,18 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
             async_may_follow();
             some_sync<TEAM>(2 + team);
           }
-          barrier_wait(come, parities[0] ^ 1);
+          barrier_wait(at + COME, parity);
           const uint32_t verdict = judge(groups, groups + BM / 8, K, thread % 32);
-          if (!(verdict & TENSOR)) fetch_plain(to, A, lda, B, ldb, tile.row * BM, tile.column * BN, M, N, chunk * CHUNK, K, thread);
-          some_sync<TEAM>(2 + team);
-          if (thread == 0) {
-            *reinterpret_cast<uint32_t*>(shared + AT_VERDICTS + place * 16) = verdict;
-            barrier_arrive(full + barrier[1]);
+          if (!(verdict & TENSOR)) {
+            int row = tile.row * BM, column = tile.column * BN, k = chunk * CHUNK, here = thread;
+            asm volatile("" : "+r"(row), "+r"(column), "+r"(k), "+r"(here));  // nothing is computed of these before it is needed
+            const bool vector = ((lda | ldb | K | N) % 4 | (reinterpret_cast<size_t>(A) | reinterpret_cast<size_t>(B)) % 16) == 0;
+            fetch_plain(to, A + size_t(row) * lda + k, lda, B + size_t(k) * ldb + column, ldb, M - row, N - column, K - k, vector, here);
           }
+          if (thread == 0) *reinterpret_cast<uint32_t*>(shared + AT_CHUNKS + place * 32) = verdict;
+          barrier_arrive(at + READY);
         }
-        if (++place == RING) place = 0;
+        if (++place == RING) place = 0, parity ^= 1;
         if (++turn == TEAMS) turn = 0;
       }
     }
@@ -361,25 +367,27 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
     const int part_row = BM == 128 ? consumer / 128 * 64 : 0, part_column = BM == 128 ? 0 : consumer / 128 * WN;  // of the tile
     float sum[WN / 2], acc[WN / 2], long_sum[LONG ? WN / 2 : 1];
     const int often = chunks_of(K) < 64 * SLICES ? 3 : 15;
-    int stage = 0, parity = 0, place = 0;
+    int stage = 0, place = 0, parity = 0;
     for (int t = first; t < rows * columns; t += step) {
       const Position tile(t, rows, columns);
 #pragma unroll
       for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[LONG ? i : 0] = 0;
 
       for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
-        int at[2];
-        uint32_t back[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          barrier_wait(full + stage * 8, parity);
-          at[half] = stage * STAGE, back[half] = empty + stage * 8;
-          if (++stage == STAGES) stage = 0, parity ^= 1;
-        }
+        const uint32_t here = chunks + place * 32;
+        barrier_wait(here + COME, parity);
+        barrier_wait(here + READY, parity);
+        const uint32_t verdict = __shfl_sync(~0u, *reinterpret_cast<uint32_t*>(shared + AT_CHUNKS + place * 32), 0);
         const Group* groups_a = reinterpret_cast<const Group*>(shared + AT_GROUPS + place * GROUPS);
         const Group* groups_b = groups_a + BM / 8;
-        const uint32_t verdict = __shfl_sync(~0u, *reinterpret_cast<uint32_t*>(shared + AT_VERDICTS + place * 16), 0);
-        if (++place == RING) place = 0;
+        if (++place == RING) place = 0, parity ^= 1;
+        int at[2];
+        uint32_t freed[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          at[half] = stage * STAGE, freed[half] = empty + stage * 8;
+          if (++stage == STAGES) stage = 0;
+        }
         if (verdict & TENSOR) {
           constexpr int TO_LOW = LOW / 16, NEXT = 256 / 16;  // in a descriptor's units of 16 bytes: the low halves; 16 further along K
           uint64_t da[2], db[2];
@@ -419,11 +427,11 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
 #pragma unroll
           for (int i = 0; i < WN / 2; ++i) acc[i] = 0;  // so the compiler knows that its registers were free for this
         }
-#pragma unroll
-        for (int half = 0; half < 2; ++half)  // each warp gives the stages back
-          if (lane == 0) barrier_arrive(back[half]);
+        barrier_arrive(freed[0]);
+        barrier_arrive(freed[1]);
         if ((verdict & (TENSOR | STEEP)) == TENSOR)
           promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
+        barrier_arrive(here + READ);
         if (LONG && (chunk / SLICES & often) == 0) {  // the last time after the last chunk
 #pragma unroll
           for (int i = 0; i < WN / 2; ++i) long_sum[LONG ? i : 0] += sum[i], sum[i] = 0;

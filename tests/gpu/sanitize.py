@@ -24,20 +24,21 @@ def main() -> None:
     gpu = environment.detect_gpus()[0]
     (folder / "support").write_bytes(compile_support("cuda", gpu.arch))
     device = open_device("cuda", gpu.uuids[0], folder / "support")
-    chosen = [problem for problem in problems("float32") if (problem.m, problem.n, problem.k) in SHAPES]
-    made = {problem: device.operands(problem) for problem in chosen}
+    chosen = {tf32: [one for one in problems("float32", tf32) if (one.m, one.n, one.k) in SHAPES] for tf32 in (False, True)}
+    made = {problem: device.operands(problem) for problem in {*chosen[False], *chosen[True]}}
     for kernel in kernels.discover(ROOT).values():
         if kernel.kind != "cuda":
             continue
+        tf32 = kernel.precision == "tf32"
         legal = [(c, objection) for c, objection in kernel.expand({}, ["float32"]) if not objection]
         rows = compile_kernel(kernel, [legal[0], legal[-1]], gpu.arch, folder / kernel.name, 1)
         for (configuration, _), row in zip([legal[0], legal[-1]], rows, strict=True):
-            for problem in chosen if row.status == "compiled" else []:
+            for problem in chosen[tf32] if row.status == "compiled" else []:
                 device.use(made[problem])
                 if kernel.unmet_need(configuration, {**problem.names(), **device.names}):
                     continue
                 found = device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())
-                verdict = judge(device.check(found), problem)
+                verdict = judge(device.check(found), problem, tf32)
                 launched += 1
                 if verdict.status != "correct":
                     wrong.append((kernel.name, configuration.label, describe(problem), verdict.reason))

@@ -21,8 +21,9 @@ def sanitize(tool: str, root: Path, python: str = sys.executable) -> tuple[int, 
     cuda = [kernel for kernel in discover(root).values() if kernel.kind == "cuda"]
     names = {"gemm", *(launch["function"] for kernel in cuda for launch in kernel.then)}
     only = [arg for name in sorted(names) for arg in ("--kernel-name", f"kernel_name={name}")]
+    apart = ("--padding", "65536") if tool == "memcheck" else ()  # between allocations: what leaves one does not land in the next
     done = subprocess.run(
-        [command, "--tool", tool, *only, python, str(root / "tests" / "gpu" / "sanitize.py")],
+        [command, "--tool", tool, *apart, *only, python, str(root / "tests" / "gpu" / "sanitize.py")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     summary = re.search(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", done.stdout)
