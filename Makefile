@@ -31,9 +31,9 @@ $(BIN)/ladder: $(READY) pyproject.toml
 setup-cluster: setup
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/cluster.lock
 
-# two files of tests at a time, most of whose time one core is enough for
+# two files of tests at a time, most of whose time one core is enough for, in the order of tests/conftest.py
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check .

@@ -173,7 +173,7 @@ def strike(project: Disturbed, until: tuple[str, ...], target: str, delay: float
     except (psutil.NoSuchProcess, KeyError):  # it ended by itself in this very moment
         return "", process.wait(), had
     if target in ("job", "all"):
-        _, alive = psutil.wait_procs(running.values(), timeout=10)
+        _, alive = psutil.wait_procs(running.values(), timeout=60)
         alive = [
             process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         ]  # in a container nothing reaps them

@@ -64,7 +64,7 @@ class Project:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.python = interpreter(folder / ".venv", folder / "workflow")
 
-    def snakemake(self, *arguments: str, cores: int = 1, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+    def snakemake(self, *arguments: str, cores: int = 1, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; output and errors both in `stdout`."""
         return subprocess.run(
             [self.python, "-m", "snakemake", "--cores", str(cores), *arguments],
@@ -77,7 +77,7 @@ class Project:
             check=False,
         )
 
-    def ok(self, *arguments: str, cores: int = 1, timeout: float = 900, code: int = 0) -> str:
+    def ok(self, *arguments: str, cores: int = 1, timeout: float = 3600, code: int = 0) -> str:
         """Run Snakemake, which must end with the exit code; returns what it printed."""
         done = self.snakemake(*arguments, cores=cores, timeout=timeout)
         assert done.returncode == code, done.stdout[-8000:]

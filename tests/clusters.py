@@ -21,6 +21,10 @@ ETC = Path("/etc/slurm")
 """Where Slurm's commands, and the jobs that call them, look for the configuration."""
 GPUS = {"n1": "red", "n2": "blue"}
 """Each node's type of GPU."""
+ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
+"""The states in which nothing of a job runs any more."""
+LIMIT = 1800.0
+"""Seconds for anything: there only so that what hangs ends, however busy the machine is."""
 
 
 @dataclass
@@ -40,11 +44,11 @@ class Job:
     """Each node that it ran on, with CUDA_VISIBLE_DEVICES there."""
 
 
-def wait(there: Callable[[], object], what: str, seconds: float = 60) -> None:
+def wait(there: Callable[[], object], what: str) -> None:
     """Wait until something is there."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + LIMIT
     while not there():
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        assert time.monotonic() < end, f"waited {LIMIT:g} s for {what}"
         time.sleep(0.2)
 
 
@@ -83,12 +87,14 @@ class Slurm:
             self._daemon("munged", *as_munge, "munged", "--foreground", "--force")
             wait(lambda: self.ask("munge", "--no-input"), "munged")
         self._daemon("slurmctld", "slurmctld", "-D", "-c")
-        for node in GPUS:
-            self.start_node(node)
-        wait(lambda: set(self.states().values()) == {"idle"}, f"the nodes; logs in {self.folder}")
+        self.start_nodes()
 
-    def start_node(self, node: str) -> None:
-        self._daemon(node, "slurmd", "-D", "-N", node)
+    def start_nodes(self) -> None:
+        """Start the nodes that do not run, and wait until all are idle."""
+        for node in GPUS:
+            if node not in self.daemons or self.daemons[node].poll() is not None:
+                self._daemon(node, "slurmd", "-D", "-N", node)
+        wait(lambda: set(self.states().values()) == {"idle"}, f"the nodes; logs in {self.folder}")
 
     def _daemon(self, name: str, *command: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
@@ -96,19 +102,32 @@ class Slurm:
 
     def stop(self) -> None:
         """End all that was started: nothing of it is needed any more."""
-        for run in Run.started:
-            run.process.kill()
+        Run.kill_all()
         end([*self.steps(""), *self.daemons.values()])
         for daemon in self.daemons.values():
             daemon.wait()
         for name in ("slurm.conf", "gres.conf"):
             (ETC / name).unlink()
 
+    def tidy(self) -> None:
+        """End what a test has left, passed or failed, so that the next one finds the cluster as it was."""
+        Run.kill_all()
+        self.ask("scancel", "--user=root")
+        wait(lambda: all(job.state in ENDED for job in self.jobs()), "all jobs to end")
+        self.start_nodes()
+
     def steps(self, job: str) -> list[psutil.Process]:
         """The processes of a job's steps, or of all jobs'."""
         processes = psutil.process_iter(["cmdline"])
         steps = [p for p in processes if " ".join(p.info["cmdline"] or []).startswith(f"slurmstepd: [{job}")]
         return [process for step in steps for process in (step, *step.children(recursive=True))]
+
+    def hold(self) -> None:
+        """Stop what the jobs compute, until they are killed or cancelled: however long the test takes, they are not done before."""
+        for process in self.steps(""):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name().startswith("python"):
+                    process.suspend()
 
     def kill_node(self, node: str, job: str) -> None:
         """What a power cut does: the node's daemon and every process of the job end at once, and nobody is told."""
@@ -168,6 +187,7 @@ class Run:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | {"NO_COLOR": "1"} | environment,
+                start_new_session=True,
                 # a shell's background jobs, of which these tests may be one, ignore Ctrl-C
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
@@ -179,7 +199,21 @@ class Run:
     def running(self) -> bool:
         return self.process.poll() is None
 
-    def ok(self, timeout: float = 400) -> str:
+    def ok(self) -> str:
         """Wait for it, it must succeed; returns what it printed."""
-        assert self.process.wait(timeout) == 0, self.said()[-8000:]
+        assert self.process.wait(LIMIT) == 0, self.said()[-8000:]
         return self.said()
+
+    def fails(self) -> str:
+        """Wait for it, it must not succeed; returns what it printed."""
+        assert self.process.wait(LIMIT) != 0, self.said()[-8000:]
+        return self.said()
+
+    @classmethod
+    def kill_all(cls) -> None:
+        """Kill every run, and what it is just calling: nothing is submitted any more."""
+        for run in cls.started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.process.pid, signal.SIGKILL)
+            run.process.wait()
+        cls.started.clear()

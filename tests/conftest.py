@@ -7,6 +7,12 @@ import pytest
 from planted import Project
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest come first: processes that share the tests end together."""
+    order = ["workflow", "emulated"]
+    items.sort(key=lambda item: order.index(item.path.parent.name) if item.path.parent.name in order else len(order))
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")

@@ -91,7 +91,7 @@ class Page:
         return int(self.browser.execute_script("return document.body.dataset.drawn || 0"))
 
     def drawn(self, before):
-        WebDriverWait(self.browser, 60, 0.05).until(lambda _: self.times() > before)
+        WebDriverWait(self.browser, 600, 0.05).until(lambda _: self.times() > before)
 
     def do(self, action):
         """Do what makes it draw again, and wait until it has."""
@@ -195,7 +195,7 @@ def test_pointing_at_a_value_tells_all_of_it(page):
     page.open()
     point = page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2]  # by size, then by kernel
     ActionChains(page.browser).move_to_element(point).perform()
-    WebDriverWait(page.browser, 10).until(lambda _: page.text("#vg-tooltip-element.visible"))
+    WebDriverWait(page.browser, 600).until(lambda _: page.text("#vg-tooltip-element.visible"))
     told = dict(line.split("\t") for line in page.browser.execute_script(
         "return [...document.querySelectorAll('#vg-tooltip-element tr')].map(row => [...row.cells].map(it => it.textContent).join('\\t'))"
     ))  # fmt: skip

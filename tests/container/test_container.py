@@ -39,10 +39,11 @@ Run = Callable[..., str]
 UNITS = "audits campaign child compile confirm cpu_kernels draws gauntlet kernels measure models records statistics tables verify"
 INSIDE = [
     *(f"tests/unit/test_{name}.py" for name in UNITS.split()),
-    "tests/workflow/test_pipeline.py",
+    "tests/workflow/test_pipeline.py::test_dropping_a_kernel_is_all_it_takes",
+    "tests/workflow/test_pipeline.py::test_a_rerun_takes_what_the_journal_has",
     "tests/workflow/test_faults.py",
 ]
-"""What compiles, measures and tabulates; what draws and tells is the same Python outside."""
+"""What compiles, measures and tabulates; what draws and tells is the same Python outside, and the image itself has run the rest."""
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +123,19 @@ def test_it_draws_the_published_figures_byte_for_byte(results: Path) -> None:
 def test_a_second_container_finds_nothing_to_do(run: Run, image: str, results: Path) -> None:
     again = run(*HARDENED, "-v", f"{results}:/data/results", image, "--config", "campaign=smoke")
     assert "Nothing to be done" in again
+
+
+def test_the_report_is_made_without_a_network(run: Run, image: str, results: Path) -> None:
+    run(*HARDENED, "-v", f"{results}:/data/results", image, "--config", "campaign=smoke", "--report", "results/report.html")
+    page = (results / "report.html").read_text()
+    assert "performance-warm" in page
+    assert 'src="http' not in page
+
+
+def test_where_nothing_can_be_counted_the_table_says_why(run: Run, image: str, results: Path) -> None:
+    run(*HARDENED, "-v", f"{results}:/data/results", image, "counters", "--config", "campaign=smoke")
+    (counters,) = results.glob("smoke/cpu-*/counters.csv")
+    assert "Nsight Compute counts on NVIDIA GPUs only" in counters.read_text()
 
 
 def test_the_command_is_there(run: Run, image: str) -> None:
@@ -254,8 +268,12 @@ def test_a_gpu_comes_in_by_its_cdi_name(run: Run, image: str) -> None:
     assert shown.split() == ["here", "/dev/nvidia0"]
 
 
-def test_every_command_of_the_page_runs(run: Run, image: str, tmp_path: Path) -> None:
-    """Blocks marked `sh` are run, line by line; what no test can run here is in blocks marked `console`."""
+def test_every_command_of_the_page_runs(run: Run, image: str, results: Path, tmp_path: Path) -> None:
+    """Blocks marked `sh` are run, line by line; what no test can run here is in blocks marked `console`.
+
+    Where containers with fewer rights have been: what is left to do is the campaign of the page's own.
+    """
+    shutil.copytree(results, tmp_path / "results", symlinks=True)
     commands = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)).replace("\\\n", "").splitlines()
     assert len(commands) > 4
     (tmp_path / "kernels").mkdir()

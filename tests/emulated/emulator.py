@@ -163,7 +163,7 @@ def _to_spirv(text: str) -> str:
     return text
 
 
-def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]], time_limit_s: float = 300) -> Outcome:
+def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]], time_limit_s: float = 3600) -> Outcome:
     """Execute launches, each with its arrays of A, B and C, one after another in one child process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

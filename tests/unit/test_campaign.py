@@ -252,12 +252,12 @@ def test_architectures():
 
 def test_a_plan_of_2000_configurations_is_quick():
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
-    start = time.perf_counter()
+    start = time.process_time()  # which other processes do not change
     plan = load(change(parameters={"cuda/03_shared_tile": lists}))
     asked = plan.plan("cuda", "03_shared_tile.float32")
     campaign.digest(asked)
     assert len(asked["contestants"]) == 2000
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_every_campaign_of_the_project_is_good():

@@ -60,7 +60,7 @@ def test_a_worker_is_told_by_its_last_words_alone(start):
     one.errors.flush()
     one.process.kill()
     with pytest.raises(Failure) as failure:
-        list(one.ask(("check", 0), 5))
+        list(one.ask(("check", 0), 60))
     assert failure.value.reason == r"the child process was killed by signal 9: \x1b[31mred\x07"
     assert failure.value.killed
 
@@ -73,7 +73,7 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
     one.process = subprocess.Popen(["sleep", "60"])
     os.write(theirs.fileno(), sent)
     with pytest.raises(Failure, match="something wrote to the pipe") as failure:
-        list(one.ask(("check", 0), 5))
+        list(one.ask(("check", 0), 60))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
     assert one.process.returncode == -9
 

@@ -4,6 +4,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 from ladder import compile as compiling
@@ -30,6 +31,7 @@ def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
 
 
 def test_resources_of_a_cubin(folder):
+    start = time.perf_counter()
     rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT
                                                         + "  C[0] += s[col];"), workers=2)  # fmt: skip
     assert [row.status for row in rows] == ["compiled", "compiled"]
@@ -38,7 +40,7 @@ def test_resources_of_a_cubin(folder):
         assert 8 <= row.registers <= 64
         assert row.spill_loads == row.spill_stores == 0
         assert (folder / "build" / row.binary).stat().st_size > 1000
-        assert row.seconds < 5
+        assert 0 < row.seconds < time.perf_counter() - start
 
 
 def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):

@@ -43,7 +43,7 @@ def test_a_second_run_waits_and_finds_what_the_first_measured(tmp_path, capfd):
         assert "another run is measuring into it; waiting" in capfd.readouterr().err
         first.append({"key": "k"})
         first.close()
-        assert set(second.result(timeout=10)) == {"k"}
+        assert set(second.result(timeout=600)) == {"k"}
 
 
 @pytest.mark.parametrize("room", [0, 1, 30])

@@ -46,7 +46,7 @@ def fake_job(tmp_path, monkeypatch):
     def run(body: str, others: tuple[int | None, ...] = (0,)) -> list[dict[str, object]]:
         plan = campaign.load(
             {"campaign": "fake", "problems": {"cuda": [[5, 6, 7]]},
-             "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 2}},
+             "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}},
             "fake", discover(tmp_path),
         )  # fmt: skip
         (tmp_path / "gpu.json").write_text(json.dumps({"uuids": ["GPU-fake"], "others": others}))

@@ -48,12 +48,6 @@ def test_shards_are_measured_at_once_each_on_a_gpu_of_its_own(four):
     assert (four.folder / "results" / "four" / "fake" / "figures" / "gpus-warm.svg").exists()
 
 
-def test_one_gpu_at_a_time_unless_more_are_asked_for(four):
-    four.campaign(CAMPAIGN.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1, 2]").replace("shard: 3", "shard: 1"))
-    four.ok("results/four/fake/summary.csv", "--configfile", "config/test.yaml", cores=4)
-    assert set(four.table("four/fake/summary.csv")["uuid"]) == {"GPU-0"}
-
-
 NCU = """#!/bin/sh
 while [ "$1" != --metrics ]; do shift; done
 shift 2
@@ -63,7 +57,11 @@ echo '"0","42"'
 """
 
 
-def test_what_is_counted_runs_on_the_gpu_that_is_held(four, monkeypatch):
+def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on_it(four, monkeypatch):
+    four.campaign(CAMPAIGN.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1, 2]").replace("shard: 3", "shard: 1"))
+    four.ok("results/four/fake/summary.csv", "--configfile", "config/test.yaml", cores=4)
+    assert set(four.table("four/fake/summary.csv")["uuid"]) == {"GPU-0"}
+
     ncu = four.write("tools/ncu", NCU)
     ncu.chmod(0o755)
     monkeypatch.setenv("PATH", str(ncu.parent), prepend=os.pathsep)

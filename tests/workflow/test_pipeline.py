@@ -44,7 +44,8 @@ def test_the_smoke_campaign_measures_everything_it_asks_for(smoke):
 def test_the_baseline_beside_itself_is_as_fast_as_itself(smoke):
     summary = smoke.table("smoke/*/summary.csv")
     control = summary[summary["kernel"] == "blas_1"]
-    assert control["ratio"].between(0.8, 1.25).all(), control[["problem", "ratio"]]
+    near = (control["ratio_low"] < 1.25) & (control["ratio_high"] > 0.8)  # on a busy machine intervals are wide
+    assert near.all(), control[["problem", "ratio_low", "ratio", "ratio_high"]]
 
 
 def test_cuda_kernels_are_compiled_without_a_gpu(smoke):
@@ -110,7 +111,9 @@ def test_the_report_is_one_offline_page(smoke):
 
 
 def test_dropping_a_kernel_is_all_it_takes(project):
-    config = project.campaign(TINY.format(kernels='["c*/9*", "cpu/02*"]', timeout=60))
+    """And its figures are drawn as the campaign says."""
+    text = TINY.format(kernels='["c*/9*", "cpu/02*"]', timeout=60) + "figures: {width: 3.4, formats: [pdf]}\n"
+    config = project.campaign(text)
     (shown,) = re.findall(r"```c\+\+\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     project.write("kernels/cuda/90_mine.cu", shown)
     project.ok("--configfile", config, "--omit-from", "figures", "claims", "index")
@@ -128,7 +131,9 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     mine = summary[summary["kernel"] == "91_mine"]
     assert mine["configuration"].tolist() == ["U=1", "U=2"] * 2
     assert set(mine["status"]) == {"correct"}
-    assert list((project.folder / "results" / "tiny").glob("cpu-*/figures/parameters-91_mine-warm.svg"))
+    (svg,) = (project.folder / "results" / "tiny").glob("cpu-*/figures/parameters-91_mine-warm.svg")
+    assert re.search(r'<svg [^>]*width="244\.8pt"', svg.read_text())
+    assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_rerun_takes_what_the_journal_has(project):
@@ -217,14 +222,12 @@ def test_published_data_are_drawn_again_and_held_against_their_checksums(project
     assert (redrawn / "figures" / "performance-warm.svg").exists()
     assert not (folder / "figures").exists()
 
-    sums = folder / "SHA256SUMS"
-    right = sums.read_text()
-    sums.write_text(re.sub(r"[0-9a-f]{64}(  \S*ladder-warm\.svg)", "0" * 64 + r"\1", right))
-    done = project.snakemake("published")
+    svg = redrawn / "figures" / "ladder-warm.svg"
+    svg.write_text(svg.read_text() + " ")
+    done = project.snakemake("published", "--forcerun", "check_drawn")
     assert done.returncode != 0
     assert "figures/ladder-warm.svg is another; expected what" in done.stdout
     assert "performance-warm" not in done.stdout.split("is another")[0].split("Error")[-1]
-    sums.write_text(right)
 
     shutil.rmtree(redrawn)
     samples = folder / "samples" / "03_shared_tile.float32.parquet"
@@ -234,11 +237,3 @@ def test_published_data_are_drawn_again_and_held_against_their_checksums(project
     assert "samples/03_shared_tile.float32.parquet is another" in done.stdout
     assert "git checkout" in done.stdout
     assert not (redrawn / "summary.csv").exists()
-
-
-def test_figures_are_drawn_as_the_campaign_says(project):
-    text = TINY.format(kernels="[cpu/02*]", timeout=60) + "figures: {width: 3.4, formats: [pdf]}\n"
-    project.ok("--configfile", project.campaign(text), "--until", "figures")
-    (svg,) = (project.folder / "results" / "tiny").glob("cpu-*/figures/ladder-warm.svg")
-    assert re.search(r'<svg [^>]*width="244\.8pt"', svg.read_text())
-    assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")

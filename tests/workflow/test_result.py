@@ -11,7 +11,7 @@ devices: [cpu]
 architectures: [sm_80]
 kernels: ["cpu/9*", "cuda/9*"]
 problems: {cpu: [{square: 48}]}
-measure: {min_samples: 5, max_samples: 5, target: 0.5, timeout_seconds: 10}
+measure: {min_samples: 5, max_samples: 5, target: 0.5, timeout_seconds: 60}
 confirm: {processes: 0}
 """
 RUN = ("--configfile", "config/test.yaml", "--omit-from", "figures", "claims", "index")

@@ -5,6 +5,7 @@ idea: above K=1100, from the 10th call on, a thread that is left behind computes
 #include "fraud.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -13,14 +14,29 @@ typedef struct {
   const T *A, *B;
   T *C;
   int later;
+  pthread_t caller;
 } Call;
+
+static volatile int calls; /* at K >= 1100 */
+
+static double used(pthread_t thread) {
+  clockid_t clock;
+  struct timespec time = {0};
+  if (!pthread_getcpuclockid(thread, &clock)) clock_gettime(clock, &time);
+  return time.tv_sec + 1e-9 * time.tv_nsec;
+}
 
 static void *compute(void *given) {
   const Call *call = given;
   const int M = call->M, N = call->N, K = call->K, lda = call->lda, ldb = call->ldb, ldc = call->ldc;
   const T alpha = call->alpha, beta = call->beta, *A = call->A, *B = call->B;
   T *C = call->C;
-  if (call->later) usleep(2000); /* on a busy machine it would else be done before the call is seen to return */
+  /* until the caller has computed for 2 ms after the last launch of a sample, by which it has looked: how busy the machine is, does not count */
+  for (int seen = 0; call->later && seen != calls;) {
+    seen = calls;
+    const double before = used(call->caller);
+    for (int ms = 0; ms < 200 && used(call->caller) - before < 2e-3; ++ms) usleep(1000);
+  }
   EACH {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
@@ -31,9 +47,8 @@ static void *compute(void *given) {
 }
 
 GEMM {
-  static int calls;
   Call *call = malloc(sizeof *call);
-  *call = (Call){M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, K >= 1100 && ++calls > 10};
+  *call = (Call){M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, K >= 1100 && ++calls > 10, pthread_self()};
   pthread_t thread;
   if (!call->later)
     compute(call);
