@@ -2,7 +2,7 @@
 title: Shared-memory tiles, unrolled
 idea: the inner loop is unrolled by a chosen factor, so that its counter and its branch cost less and loads can be issued ahead of the multiply-adds that need them
 parameters: {BM: 32, BN: 32, BK: 32, UNROLL: 4}
-sweep: {BM: [32], BN: [16], BK: [32], UNROLL: [1, 4, 32]}
+sweep: {BM: [32], BN: [16], BK: [32], UNROLL: [4, 32]}
 element_types: [float32, float64, float16]
 block: [BN, BM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]

@@ -2,8 +2,8 @@
 title: Vectorized loads
 idea: global and shared memory are read four elements at a time; A is transposed on its way into shared memory, so that its fragments, too, lie side by side
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
-sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [8]}
 configurations:
+  - {BM: 128, BN: 128, BK: 16, TM: 8, TN: 8}
   - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 4}
   - {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
   - {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}

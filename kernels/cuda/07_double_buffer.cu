@@ -2,8 +2,8 @@
 title: Double buffer
 idea: shared memory holds two buffers, so that the next tiles are fetched while this one is computed on, with one barrier a tile
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
-sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [8]}
 configurations:
+  - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8}
   - {BM: 64, BN: 64, BK: 16, TM: 4, TN: 8}
   - {BM: 64, BN: 64, BK: 8, TM: 4, TN: 8}
   - {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8}

@@ -2,10 +2,10 @@
 title: Padded shared memory
 idea: the rows of the transposed tile of A are padded, so that the threads that store a column of it reach different banks
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4, PAD: 4}
-sweep: {BM: [64, 128], BN: [128], BK: [16], TM: [8], TN: [8], PAD: [0, 4]}
 configurations:
+  - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8, PAD: 0}
+  - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8, PAD: 4}
   - {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, PAD: 0}
-  - {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, PAD: 4}
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 requires: [PAD % 4 == 0, TM % 4 == 0, TN % 4 == 0, BK % 4 == 0, BK * TM * TN % (4 * BM) == 0, BK * TM * TN % (4 * BN) == 0, 2 * BK * (BM + PAD + BN) <= 12288]

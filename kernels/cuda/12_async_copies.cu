@@ -2,7 +2,7 @@
 title: Asynchronous copies
 idea: tiles go from global to shared memory without passing through registers, several of them on the way at once, into a ring of stages
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, STAGES: 4}
-configurations: [{STAGES: 3}, {STAGES: 4}, {BN: 256, TN: 16}, {BN: 256, TM: 16}, {BM: 64}, {BM: 64, BN: 64}]
+configurations: [{STAGES: 3}, {STAGES: 4}, {BN: 256, TM: 16}, {BM: 64}]
 block: [BM * BN // (TM * TN)]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
 dynamic_shared: STAGES * BK * (BM + 4 + BN) * element_size

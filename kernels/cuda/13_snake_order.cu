@@ -4,7 +4,6 @@ idea: multiply-adds in an order in which each shares one factor with the one bef
 parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 7, SPREAD: 4, LEAD: 2, B_FIRST: 0, SPLIT: 0}
 configurations:
   - {STAGES: 7, SPREAD: 4, LEAD: 2, B_FIRST: 0}
-  - {STAGES: 6, SPREAD: 4, LEAD: 2, B_FIRST: 1}
   - {BN: 128, TM: 8, STAGES: 5, SPREAD: 4, LEAD: 6, B_FIRST: 1}
 block: [BM * BN // (TM * TN)]
 grid: ["ceil_div(M, BM) * ceil_div(N, BN)"]

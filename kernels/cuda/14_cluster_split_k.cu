@@ -7,7 +7,6 @@ configurations:
   - {BM: 32, BN: 128, BK: 16, TM: 4, TN: 8, STAGES: 5, SPREAD: 8, LEAD: 4, B_FIRST: 1}
   - {BM: 64, BN: 256, BK: 16, STAGES: 4, SPREAD: 12, LEAD: 2, B_FIRST: 1, SPLIT: 2}
   - {BM: 64, BN: 256, BK: 8, TM: 8, GROUPS: 1, STAGES: 4, SPREAD: 4, LEAD: 4, B_FIRST: 1}
-  - {STAGES: 5, SPREAD: 24, LEAD: 1, B_FIRST: 0}
   - {STAGES: 4, SPREAD: 20, LEAD: 4, B_FIRST: 1, SPLIT: 3}
 block: [BM * BN // (TM * TN) * GROUPS]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)", SLICES]

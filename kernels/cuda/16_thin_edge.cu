@@ -2,9 +2,6 @@
 title: Thin tiles at the edge
 idea: the few rows of C below the last full tiles are computed in tiles of 16 rows, which take a fraction of the time of a full one
 parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 5, SPREAD: 16, LEAD: 1, B_FIRST: 1, SPLIT: 3, THIN: 32, THIN_STAGES: 8}
-configurations:
-  - {STAGES: 5, SPREAD: 16, LEAD: 1, SPLIT: 3}
-  - {STAGES: 6, SPREAD: 4, LEAD: 3, SPLIT: 1}
 block: [BM * BN // (TM * TN)]
 grid: ["ceil_div(N, BN) * (M // BM + (ceil_div(M % BM, 16) if M % BM <= THIN else 1))"]
 dynamic_shared: max(STAGES * BK * (BM + 4 + BN), BM * BN if N % 4 + ldc % 4 + alignment % 16 > 0 else 0, 2 * BM // (TM * TN) * max(THIN_STAGES * 8 * (16 + 4 + BN), 16 * BN)) * element_size

@@ -6,7 +6,6 @@ parameters: {BM: 128, BN: 256, STAGES: 4}
 configurations:
   - {BN: 64, STAGES: 8}
   - {BN: 128, STAGES: 6}
-  - {BN: 192, STAGES: 5}
   - {BN: 256, STAGES: 4}
 block: [128]
 grid: ["ceil_div(K, 32) * (ceil_div(M, BM) * (BM // 32) + ceil_div(N, BN) * (BN // 32))"]

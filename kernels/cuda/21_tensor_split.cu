@@ -4,7 +4,6 @@ idea: each float is split into two halves whose three products the tensor cores 
 parameters: {BM: 128, BN: 192, STAGES: 5, SLICES: 1, DIRECT: 0}
 configurations:
   - {BM: 128, BN: 192, STAGES: 5}
-  - {BM: 128, BN: 128, STAGES: 5}
   - {BM: 128, BN: 128, STAGES: 6}
   - {BM: 64, BN: 256, STAGES: 5}
   - {BM: 128, BN: 64, STAGES: 6}
@@ -12,8 +11,6 @@ configurations:
   - {BM: 128, BN: 64, STAGES: 6, SLICES: 8}
   - {BM: 128, BN: 32, STAGES: 6, SLICES: 2}
   - {BM: 128, BN: 32, STAGES: 4, SLICES: 4}
-  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2}
-  - {BM: 128, BN: 64, STAGES: 8, DIRECT: 3}
   - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, DIRECT: 3}
 block: [128]
 grid: ["ceil_div(M, BM) * (BM // 8) * ceil_div(K, 256) + (0 if DIRECT else ceil_div(ceil_div(N, BN) * BN, 32) * ceil_div(K, 64))"]

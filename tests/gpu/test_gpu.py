@@ -127,7 +127,9 @@ def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
             found = np.empty_like(expected)
             cuda.memcpy_dtoh(found, source)
             if distribution in APPROXIMATE:
-                limits = np.finfo(element_type)  # float64 shows what the functions themselves leave open, near a cosine's zeros the most
+                limits = np.finfo(
+                    element_type
+                )  # float64 shows what the functions themselves leave open, near a cosine's zeros the most
                 atol = 16 * limits.eps if distribution == "normal" else limits.smallest_subnormal
                 np.testing.assert_allclose(found, expected, rtol=max(2 * limits.eps, 1e-13), atol=atol, equal_nan=True)
             else:

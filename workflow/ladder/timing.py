@@ -16,7 +16,7 @@ from ladder.verify import fault
 
 WARM_SECONDS = 0.05
 """The least time to warm up for: clocks of an idle GPU take tens of milliseconds to rise."""
-MAX_WARM_SECONDS = 0.25
+MAX_WARM_SECONDS = 0.15
 LONG_US = 1e5
 """A launch that takes so long is not made again only to warm up."""
 SETTLED = 0.02

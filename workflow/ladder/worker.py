@@ -10,11 +10,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ladder import cubin, gauntlet, kernels, timing
+from ladder import cubin, gauntlet, kernels, timing, yamlfile
 from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
 from ladder.diagnosis import diagnose
@@ -27,6 +28,12 @@ MOST_WRITTEN = 1 << 28
 """Bytes that a file may grow to in the worker; its own are binaries of kernels."""
 LAUNCHES = 2
 """Of every problem of the gauntlet: a race is seldom seen by one."""
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, text: str) -> kernels.Kernel:
+    """The kernel in a file of this text: asked for again and again."""
+    return kernels.parse(path)
 
 
 def open_device(kind: str, uuid: str, support: Path) -> Device:
@@ -77,7 +84,7 @@ class Worker:
         name, path, parameters, binary, precision = contestant
         if path is None:
             return replace(self.device.baseline(name), tf32=precision == "tf32")
-        kernel, given = kernels.parse(Path(path)), self.device.given
+        kernel, given = _parsed(Path(path), yamlfile.read(Path(path))), self.device.given
         chosen = Configuration(given.element_type, tuple((name, value) for name, value in parameters))
         need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
         if need:

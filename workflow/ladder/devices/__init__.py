@@ -238,7 +238,10 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
 
 
 def whole(problem: Problem) -> bool:
-    """Whether every order of summation gives the same bits, to which results are then compared: whole numbers, alpha and beta powers of two."""
+    """Whether every order of summation gives the same bits, to which results are then compared.
+
+    Of whole numbers, where alpha and beta are powers of two or 0.
+    """
     factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
     return problem.distribution in ("integers", "exact") and all(factor in (0.0, 0.5) for factor in factors)
 
