@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host import host
+from host import host, launch
 from ladder import gauntlet, kernels
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel
@@ -63,3 +63,15 @@ def test_a_clock_does_not_start_before_other_threads_are_at_rest():
     cpu._settle()
     assert np.all(numbers[1:] >= numbers[:-1])
     thread.join()
+
+
+def test_a_cold_launch_finds_no_operand_in_the_caches():
+    operands = host().operands(Problem(8, 8, 16384))  # 1 MB: not too much for the caches
+
+    def reads(p, a, b, c):  # and little else
+        c[:] = a.max() + b.max()
+
+    sample = host().sample(launch(host(), reads), 1)
+    warm, cold = (np.median([host().time_round([sample], cold, seed)[0].us for seed in range(31)][1:]) for cold in (False, True))
+    host().free(operands)
+    assert cold > 1.2 * warm

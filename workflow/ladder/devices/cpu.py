@@ -37,8 +37,6 @@ from ladder.devices import (
 )
 from ladder.kernels import Configuration, Kernel
 
-FLUSH_BYTES = 256 << 20
-"""Written between samples in state `cold`; several times what one core of current CPUs has of the last-level cache."""
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
 SETTLE_SECONDS = 0.0003
@@ -94,7 +92,6 @@ class Cpu(Device):
         self._scratch = tempfile.TemporaryDirectory()
         self._support = _load_from(Path(self._scratch.name), support)
         self._support.peak_fma.restype = ctypes.c_double
-        self._flush: NDArray[Any] | None = None
         self._random = np.random.default_rng()
         self._at: Operands
 
@@ -210,9 +207,7 @@ class Cpu(Device):
             self._draw(seed)
             self._poison(sample.times)
             if cold:
-                if self._flush is None:
-                    self._flush = np.zeros(FLUSH_BYTES, np.uint8)
-                self._flush.fill(len(found) % 256)
+                self._evict()
             sample.before()
             _settle()
             us = self._time(sample.call)
@@ -223,6 +218,12 @@ class Cpu(Device):
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in found)
         return found
+
+    def _evict(self) -> None:
+        """Drop the operands and the results from all caches."""
+        for array in (*self._at.arrays, self._at.results):
+            if not self._support.evict(ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)):
+                raise Refused("not_supported", "nothing evicts data from this processor's caches that a program may use")
 
     def _audit(self, result: NDArray[Any], row: int) -> Audit:
         """`Audit` of the C of the launch whose B begins at a row; what will be asked of it is chosen now."""
@@ -259,7 +260,7 @@ class Cpu(Device):
 
     def describe(self) -> dict[str, Any]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return {"cores": available_cores(), "memory_bytes": memory, "cache_bytes": _last_level_cache()}
+        return {"cores": available_cores(), "memory_bytes": memory} | _last_level_cache()
 
     def peaks(self) -> dict[str, float]:
         support, rounds, copied = self._support, 200_000, 64 << 20
@@ -331,10 +332,11 @@ def _state(task: Path) -> str:
         return ""
 
 
-def _last_level_cache() -> int:
-    """Bytes of the largest cache that a core uses; where the system does not tell, all that is flushed."""
+def _last_level_cache() -> dict[str, int]:
+    """Bytes of the largest cache that a core uses, where the system tells."""
     sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
-    return max((int(size.removesuffix("K")) << 10 for size in sizes if size.endswith("K")), default=FLUSH_BYTES)
+    known = [int(size.removesuffix("K")) << 10 for size in sizes if size.endswith("K")]
+    return {"cache_bytes": max(known)} if known else {}
 
 
 def _rate(work: Callable[[int], float], threads: int) -> float:

@@ -27,6 +27,26 @@ void default_arithmetic(void) {
 #endif
 }
 
+/* Writes the lines of a buffer back to memory and drops them from all caches; returns whether this processor has an instruction for it (Intel
+ * 64 and IA-32 Architectures Software Developer's Manual, volume 2, "CLFLUSH"; Arm Architecture Reference Manual, "DC CIVAC", "CTR_EL0"). */
+int evict(const void *buffer, long long bytes) {
+  const char *from = buffer, *end = from + bytes;
+#if defined(__SSE2__)
+  for (const char *line = (const char *)((uintptr_t)from & -64); line < end; line += 64) __builtin_ia32_clflush(line);
+  __builtin_ia32_mfence();
+  return 1;
+#elif defined(__aarch64__)
+  uint64_t type;
+  __asm__("mrs %0, ctr_el0" : "=r"(type));
+  const uintptr_t length = 4u << (type >> 16 & 15);
+  for (const char *line = (const char *)((uintptr_t)from & -length); line < end; line += length) __asm__ volatile("dc civac, %0" ::"r"(line) : "memory");
+  __asm__ volatile("dsb ish" ::: "memory");
+  return 1;
+#else
+  return from == end;
+#endif
+}
+
 void fill(void *buffer, int size, Place p, Draw d) {
   for (long long i = 0; i < p.total * size / 4; ++i) ((unsigned *)buffer)[i] = CANARY;
   for (long long row = 0; row < p.rows; ++row)
