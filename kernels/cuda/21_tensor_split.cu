@@ -146,8 +146,6 @@ __device__ __forceinline__ uint32_t judge(const Group* a, const Group* b, int K,
          (byte(fit_a, 3) == ROUNDED && byte(fit_b, 3) == ROUNDED ? INEXACT : 0);
 }
 
-__device__ __forceinline__ void consumers_sync() { some_sync<CONSUMERS>(1); }
-
 // A chunk that the consumers multiply in float32 takes the place of its halves: as many bytes. A warp of them multiplies 16 rows and PASS
 // columns at a time, a thread TM x 4 neighbours.
 constexpr int TM = WN == 32 ? 4 : 8, PASS = WN == 32 ? 32 : 64;
@@ -282,8 +280,8 @@ __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)
 // its last chunk was given back after that stage was the time before last. The barriers:
 //   come of a chunk: one arrival, that of the thread that announces the bytes of its groups and of both stages, and these bytes;
 //   ready of a chunk: all threads of the team, when it has judged the chunk, and has brought what is multiplied in float32;
-//   empty of a stage, read of a chunk's groups: all consumers, after their last read; where they read themselves, and not the tensor cores for
-//   them, a fence puts the bulk copies after that.
+//   empty of a stage, read of a chunk's groups: all consumers, after their last read; where a stage held floats, a fence puts the bulk copies
+//   after that.
 extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 * PRODUCERS + CONSUMERS, 1)
     product(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta, T* __restrict__ C,
             int ldc, uint8_t* __restrict__ workspace) {
@@ -442,7 +440,7 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
       if (SLICES == 1) {
         store_sums<WN>(sum, C, ldc, tile.row * BM + part_row, tile.column * BN + part_column, M, N, alpha, beta, thread);
       } else {  // into the stages, which are done with: there is one tile a cluster
-        consumers_sync();
+        some_sync<CONSUMERS>(1);
 #pragma unroll
         for (int i = 0; i < WN / 4; ++i) reinterpret_cast<float2*>(shared)[i * CONSUMERS + consumer] = make_float2(sum[2 * i], sum[2 * i + 1]);
       }

@@ -234,3 +234,12 @@ def test_what_passes_the_bound_does_not_pass_the_exact_launch(k, off, products, 
     assert verdict(plain, narrow(11, tf32)).status == "correct"
     if k != 65536:  # there one launch has few wide numbers in so short a part
         assert verdict(exactly(plain), narrow(11, tf32)).status == "incorrect"
+
+
+def test_no_rounding_is_held_to_be_relative_to_a_denormal_result():
+    """Beside larger ones: it is the element farthest off, and as near as float32 can be."""
+    problem = Problem(33, 40, 16, distribution="scaled", alpha=2.0**-90)
+    operands = host().operands(problem)
+    found = judge(host().check(launch(host(), right)), problem)
+    host().free(operands)
+    assert found.status == "correct", found.reason

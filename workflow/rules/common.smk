@@ -19,7 +19,7 @@ INSTALLED = subprocess.run(
 ).stdout.strip()
 if not INSTALLED or not ROOT.samefile(Path(INSTALLED).parents[1]):
     sys.exit(
-        f"Error: {sys.executable}: runs the package of {INSTALLED and Path(INSTALLED).parents[1] or 'no checkout'}; "
+        f"Error: {sys.executable}: runs the package of {Path(INSTALLED).parents[1] if INSTALLED else 'no checkout'}; "
         f"expected that of {ROOT}, which `make setup` there installs"
     )
 
