@@ -19,7 +19,8 @@ $(READY): envs/requirements.lock envs/bootstrap.lock
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
+	PATH="$(CURDIR)/envs:$$PATH" COMPILER="$(CXX)" CC=parallel-c++ CXX=parallel-c++ \
+	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
 	touch $@
 
 # the package itself stays in workflow/; nothing is downloaded

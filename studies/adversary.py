@@ -22,11 +22,11 @@ from typing import Any
 import halves
 import numpy as np
 from halves import Floats
-from ladder import environment
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.environment import ROOT
 from ladder.kernels import discover
+from ladder.lock import first_gpu
 from ladder.study import Study
 from ladder.worker import open_device
 
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--kernel", default="cuda/21_tensor_split")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    gpu, kernel = environment.detect_gpus()[0], discover(ROOT)[given.kernel]
+    gpu, kernel = first_gpu(), discover(ROOT)[given.kernel]
     legal = list(kernel.expand({}, ["float32"]))
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"

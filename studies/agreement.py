@@ -23,12 +23,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import environment, kernels, timing, verify
+from ladder import kernels, timing, verify
 from ladder.campaign import Limits, Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.devices import Device, Launch
 from ladder.environment import ROOT
 from ladder.kernels import Configuration
+from ladder.lock import first_gpu
 from ladder.statistics import median_interval
 from ladder.study import Study, furthest, percent
 from ladder.worker import open_device
@@ -74,7 +75,7 @@ def main() -> None:
     parser.add_argument("--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     given = parser.parse_args()
-    gpu, known = environment.detect_gpus()[0], kernels.discover(ROOT)
+    gpu, known = first_gpu(), kernels.discover(ROOT)
     rows: list[dict[str, Any]] = []
     binaries = {}
     with tempfile.TemporaryDirectory() as scratch:

@@ -52,7 +52,7 @@ When it is right and fast, `make` measures it with all others.
 ## A session
 
 """
-SECOND_SAVES = "\nSeconds to an answer for a CUDA kernel: not measured yet.\n"
+TAIL = "\nHow soon a save is answered is one of the questions under [How sure we are](../README.md#how-sure-we-are).\n"
 
 
 def session(project: Project) -> str:
@@ -85,7 +85,7 @@ def session(project: Project) -> str:
 def page(log: str) -> str:
     """The page with a session's log."""
     made = f"`studies/author.py` made this on {datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too.\n"
-    return f"{HEAD}{made}\n```\n{log}```\n{SECOND_SAVES}"
+    return f"{HEAD}{made}\n```\n{log}```\n{TAIL}"
 
 
 def without_numbers(text: str) -> str:

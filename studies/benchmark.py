@@ -21,6 +21,7 @@ from typing import Any
 from ladder import campaign, environment, kernels
 from ladder.compile import compile_kernel
 from ladder.environment import ROOT
+from ladder.lock import first_gpu
 from ladder.study import Study
 
 LIMITS = {
@@ -144,7 +145,7 @@ def main() -> None:
     for device, cost in results["measure_jobs"].items():
         print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
               f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most {MOST_MEMORY_GB:g})")  # fmt: skip
-    here = [*environment.detect_gpus(), environment.detect_cpu()][0]
+    here = first_gpu() if environment.detect_gpus() else environment.detect_cpu()
     STUDY.write(here, results, uuids=list(here.uuids))
     if too_much(results):
         sys.exit(f"TOO MUCH: {', '.join(too_much(results))}")

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import environment, kernels, timing
+from ladder import kernels, timing
 from ladder.campaign import Limits, Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.devices import Device, Launch
 from ladder.environment import ROOT
 from ladder.kernels import Configuration
+from ladder.lock import first_gpu
 from ladder.statistics import median_interval
 from ladder.study import Study, furthest
 from ladder.verify import judge
@@ -63,7 +64,7 @@ def stretch(device: Device, launches: dict[int, Launch], reference: Launch, limi
 
 def main(pairs: int) -> None:
     """Measure, and write what was found."""
-    gpu, known = environment.detect_gpus()[0], kernels.discover(ROOT)
+    gpu, known = first_gpu(), kernels.discover(ROOT)
     rows: list[dict[str, Any]] = []
     walls: list[dict[str, Any]] = []
     binaries = {}

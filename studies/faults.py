@@ -397,7 +397,7 @@ devices: [cpu]
 architectures: [sm_80]
 kernels: ["cpu/9*"]
 problems: {cpu: [{square: 48}]}
-measure: {min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: 10}
+measure: {race: false, min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: 10}
 confirm: {processes: 3, rounds: 3}
 """), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")

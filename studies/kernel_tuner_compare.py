@@ -25,6 +25,7 @@ from ladder import campaign, environment, probe, records
 from ladder.compile import compile_kernel, compile_support
 from ladder.environment import ROOT
 from ladder.kernels import Configuration, Kernel, discover
+from ladder.lock import first_gpu
 from ladder.measure import Job, run
 from ladder.study import Study
 
@@ -150,7 +151,7 @@ def main() -> None:
         "--cases", type=int, nargs="+", default=list(range(len(CASES))), help="numbers of cases; default: %(default)s"
     )
     given = parser.parse_args()
-    gpu, runs = environment.detect_gpus()[0], []
+    gpu, runs = first_gpu(), []
     all_cores = len(os.sched_getaffinity(0))
     binaries: dict[str, str] = {}
     with tempfile.NamedTemporaryFile(suffix=".bin") as support:

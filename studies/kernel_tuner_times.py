@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder import environment, verify
+from ladder import verify
 from ladder.campaign import Problem
 from ladder.compile import _nvcc as nvcc
 from ladder.compile import compile_kernel, compile_support
 from ladder.environment import ROOT
 from ladder.kernels import Configuration, Kernel, discover
+from ladder.lock import first_gpu
 from ladder.statistics import median_interval
 from ladder.study import Study, percent
 from ladder.worker import open_device
@@ -247,7 +248,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=8)
     given = parser.parse_args()
-    gpu, kernel = environment.detect_gpus()[0], discover(ROOT)[KERNEL]
+    gpu, kernel = first_gpu(), discover(ROOT)[KERNEL]
     chosen = Configuration("float32", tuple(PARAMETERS.items()))
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"

@@ -22,6 +22,7 @@ from ladder import environment, issue
 from ladder.compile import compile_support
 from ladder.cubin import code
 from ladder.issue import Instruction
+from ladder.lock import first_gpu
 from ladder.study import Study
 from ladder.worker import open_device
 
@@ -199,7 +200,7 @@ def measure(device: Any, function: str, cubin: bytes) -> float:
 
 def main() -> None:
     """Measure every pattern, and write what was found."""
-    gpu = environment.detect_gpus()[0]
+    gpu = first_gpu()
     if compiling.capability(gpu.arch) != compiling.capability(issue.MODELLED):
         sys.exit(f"{gpu.name}: got {gpu.arch}; expected {issue.MODELLED}, whose machine code is patched")
     cubin = compiling._nvcc(SOURCE, issue.MODELLED, Path(environment.ROOT) / "kernels" / "include")[0]

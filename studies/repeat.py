@@ -18,9 +18,9 @@ def found(measured: Mapping[str, Any]) -> str:
         return f"{part['called_different']:.1%} of {part['pairs']}" if part["pairs"] else "not measured yet"
 
     return (
-        f"{len(measured['runs'])} runs on {measured['machines']} machines: the between-process interval covers another run on the same "
-        f"machine in {covered('same_machine')}, the repeat interval one on another machine in {covered('other_machine')}, and where that "
-        f"machine took no part in making it in {covered('held_out')}; called different were {called('twins')} twins with the same binary "
+        f"{len(measured['runs'])} runs on {measured['machines']} devices: another run on the same device is within the between-process "
+        f"interval: {covered('same_machine')}; one on another device within the repeat interval: {covered('other_machine')}, and where that "
+        f"device took no part in making it: {covered('held_out')}; called different were {called('twins')} twins with the same binary "
         f"and {called('null')} pairs of the reference with itself"
     )
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.environment import ROOT, detect_gpus
+from ladder.environment import ROOT
+from ladder.lock import first_gpu
 from ladder.study import PUBLISHED, Study
 from planted import Project
 
@@ -65,7 +66,7 @@ def reproduce(folder: Path, percent: int) -> dict[str, list[str]]:
 
 def main() -> None:
     """Run both, and write what was found."""
-    (gpu, *_) = detect_gpus()
+    gpu = first_gpu()
     with tempfile.TemporaryDirectory() as scratch:
         runs = {name: reproduce(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT))}
     STUDY.write(gpu, {"kernel": KERNEL, "percent": PERCENT, **runs}, uuids=list(gpu.uuids))

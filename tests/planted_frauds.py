@@ -123,8 +123,8 @@ def complaints(kind: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) 
         for problem, row in found[name].items():
             shows = must["only"] in ("", problem)
             reason = str(row["reason"] or "")
-            pattern = CAUGHT[must["by"]][0] + str(must["says"])
-            right = row["status"] == must["status"] and re.match(pattern if CAUGHT[must["by"]][0] else f".*{pattern}", reason)
+            pattern = f"{CAUGHT[must['by']][0] or '.*'}(?:{must['says']})"
+            right = row["status"] == must["status"] and re.match(pattern, reason)
             if not (right if shows else row["status"] in ("correct", must["status"])):
                 said.append(
                     f"{name} on {problem}: {row['status']}, {reason!r}; expected {must['status']} by {must['by']}: {must['says']}"

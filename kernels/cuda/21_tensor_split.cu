@@ -1,9 +1,8 @@
 /*---
 title: Tensor cores, FP32 accuracy
 idea: each float is split into two halves whose three products the tensor cores sum up, at 3/16 of their FP16 rate but four times the FFMA rate; what two halves cannot hold is multiplied in float32
-parameters: {BM: 128, BN: 192, STAGES: 5, SLICES: 1, DIRECT: 0}
+parameters: {BM: 128, BN: 128, STAGES: 6, SLICES: 1, DIRECT: 0}
 configurations:
-  - {BM: 128, BN: 192, STAGES: 5}
   - {BM: 128, BN: 128, STAGES: 6}
   - {BM: 64, BN: 256, STAGES: 5}
   - {BM: 128, BN: 64, STAGES: 6}
@@ -22,11 +21,11 @@ then:
 workspace: ceil_div(K, 64) * (ceil_div(M, BM) * (BM // 8) + ceil_div(N, BN) * (BN // 8)) * 2096
 requires:
   - BM == 64 or BM == 128
-  - BN == 32 or BN == 64 or BN == 128 or BN == 192 or BN == 256
-  - 4096 <= BM * BN <= 24576 and (BM == 128 or BN != 192)
+  - BN == 32 or BN == 64 or BN == 128 or BN == 256
+  - 4096 <= BM * BN <= 16384
   - STAGES >= 3
   - 1 <= SLICES <= 8 and BM * BN // 512 % SLICES == 0 and 4 * BM * BN <= STAGES * (BM + BN) * 128
-  - DIRECT == 0 or DIRECT <= 3 and 2 * DIRECT <= STAGES + 1 and BM * BN <= 8192
+  - DIRECT == 0 or DIRECT <= 3 and 2 * DIRECT <= STAGES + 1 and BM * BN == 4096
 architecture: sm_90a
 global_reads: M * K + K * N + K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * K + K * N + M * N
@@ -68,8 +67,6 @@ constexpr int A_GROUPS = BM / 8 * sizeof(Group), B_GROUPS = BN / 8 * sizeof(Grou
 constexpr int RING = (STAGES + 1) / 2 + 1, COME = 8, READY = 16, READ = 24;
 constexpr int AT_GROUPS = STAGES * STAGE, AT_CHUNKS = AT_GROUPS + RING * GROUPS, AT_SPARE = AT_CHUNKS + RING * 32;
 constexpr int SPARE = 2048, AT_EMPTY = AT_SPARE + CONSUMERS / 32 * SPARE;  // bytes for each warp of the consumers
-// Long sums are added up by 4 or 16 chunks, where there are registers for two sums.
-constexpr bool LONG = WN <= (DIRECT ? 32 : 128);
 
 // An operand after splitting: its units, two of 32 of K for each chunk, and the records of its groups of 8 rows or columns.
 struct Operand {
@@ -99,8 +96,10 @@ extern "C" __global__ void __launch_bounds__(128, 9)
       split_rows(A, lda, M, K, group * 8, chunk, a.unit(chunk, 0, group), a.unit(chunk, 1, group), a.group(chunk, group), threadIdx.x % 32);
   } else {
     const int block = blockIdx.x - blocks_a, strips = (b.units.count + 3) / 4, group = block % strips * 4, chunk = block / strips;
-    split_columns<32, 1, 1>(B, ldb, N, K, group * 8, chunk, b.unit(chunk, 0, group), b.unit(chunk, 1, group), b.group(chunk, group),
-                            b.units.count - group, threadIdx.x, 0);
+    Columns<32> columns;
+    columns.load(B, ldb, N, K, group * 8, chunk, threadIdx.x);
+    split_columns<1, 1>(columns, N, K, group * 8, b.unit(chunk, 0, group), b.unit(chunk, 1, group), b.group(chunk, group),
+                        b.units.count - group, threadIdx.x, 0);
   }
 }
 
@@ -321,6 +320,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
         if (turn == team) {
           Group* const groups = reinterpret_cast<Group*>(shared + AT_GROUPS + place * GROUPS);
           const uint32_t at = chunks + place * 32;
+          Columns<BN> columns;  // of B, underway while the stages are waited for
+          if (DIRECT) columns.load(B, ldb, N, K, tile.column * BN, chunk, thread);
           barrier_wait(at + READ, parity ^ 1);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
@@ -336,8 +337,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
             }
           }
           if (DIRECT) {
-            split_columns<BN, PRODUCERS, 2>(B, ldb, N, K, tile.column * BN, chunk, to[0] + A_BYTES, to[1] + A_BYTES, groups + BM / 8, BN / 8,
-                                            thread, team);
+            split_columns<PRODUCERS, 2>(columns, N, K, tile.column * BN, to[0] + A_BYTES, to[1] + A_BYTES, groups + BM / 8, BN / 8, thread,
+                                        team);
             async_may_follow();
             some_sync<TEAM>(2 + team);
           }
@@ -360,13 +361,13 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
     take_registers<DIRECT ? 104 : 232>();
     const int consumer = threadIdx.x - 128 * PRODUCERS, thread = consumer % 128, lane = thread % 32;
     const int part_row = BM == 128 ? consumer / 128 * 64 : 0, part_column = BM == 128 ? 0 : consumer / 128 * WN;  // of the tile
-    float sum[WN / 2], acc[WN / 2], long_sum[LONG ? WN / 2 : 1];
-    const int often = chunks_of(K) < 64 * SLICES ? 3 : 15;
+    float sum[WN / 2], acc[WN / 2], long_sum[WN / 2];
+    const int often = chunks_of(K) < 64 * SLICES ? 3 : 15;  // long sums are added up by 4 or 16 chunks
     int stage = 0, place = 0, parity = 0;
     for (int t = first; t < rows * columns; t += step) {
       const Position tile(t, rows, columns);
 #pragma unroll
-      for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[LONG ? i : 0] = 0;
+      for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[i] = 0;
 
       for (int chunk = last_chunk; chunk >= 0; chunk -= SLICES) {
         const uint32_t here = chunks + place * 32;
@@ -427,15 +428,13 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
         if ((verdict & (TENSOR | STEEP)) == TENSOR)
           promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
         barrier_arrive(here + READ);
-        if (LONG && (chunk / SLICES & often) == 0) {  // the last time after the last chunk
+        if ((chunk / SLICES & often) == 0) {  // the last time after the last chunk
 #pragma unroll
-          for (int i = 0; i < WN / 2; ++i) long_sum[LONG ? i : 0] += sum[i], sum[i] = 0;
+          for (int i = 0; i < WN / 2; ++i) long_sum[i] += sum[i], sum[i] = 0;
         }
       }
-      if (LONG) {
 #pragma unroll
-        for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[LONG ? i : 0];
-      }
+      for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[i];
 
       if (SLICES == 1) {
         store_sums<WN>(sum, C, ldc, tile.row * BM + part_row, tile.column * BN + part_column, M, N, alpha, beta, thread);

@@ -48,7 +48,8 @@ struct Scaling {
   // Eight elements of a row whose largest has the bits `largest`, as high and low halves; returns their counts.
   __device__ uint32_t split(const float (&x)[8], uint32_t largest, uint4& high, uint4& low) const {
     const __half2 near = __float2half2_rn(NEAR * up * __uint_as_float(largest));
-    __half2 h[4], l[4], larges = __half2half2(0), mediums = larges, nears = larges, least = __float2half2_rn(1);
+    // from 1024 on, the last bits of an FP16 number count
+    __half2 h[4], l[4], larges = __float2half2_rn(1024), mediums = larges, nears = larges, least = __float2half2_rn(1);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float v = x[2 * i] * up, w = x[2 * i + 1] * up;
@@ -61,7 +62,10 @@ struct Scaling {
       least = __hmin2(least, size);
     }
     high = *reinterpret_cast<uint4*>(h), low = *reinterpret_cast<uint4*>(l);
-    const auto both = [](__half2 count) { return uint32_t(__half2int_rn(__hadd(__low2half(count), __high2half(count)))); };
+    const auto both = [](__half2 count) {
+      const uint32_t bits = *reinterpret_cast<uint32_t*>(&count);
+      return (bits + (bits >> 16)) & 0xf;
+    };
     uint32_t counts = both(larges) << LARGES | both(mediums) << MEDIUMS | both(nears) << NEARS;
     counts |= (low.x | low.y | low.z | low.w) != 0 ? 1 << LOWS : 0;
     if (__hlt(__hmin(__low2half(least), __high2half(least)), __float2half_rn(SMALL))) {  // which is rare
@@ -128,26 +132,42 @@ __device__ __forceinline__ void split_rows(const float* A, int lda, int M, int K
   scaling.record(group, largest, counts, max(0, (chunk + 1) * CHUNK - K), lane, row >= M, part == 0, chunks_of(K));
 }
 
-// 128 threads split COLUMNS columns of one chunk of B, and transpose them: a warp takes a quarter of the chunk, a lane every 32nd column.
-// There are `left` groups of columns. Several such 128 have each their `number`, below NUMBERS, and barrier FIRST_BARRIER + number.
-template <int COLUMNS, int NUMBERS, int FIRST_BARRIER>
-__device__ __forceinline__ void split_columns(const float* B, int ldb, int N, int K, int column0, int chunk, uint8_t* units0,
-                                              uint8_t* units1, Group* groups, int left, int thread, int number) {
-  constexpr int STRIPS = (COLUMNS + 31) / 32;
+// Of COLUMNS columns of one chunk of B what one of 128 threads splits: a warp takes a quarter of the chunk, a lane every 32nd column.
+template <int COLUMNS>
+struct Columns {
+  static constexpr int STRIPS = (COLUMNS + 31) / 32;
+  float x[STRIPS][2][8];
+
+  __device__ __forceinline__ void load(const float* B, int ldb, int N, int K, int column0, int chunk, int thread) {
+    const int k0 = chunk * CHUNK + thread / 32 * 16, column = column0 + thread % 32;
+    const float* from = B + size_t(k0) * ldb + column;
+    if (k0 + 16 <= K && column0 + STRIPS * 32 <= N) {
+#pragma unroll
+      for (int i = 0; i < 16; ++i, from += ldb)
+#pragma unroll
+        for (int s = 0; s < STRIPS; ++s) x[s][i / 8][i % 8] = from[s * 32];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 16; ++i, from += ldb)
+#pragma unroll
+        for (int s = 0; s < STRIPS; ++s) x[s][i / 8][i % 8] = column + s * 32 < N && k0 + i < K ? from[s * 32] : 0;
+    }
+  }
+};
+
+// 128 threads split COLUMNS columns of one chunk of B, and transpose them. There are `left` groups of columns. Several such 128 have each
+// their `number`, below NUMBERS, and barrier FIRST_BARRIER + number.
+template <int NUMBERS, int FIRST_BARRIER, int COLUMNS>
+__device__ __forceinline__ void split_columns(const Columns<COLUMNS>& columns, int N, int K, int column0, uint8_t* units0, uint8_t* units1,
+                                              Group* groups, int left, int thread, int number) {
+  constexpr int STRIPS = Columns<COLUMNS>::STRIPS;
   __shared__ uint32_t shared_largest[NUMBERS][4][STRIPS * 32];
   __shared__ uint32_t shared_counts[NUMBERS][4][STRIPS * 32];
   auto& largest_of = shared_largest[number];
   auto& counts_of = shared_counts[number];
+  auto& x = columns.x;
   const int quarter = thread / 32, lane = thread % 32;
-  float x[STRIPS][2][8];
   uint32_t largest[STRIPS] = {};
-#pragma unroll
-  for (int s = 0; s < STRIPS; ++s)
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const int k = chunk * CHUNK + quarter * 16 + i, column = column0 + s * 32 + lane;
-      x[s][i / 8][i % 8] = column < N && k < K ? B[size_t(k) * ldb + column] : 0;
-    }
 #pragma unroll
   for (int s = 0; s < STRIPS; ++s) {
 #pragma unroll

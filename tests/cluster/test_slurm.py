@@ -253,11 +253,13 @@ def test_by_its_submit_command_and_after_ctrl_c(own, slurm):
     profile = own.folder / "profiles" / "cluster-generic" / "profile.yaml"
     shown = re.findall(r"```yaml\n# tested\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
     profile.write_text(yaml.safe_dump(yaml.safe_load(profile.read_text()) | yaml.safe_load(shown[0])))
-    submit = ("--profile", "profiles/cluster-generic", *SUBMIT[2:10], "--seconds-between-status-checks", "2", "--")
+    submit = ("--profile", "profiles/cluster-generic", *SUBMIT[2:10], "--seconds-between-status-checks")
     gpu = f"partitions: {{red: {{device: {CPU}, resources: {{gpu: 1}}}}}}\n"
-    caught = Measuring(own, slurm, gpu, submit)
+    # while Snakemake asks how its jobs are it knows of none that it could cancel: it shall ask less often
+    caught = Measuring(own, slurm, gpu, (*submit, "10", "--"))
     caught.interrupt()
     caught.wait_until_cancelled()
+    caught.submit = (*submit, "2", "--")
     caught.start()
     caught.finish()
     cancelled, completed = caught.jobs()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import planted_frauds
 import pytest
-from ladder.environment import detect_cpu, detect_gpus, nvcc
+from ladder.environment import detect_cpu, nvcc
 from ladder.kernels import Configuration
+from ladder.lock import first_gpu
 from planted_frauds import FOLDER, KERNELS, complaints, expected
 
 
@@ -49,6 +50,6 @@ def test_all_for_a_gpu_compile(tmp_path):
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("ladder.measure.ROOT", FOLDER)
-    device = detect_gpus()[0]
+    device = first_gpu()
     found = planted_frauds.run(device, device.uuids[0], tmp_path, 8)
     assert complaints("cuda", found) == []

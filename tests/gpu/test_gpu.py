@@ -13,11 +13,12 @@ import faults
 import numpy as np
 import pytest
 from host import buffers
-from ladder import cubin, environment, kernels
+from ladder import cubin, kernels
 from ladder.campaign import BASELINES, PRECISION, Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.devices import Launch, exactly, places
 from ladder.gauntlet import describe, problems
+from ladder.lock import first_gpu
 from ladder.units import DISTRIBUTIONS, ELEMENT_TYPES
 from ladder.verify import fault, judge
 from ladder.worker import LAUNCHES, open_device
@@ -31,7 +32,7 @@ LAYOUTS: list[dict[str, Any]] = [{}, {"padding": 4, "alpha": -1.5, "beta": 0.5},
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    device = environment.detect_gpus()[0]
+    device = first_gpu()
     support = tmp_path_factory.mktemp("support") / "support.cubin"
     support.write_bytes(compile_support("cuda", device.arch))
     opened: Any = open_device("cuda", device.uuids[0], support)
@@ -252,7 +253,7 @@ def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project: Project):
 
 
 def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
-    device, kernel = environment.detect_gpus()[0], KERNELS[0]
+    device, kernel = first_gpu(), KERNELS[0]
     configuration = next(c for c, objection in kernel.expand({}, ["float32"]) if not objection)
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path, 1)
     task = {

@@ -43,6 +43,18 @@ def test_right_results_have_no_fault(problem, times):
     assert faults_of(problem, rounded, times, rounds=20) == [""] * 20
 
 
+def test_a_long_sum_of_ever_smaller_products_loses_the_last_of_them():
+    def ascending(p, a, b, c):
+        total = np.zeros((p.m, p.n), np.float32)
+        for k in range(p.k):
+            total += a[:, k : k + 1] * b[k : k + 1]
+        c[:] = total
+
+    problem = Problem(24, 20, 16384, distribution="hilbert")
+    assert faults_of(problem, ascending) == [""] * ROUNDS
+    assert all("a row of C is off by" in one for one in faults_of(problem, wrong_element))
+
+
 @pytest.mark.parametrize("alpha", [1.0, 1.3])
 def test_results_on_whole_numbers_have_none(alpha):
     problem = Problem(40, 30, 500, distribution="integers", alpha=alpha, beta=0.7)

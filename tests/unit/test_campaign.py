@@ -245,7 +245,7 @@ def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatc
 
 
 def test_architectures():
-    assert environment.architectures(load(BASE), [CPU], []) == ["sm_80", "sm_90"]
+    assert environment.architectures(load(BASE), [CPU], []) == ["sm_90"]
     assert environment.architectures(load(BASE), [H200], [H200]) == ["sm_90"]
     assert environment.architectures(load(change(architectures=["sm_86"])), [H200], [H200]) == ["sm_86", "sm_90"]
 

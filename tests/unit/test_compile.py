@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
 
 import pytest
 from ladder import compile as compiling
@@ -237,6 +238,12 @@ def test_what_a_compiler_says_is_printable_and_bounded():
     assert len(said) == 4000
 
 
+def compiled_under_a_limit(kernel, build):
+    return compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", build, 1), resource.getrlimit(
+        resource.RLIMIT_CPU
+    )
+
+
 def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
     endless = tmp_path / "endless"
     endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
@@ -244,12 +251,27 @@ def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypa
     monkeypatch.setattr(compiling, "cc", lambda: str(endless))
     monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1)
     monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
-    before = resource.getrlimit(resource.RLIMIT_CPU)
     path = folder / "kernels" / "cpu" / "a.c"
     path.write_text(c_kernel("a", ""))
-    kernel = kernels.parse(path)
-    # what this process has computed is added to the limit, so one that has computed for little
-    monkeypatch.setattr(compiling.time, "process_time", lambda: 0.0)
-    (row,) = compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", folder / "build", 1)
+    # what a process has computed is added to the limit: in one that has computed for nothing yet
+    with get_context("fork").Pool(1) as pool:
+        (row,), after = pool.apply(compiled_under_a_limit, (kernels.parse(path), folder / "build"))
     assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
-    assert resource.getrlimit(resource.RLIMIT_CPU) == before
+    assert after == resource.getrlimit(resource.RLIMIT_CPU)
+
+
+def test_every_rung_compiles_for_an_older_architecture_too_or_is_not_supported_there(tmp_path):
+    """Campaigns compile for the GPUs present, and where there is none for that of the published results."""
+    found = {}
+    for kernel in kernels.discover(ROOT).values():
+        if kernel.kind == "cuda":
+            legal = [one for one in kernel.expand({}, ["float32"]) if not one[1]]
+            (row,) = compiling.compile_kernel(kernel, legal[-1:], "sm_80", tmp_path / kernel.name, 1)
+            found[kernel.name] = row.status, row.reason
+    needs = {
+        "14_cluster_split_k": "needs compute capability 9.0",
+        "20_tensor_cores": "needs architecture sm_90a",
+        "21_tensor_split": "needs architecture sm_90a",
+    }
+    assert len(found) >= 18
+    assert found == {name: ("not_supported", needs[name]) if name in needs else ("compiled", "") for name in found}

@@ -72,6 +72,9 @@ def test_a_cold_launch_finds_no_operand_in_the_caches():
         c[:] = a.max() + b.max()
 
     sample = host().sample(launch(host(), reads), 1)
-    warm, cold = (np.median([host().time_round([sample], cold, seed)[0].us for seed in range(31)][1:]) for cold in (False, True))
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for seed in range(60):
+        cold = seed % 2 == 1
+        times[cold].append(host().time_round([sample], cold, seed)[0].us)
     host().free(operands)
-    assert cold > 1.2 * warm
+    assert min(times[True]) > 1.2 * min(times[False])  # of each the one that neighbours disturbed least

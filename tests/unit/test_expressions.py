@@ -28,6 +28,12 @@ def test_anything_else_is_an_error_of_ours(text):
         evaluate(text, {"M": 100, "N": 3})
 
 
+@pytest.mark.parametrize("text", ["2 ** 63", "-(2 ** 32) * 2 ** 32", "1012369762596 ** 51.0", "1e308 * 10"])
+def test_what_is_too_large_is_said_so(text):
+    with pytest.raises(InputError, match="is outside the range of 64-bit integers"):
+        evaluate(text, {})
+
+
 def test_counts_are_whole():
     assert evaluate_int("BN / TN", {"BN": 64, "TN": 8}) == 8
     with pytest.raises(InputError, match="whole number"):

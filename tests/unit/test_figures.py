@@ -4,7 +4,6 @@ import json
 import re
 from itertools import pairwise
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,12 +38,6 @@ def compiled(tmp_path_factory):
     problems, kernels = [(256, 256, 256), (4096, 4096, 4096)], ("03_shared_tile", "05_register_tile", "cublas")
     given = {"problems": problems, "kernels": kernels, "builds": ("", "compiler=nvrtc maxrregcount=128"), "processes": 3}
     return made(tmp_path_factory.mktemp("data") / "x", **given)
-
-
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
 
 
 def draw(dataset, name, state="warm", width=11.0):
@@ -131,6 +124,32 @@ def test_a_linear_panel_shows_what_lies_near_the_reference(dataset, which):
     assert "points above" in note(figure)  # TF32 is far above
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_of_sizes_that_lie_close_one_has_a_label(tmp_path, width):
+    sizes = [256, 1000, 1024, 2048, 6144, 8192, 16384]
+    problems = [*((size,) * 3 for size in sizes), (64, 4096, 4096)]
+    data = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
+    figure = draw(data, "ratio", width=width)
+    axes = next(axes for axes in figure.axes if axes.get_xlabel() == "M = N = K")
+    labels = [label for label in axes.get_xticklabels() if label.get_text()]
+    assert {"256", "1024"} <= {label.get_text() for label in labels}
+    assert "1000" not in {label.get_text() for label in labels}
+    boxes = [label.get_window_extent(figure.canvas.get_renderer()) for label in labels]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_a_rung_far_above_the_reference_leaves_the_linear_panel(dataset):
+    tables, environment = dataset
+    best = tables["best"].copy()
+    best.loc[best["kernel"] == "10_block_tile_128", "tflops"] *= 5
+    best.loc[best["kernel"] == "05_register_tile", "tflops"] *= 5
+    figure = figures.draw("performance", Dataset({**tables, "best": best}, environment, "warm"))
+    top = figure.axes[0].get_ylim()[1]
+    data = Dataset(*dataset, "warm")
+    reference = data.best.loc[data.best["kernel"] == data.reference, "tflops"].max()
+    assert top == pytest.approx(1.05 * max(data.peak, data.clock_peak, 1.25 * reference))
+
+
 def test_intervals_and_marks_are_drawn(dataset):
     best = dataset[0]["best"].astype({"problem": str})
     best = best[(best["state"] == "warm") & (best["kernel"] == "05_register_tile")]
@@ -180,6 +199,20 @@ def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset):
     at = warm[warm["problem"].astype(str) == "4096"].iloc[0]
     assert f"{at['tflops']:.3g} TFLOP/s, ×" in texts["05 register tile"]
     assert f"{at['configuration']} and 1 tied" in texts["05 register tile"]
+
+
+@pytest.mark.parametrize("name", list(figures.FIGURES))
+def test_a_kernel_that_only_the_confirmation_found_wrong_is_in_no_figure(dataset, name):
+    tables, environment = dataset
+    best = tables["best"].copy()
+    wrong = best["kernel"] == "05_register_tile"
+    best.loc[wrong, "status"] = "incorrect"
+    best.loc[wrong, best.columns[best.columns.get_loc("median_us") :].intersection(["tflops", "ratio", "frobenius_error"])] = (
+        np.nan
+    )
+    data = Dataset({**tables, "best": best}, environment, "warm")
+    if name not in figures.NEEDS or figures.NEEDS[name](data):
+        assert not any("05 register tile" in text for text in words(figures.draw(name, data)))
 
 
 def test_means_leave_out_what_a_rung_has_not(dataset):
@@ -253,6 +286,17 @@ def test_parameters_use_the_range_of_the_colours_and_tell_shapes_apart(dataset):
     assert "n = 12 samples a cell, ~: lost the race, n = 5." in note(figure)
     assert "within-run" in note(figure)
     assert "between-process" not in note(figure)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_their_names(tmp_path, width, recwarn):
+    problems = [(64 * size, 64, 64) for size in range(2, 17)] + [(size, size, size) for size in (64, 128)]
+    data = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
+    figure = draw(data, "parameters-03_shared_tile", width=width)
+    assert not [str(said.message) for said in recwarn if "layout" in str(said.message)]
+    squares, others = (axes for axes in figure.axes if axes.get_title(loc="left"))
+    assert squares.get_position().y0 > others.get_position().y1
+    assert others.get_position().height * figure.get_size_inches()[1] > 0.5
 
 
 def test_gpus_show_each_series_once(dataset):

@@ -1,5 +1,7 @@
 """The package's modules keep their order, and a stage knows all that it depends on."""
 
+import ast
+
 from ladder import sources
 from planted import ROOT
 
@@ -27,6 +29,21 @@ def test_no_import_goes_against_the_order():
     assert sorted(modules()) == sorted(ORDER)
     for index, module in enumerate(ORDER):
         assert sources.imports(module) <= set(ORDER[:index]), module
+
+
+def test_no_import_of_the_package_is_missed():
+    for module in modules():
+        asked = set()
+        for node in ast.walk(ast.parse(sources.path(module).read_text())):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith("ladder") for alias in node.names), module
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, module
+                if node.module.split(".")[0] == "ladder":
+                    base = node.module.removeprefix("ladder").removeprefix(".")
+                    asked |= {f"{base}.{alias.name}".strip(".") for alias in node.names}
+        asked = {name if sources.exists(name) else name.rpartition(".")[0] for name in asked} - {""}
+        assert sources.imports(module) >= asked, module
 
 
 def test_figures_and_tables_touch_no_device():

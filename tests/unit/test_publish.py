@@ -67,6 +67,21 @@ def test_what_is_drawn_again_is_the_same_to_the_byte(published):
     assert done.returncode == 0  # the form is that of the command
 
 
+def test_another_run_lies_beside_a_dataset_and_nothing_is_drawn_from_it(copy, measured, monkeypatch):
+    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})
+    with pytest.raises(InputError, match=r"NAME: got 'nvidia-c/again'; expected a published dataset before the '/'"):
+        publish.publish(measured / "nvidia-b", copy, "nvidia-c/again")
+    publish.publish(measured / "nvidia-b", copy, "nvidia-b/again")
+    sums = publish.read_sums(copy / "nvidia-b")
+    assert {"again/confirmed.parquet", "again/samples/baselines.float32.parquet", "confirmed.parquet"} <= set(sums)
+    assert not any("again" in name for name in sums if name.startswith(".."))
+    assert not (copy / "nvidia-b" / "again" / "SHA256SUMS").exists()
+    publish.check_data(copy / "nvidia-b")
+    (copy / "nvidia-b" / "again" / "confirmed.parquet").write_bytes(b"else")
+    with pytest.raises(InputError, match=r"again/confirmed\.parquet is another"):
+        publish.check_data(copy / "nvidia-b")
+
+
 def test_another_figure_or_table_is_named(copy):
     drawn = copy.parent / "redrawn" / "nvidia-a"
     (drawn / "figures" / "ladder-warm.svg").write_text("another")

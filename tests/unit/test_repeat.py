@@ -18,7 +18,7 @@ OF_MACHINE, OF_RUN = 0.02, 0.005
 def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
     random = np.random.default_rng(seed)
-    names = [(f"k{i}", "-", "float32", str(size), "warm") for size in SIZES for i in range(contestants)]
+    names = [(f"k{i}", "-", "", "float32", str(size), "warm") for size in SIZES for i in range(contestants)]
     table = pd.DataFrame(names, columns=repeat.CONTESTANT)
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
@@ -105,7 +105,7 @@ def write_dataset(folder, machine, factor):
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     write_dataset(tmp_path / "one", "GPU-1", 1.0)
     assert repeat.write(tmp_path) == []  # nothing to compare with
-    write_dataset(tmp_path / "two", "GPU-2", 1.01)
+    write_dataset(tmp_path / "one" / "two", "GPU-2", 1.01)
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "environment.json").write_text("{}")  # of before there was a confirmation
     assert [path.name for path in repeat.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
@@ -113,8 +113,18 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
     assert (row["contestants"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
     found = json.loads((tmp_path / "repeat-d.json").read_text())
-    assert found["runs"] == [{"dataset": "one", "machine": "GPU-1"}, {"dataset": "two", "machine": "GPU-2"}]
+    assert found["runs"] == [{"dataset": "one", "machine": "GPU-1"}, {"dataset": "one/two", "machine": "GPU-2"}]
     assert found["null"] == {"pairs": 2, "called_different": 1.0}
+
+
+def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
+    for name, machine in (("one", "GPU-1"), ("two", "GPU-2")):
+        write_dataset(tmp_path / name, machine, 1.0)
+    assert len(repeat.differences([repeat.read_run(tmp_path / name) for name in ("one", "two")])) == 1
+    path = tmp_path / "two" / "confirmed.parquet"
+    rows, session = records.read(path)
+    records.write(path, [row | {"binary_sha256": "f" * 64} for row in rows], session)
+    assert repeat.differences([repeat.read_run(tmp_path / name) for name in ("one", "two")]).empty
 
 
 def test_a_run_is_one_confirmation_on_one_device(tmp_path):

@@ -180,6 +180,16 @@ def test_no_rate_stands_outside_a_generated_part():
     assert "<!--" not in by_hand  # a marker that is not closed would never be filled
 
 
+def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
+    told = story.past(story.Story(small), "test")
+    rows = story.Story(small).published("test").best.query("kernel != 'cublas'").to_dict("records")
+    fastest = max(rows, key=lambda row: row["ratio"])
+    assert f"ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
+    assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
+    assert f"is ×{fastest['ratio']:.3f}." in told
+    assert story.past(story.Story(small), "none") == "Not measured yet."
+
+
 def test_a_marker_within_a_line_does_not_begin_it():
     """Markdown takes a line that begins with a comment for HTML and shows the rest of it as it stands."""
     assert not re.findall(r"^\s*<!-- value", TEXT, re.MULTILINE)

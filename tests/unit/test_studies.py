@@ -80,9 +80,14 @@ MEASURED = {
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
          "held_out": {"pairs": 0}, "twins": {"pairs": 40, "called_different": 0.025}, "null": {"pairs": 0}},
-        "2 runs on 2 machines: the between-process interval covers another run on the same machine in not measured yet, the repeat interval "
-        "one on another machine in 95.5% of 200, and where that machine took no part in making it in not measured yet; called different were "
-        "2.5% of 40 twins with the same binary and not measured yet pairs of the reference with itself",
+        "2 runs on 2 devices: another run on the same device is within the between-process interval: not measured yet; one on another "
+        "device within the repeat interval: 95.5% of 200, and where that device took no part in making it: not measured yet; called "
+        "different were 2.5% of 40 twins with the same binary and not measured yet pairs of the reference with itself",
+    ),
+    "saves": (
+        {"kind": "cuda", "first_s": 12.3, "again_s": 2.0, "watch_s": 0.5, "campaign_s": 21.0},
+        "`ladder try` of a CUDA kernel takes 2.0 s, the first time 12.3 s; with `--watch` 0.5 s from a save; the "
+        "smoke campaign of it alone 21.0 s",
     ),
     "several_gpus": (
         {"cores": 8, "runs": [{"gpus": 4, "wall_s": 100.0}, {"gpus": 1, "wall_s": 400.0}]},

@@ -77,6 +77,10 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
         "results/redrawn/nvidia-a/drawn.checked",
         "results/redrawn/index.html",
     ]
+    assert found.shown() == []
+    (tmp_path / "nvidia-a").rename(tmp_path / targets.SHOWN)
+    assert found.shown() == [f"results/redrawn/{targets.SHOWN}/drawn.checked"]
+    (tmp_path / targets.SHOWN).rename(tmp_path / "nvidia-a")
     assert found.indexed(targets.REDRAWN) == ["cpu-b", "nvidia-a"]
     assert found.claims(targets.REDRAWN) == []
     (tmp_path / "claims.json").touch()

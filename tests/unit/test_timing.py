@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ class Scripted(Device):
     """Times come from functions of the round, audits from `audits`; `rounds` remembers the order in which launches were timed."""
 
     kind = "cpu"
+    warm_seconds = 0.0
     given = Problem(64, 64, 64, seed=5)
 
     def __init__(self, **times: Callable[[int], float]) -> None:
@@ -56,11 +58,6 @@ def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, ti
     given = Limits(**{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits})
     done = timing.measure(device, launches, device.launches["reference"], state, given, seed=seed, best=best)
     return {item[0]: item[1] for item in done if item is not None}
-
-
-@pytest.fixture(autouse=True)
-def short_warm_up(monkeypatch):
-    monkeypatch.setattr(timing, "WARM_SECONDS", 0.0)
 
 
 def test_a_steady_kernel_stops_at_the_target_with_the_least_samples():
@@ -124,6 +121,26 @@ def test_cold_launches_are_repeated_where_their_operands_rotate():
     series = run(device, state="cold")[0]
     assert (series.repeats, series.samples[0], series.reference[0]) == (5, 100.0, 50.0)
     assert all(device.cold)
+
+
+@pytest.mark.parametrize(("times", "rounds"), [([100.0], 4), ([100.0, 150.0], 11)])
+def test_it_warms_up_for_as_long_as_the_device_asks_and_until_two_rounds_agree(times, rounds, monkeypatch):
+    clock = itertools.count(0.0, 0.01)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    device = Scripted(kernel=lambda r: times[r % len(times)], reference=lambda r: 50.0)
+    device.warm_seconds = 0.035
+    samples = run(device)[0].samples
+    assert len(device.rounds) == 2 + rounds + len(samples)  # two tell how long a launch takes
+
+
+def test_a_launch_as_long_as_that_is_not_made_again_while_others_warm_up():
+    device = Scripted(long=lambda r: 2e4, longest=lambda r: 2e5, short=lambda r: 100.0, reference=lambda r: 50.0)
+    device.warm_seconds = 0.01
+    run(device)
+    first, second, warming, *_ = map(set, device.rounds)
+    assert first == {"long", "longest", "short", "reference"}
+    assert second == {"long", "short", "reference"}  # how long the longest takes, no loading of code can hide
+    assert warming == {"short", "reference"}
 
 
 def test_a_slow_kernel_has_warmed_up_by_the_round_that_tells_how_slow_it_is():

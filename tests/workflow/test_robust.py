@@ -18,7 +18,7 @@ import pytest
 from ladder import records
 from ladder.environment import detect_cpu
 from ladder.lock import exclusive
-from planted import C_RIGHT, ROOT, c_kernel, interpreter
+from planted import C_RIGHT, ROOT, Project, c_kernel, interpreter
 
 SLOW = """
 campaign: tiny
@@ -26,7 +26,7 @@ devices: [cpu]
 architectures: [sm_80]
 kernels: {kernels}
 problems: {{cpu: [{{square: 48}}]}}
-measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, sample_us: 500, timeout_seconds: 60}}
+measure: {{min_samples: {samples}, max_samples: {samples}, target: 0.000001, race: false, sample_us: 500, timeout_seconds: 60}}
 confirm: {{processes: 0}}
 """
 
@@ -43,10 +43,10 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
         "---*/", "parameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}\n---*/", 1
     )
     project.write("kernels/cpu/90_many.c", many)
-    command = ["--configfile", project.campaign(SLOW.format(kernels="[cpu/90_many]", samples=150)), "--forcerun", "measure"]
+    command = ["--configfile", project.campaign(SLOW.format(kernels="[cpu/90_many]", samples=250)), "--forcerun", "measure"]
     project.ok(*command, "--until", "probe", "compile")
     script = (
-        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000)); "
+        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000)); "
         "sys.argv[0] = 'snakemake'; runpy.run_module('snakemake', run_name='__main__')"
     )
     full = subprocess.run(
@@ -180,6 +180,21 @@ def test_a_checkout_is_not_run_without_its_package(project):
     refused = project.snakemake("--dry-run")
     assert refused.returncode == 1
     assert f"runs the package of no checkout; expected that of {project.folder}, which" in refused.stdout
+    assert "Traceback" not in refused.stdout
+
+
+def test_a_project_may_lie_below_a_folder_with_a_space_in_its_name(tmp_path):
+    project = Project(tmp_path / "it's with" / "a space")
+    project.ok("--config", "campaign=smoke", "kernels=[cpu/01_naive_ijk]", "--until", "aggregate")
+    assert (project.table("smoke-*/*/best.csv")["kernel"] == "01_naive_ijk").any()
+
+
+@pytest.mark.parametrize("name", ["with space", "it's"])
+def test_a_name_by_which_no_job_could_be_started_is_refused(project, name):
+    project.python = interpreter(project.folder / name, project.folder / "workflow")
+    refused = project.snakemake("--dry-run")
+    assert refused.returncode == 1
+    assert f"Error: {name}/bin/python: has a space, a quote or the like in its path from here" in refused.stdout
     assert "Traceback" not in refused.stdout
 
 

@@ -19,7 +19,11 @@ def publish(parser: ArgumentParser) -> Run:
     """
     parser.add_argument("dataset", nargs="?", type=Path, metavar="DATASET", help="a folder results/CAMPAIGN/DEVICE")
     parser.add_argument(
-        "name", nargs="?", default="", metavar="NAME", help="what it is published as; the device's slug if not given"
+        "name",
+        nargs="?",
+        default="",
+        metavar="NAME",
+        help="what it is published as; the device's slug if not given. OTHER/NAME: as another run of a published one, not drawn",
     )
 
     def run(given: Namespace) -> None:

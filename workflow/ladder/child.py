@@ -36,6 +36,8 @@ LAST_BYTES = 4096
 """What is read of the end of that which a child has printed."""
 MARK = "GEMM_LADDER_CHILD"
 """The variable in a child's environment by which the processes that a kernel starts there are known."""
+IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20"}
+"""OpenBLAS's threads spin for 2^20 cycles after a call instead of 2^26: what is timed next waits until they rest."""
 NO_FAULT = "no fault of a kernel's, and recorded of none; what was measured before is kept, run again once it is mended"
 _numbers = itertools.count()
 
@@ -70,7 +72,7 @@ class Child:
         self.loaded: set[int] = set()
         """Contestants of which it has the launch, on the operands that it has."""
         for last in (False, True):
-            self._start({"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else {}, lock)
+            self._start({"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
                 for _ in self.ask(("open", kind, uuid, str(support)), START_SECONDS):
                     pass

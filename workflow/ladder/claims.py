@@ -26,7 +26,7 @@ from ladder.repeat import limits
 from ladder.statistics import CONFIDENCE, student_t
 from ladder.study import NOTHING, PUBLISHED, Study, studies
 from ladder.tables import read_csv
-from ladder.targets import CLAIMED_OF, CLAIMS, JUDGED
+from ladder.targets import CLAIMED_OF, CLAIMS, JUDGED, SHOWN
 from ladder.units import InputError
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
@@ -35,8 +35,6 @@ STATES = (FAILED, REPRODUCED, UNSURE, NOTHING, ELSEWHERE)
 """All of them, the gravest first."""
 IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
 """Columns that say what a row is about."""
-TOLD = ("nvidia-h200",)
-"""The datasets that the text is about."""
 
 Key = tuple[str, ...]
 Entry = Mapping[str, Any]
@@ -351,7 +349,7 @@ def _judged(
 def _published_data(root: Path) -> list[Data]:
     """The published datasets, that which the text is about first, and the answers to studies."""
     folders = [path.parent for path in (root / PUBLISHED).glob("*/environment.json")]
-    ordered = sorted(folders, key=lambda folder: (folder.name not in TOLD, folder.name))
+    ordered = sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name))
     return [*map(of_samples, ordered), *of_studies(root, PUBLISHED)]
 
 

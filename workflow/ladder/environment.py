@@ -21,7 +21,7 @@ from ladder.campaign import Campaign, check_memory
 from ladder.units import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULT_ARCHITECTURES = ("sm_80", "sm_90")
+DEFAULT_ARCHITECTURE = "sm_90"
 """What CUDA kernels are compiled for where there is no GPU and the campaign says `auto`."""
 CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
 NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
@@ -200,7 +200,7 @@ def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[
             raise InputError(
                 f"{campaign.source}: {key}: got {arch!r}; expected one that {nvcc()} compiles for: {', '.join(known)}"
             )
-    present = [gpu.arch for gpu in gpus] or list(DEFAULT_ARCHITECTURES)
+    present = [gpu.arch for gpu in gpus] or [DEFAULT_ARCHITECTURE]
     chosen = list(campaign.architectures) or ([] if campaign.partitions else present)
     return list(dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")]))
 

@@ -124,6 +124,8 @@ def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Numb
         result: Number = _value(_parse(str(expression)), names)
     except InputError as error:
         raise InputError(f"expression `{expression}`: {error}" if str(expression) not in str(error) else str(error)) from None
+    except OverflowError:
+        raise InputError(f"expression `{expression}`: a value in it is outside the range of 64-bit integers") from None
     except (ArithmeticError, TypeError, ValueError) as error:
         raise InputError(f"expression `{expression}`: {error}") from None
     return result

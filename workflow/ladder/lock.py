@@ -6,9 +6,10 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from ladder.environment import Device
+from ladder.environment import Device, detect_gpus
 from ladder.units import InputError, plain
 
 COMMAND = 120
@@ -25,6 +26,16 @@ def uuids(device: Device) -> list[str]:
     if not found:
         raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
     return found
+
+
+def first_gpu() -> Device:
+    """The first GPU that this process may use, as a device that has no other. Raises `InputError` for none."""
+    for device in detect_gpus():
+        from ladder.devices.cuda import visible  # where there is no driver, it cannot be imported
+
+        for uuid in visible(device.slug):
+            return replace(device, uuids=(uuid,))
+    raise InputError("no GPU is to be seen; expected an NVIDIA GPU, its driver, and that CUDA_VISIBLE_DEVICES does not hide it")
 
 
 def holders(uuid: str) -> list[str]:

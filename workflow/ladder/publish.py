@@ -157,13 +157,16 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
     """Publish the dataset in `source` as `name`, by default its device's; returns its new folder.
 
     Copies the raw samples of sweep and confirmation, the environment and what the compiler and the counters said, and writes the
-    checksums of what is drawn from them; other files of the folder stay.
+    checksums of what is drawn from them; other files of the folder stay. A name such as `nvidia-h200/again` makes it another run of a
+    published dataset: it lies in that one's folder, and `ladder repeat` looks at it, but nothing is drawn from it.
 
     Raises `InputError` for a name that is none, for a folder without a dataset, and for one measured from a checkout that had changes or
     no commit: a published figure says which commit made it.
     """
-    if not re.fullmatch("[a-z0-9-]*", name):
-        raise InputError(f"NAME: got {name!r}; expected small letters, digits and '-'")
+    if not re.fullmatch("([a-z0-9-]+(/[a-z0-9-]+)?)?", name):
+        raise InputError(f"NAME: got {name!r}; expected small letters, digits and '-', or two of such with a '/' between them")
+    if "/" in name and not (published / name).parent.joinpath("environment.json").exists():
+        raise InputError(f"NAME: got {name!r}; expected a published dataset before the '/', which this one is another run of")
     if not all((source / needed).exists() for needed in DATA[:2]) or not list((source / "samples").glob("*.parquet")):
         raise InputError(
             f"{source}: no environment.json, resources.csv and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
@@ -184,7 +187,7 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
             shutil.copy(source / needed, target)
     for path in (source / "samples").glob("*.parquet"):
         shutil.copy(path, target / "samples")
-    refresh(target)
+    refresh(target if "/" not in name else target.parent)
     compare(published)
     return target
 

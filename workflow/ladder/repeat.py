@@ -20,7 +20,9 @@ from ladder.units import InputError
 
 LIMIT = 2.8
 """Times the standard deviation: what two results differ by at most with a probability of 95 %, 1.96 * sqrt(2) (ISO 5725-6)."""
-CONTESTANT = ["kernel", "configuration", "element_type", "problem", "state"]
+PROBLEM = ["element_type", "problem", "state"]
+CONTESTANT = ["kernel", "configuration", "binary", *PROBLEM]
+"""What two runs must both have: the same code, on the same problem."""
 COLUMNS = [
     "element_type", "problem", "state", "contestants", "machines", "runs",
     "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
@@ -44,7 +46,7 @@ class Run:
     """Who is faster than whom, the table of that name."""
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path, name: str = "") -> Run:
     """A published dataset's run. Raises `InputError` where it has no confirmation, or one that was measured on several devices."""
     environment = json.loads((folder / "environment.json").read_text())
     path = folder / f"{CONFIRMED}.parquet"
@@ -58,7 +60,7 @@ def read_run(folder: Path) -> Run:
     if len(machines) != 1:
         raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
     pairs = of_folder(folder, [])[0]["pairs"]
-    return Run(folder.name, environment["device"], machines.pop(), ratios(confirmed), pairs)
+    return Run(name or folder.name, environment["device"], machines.pop(), ratios(confirmed), pairs)
 
 
 def ratios(confirmed: Confirmed) -> pd.DataFrame:
@@ -71,7 +73,8 @@ def ratios(confirmed: Confirmed) -> pd.DataFrame:
         for one in (one for one, records in group.items() if one[0] != next(iter(records.values()))["reference"]):
             found = confirmed.ratio(key, one)
             time = between_processes([record["samples_us"] for record in group[one].values()])[0]
-            values = [*one, *key, math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)]
+            binary = next(iter(group[one].values()))["binary_sha256"] or ""  # a baseline has none
+            values = [*one, binary, *key, math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)]
             rows.append(dict(zip([*CONTESTANT, "log_ratio", "half", "log_us"], values, strict=True)))
     return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half", "log_us"])
 
@@ -111,9 +114,9 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     many finalists there are: what is a machine's own moves them all together.
     """
     rows, found = [], differences(runs)
-    for key, group in found.groupby(CONTESTANT[2:], sort=False):
-        took_part = [run for run in runs if len(run.ratios.merge(group[CONTESTANT[2:]].drop_duplicates()))]
-        row: dict[str, Any] = dict(zip(CONTESTANT[2:], key, strict=True)) | {
+    for key, group in found.groupby(PROBLEM, sort=False):
+        took_part = [run for run in runs if len(run.ratios.merge(group[PROBLEM].drop_duplicates()))]
+        row: dict[str, Any] = dict(zip(PROBLEM, key, strict=True)) | {
             "contestants": len(group[CONTESTANT].drop_duplicates()),
             "machines": len({run.machine for run in took_part}),
             "runs": len(took_part),
@@ -149,7 +152,7 @@ def _covered(pairs: pd.DataFrame, allowed: pd.Series) -> dict[str, Any]:
 
 def _against_limits(pairs: pd.DataFrame, limits: pd.DataFrame) -> dict[str, Any]:
     """How many differences between machines keep to the limits of their problem."""
-    both = pairs.merge(limits[[*CONTESTANT[2:], "reproduce_limit"]].dropna(), on=CONTESTANT[2:])
+    both = pairs.merge(limits[[*PROBLEM, "reproduce_limit"]].dropna(), on=PROBLEM)
     return _covered(both, both["reproduce_limit"])
 
 
@@ -194,9 +197,9 @@ def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
 
 def write(published: Path) -> list[Path]:
     """Write `repeat-<device>.csv`, the table, and `.json`, the claims, for every model with several published runs; returns the files."""
-    folders = sorted(path.parent for path in published.glob(f"*/{CONFIRMED}.parquet"))
     by_device: dict[str, list[Run]] = {}
-    for run in map(read_run, folders):
+    for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
+        run = read_run(path.parent, path.parent.relative_to(published).as_posix())
         by_device.setdefault(run.device, []).append(run)
     written = []
     for device, runs in by_device.items():

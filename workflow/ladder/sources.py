@@ -1,23 +1,23 @@
 """Which of the package's modules a stage depends on: Snakemake sees a job's script but not what the script imports."""
 
-import ast
 import hashlib
+import re
 from functools import lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+IMPORT = re.compile(r"^ *from ladder((?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+"""Found so and not by a parser, which takes much longer: every start of Snakemake, and most jobs, would wait for it."""
 
 
 @lru_cache
 def imports(module: str) -> frozenset[str]:
     """The package's modules that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
     found = set()
-    for node in ast.walk(ast.parse(path(module).read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ladder":
-            base = (node.module or "").split(".")[1:]
-            for name in node.names:
-                inner = ".".join([*base, name.name])
-                found.add(inner if exists(inner) else ".".join(base))
+    for base, several, one in IMPORT.findall(path(module).read_text()):
+        for name in re.findall(r"(\w+)(?: as \w+)?", several or one):
+            inner = f"{base}.{name}".strip(".")
+            found.add(inner if exists(inner) else base.strip("."))
     return frozenset(found - {""})
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from ladder import claims
 from ladder.campaign import DRAWN_FROM, Problem
-from ladder.claims import TOLD
 from ladder.environment import ROOT
 from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
@@ -24,6 +23,7 @@ from ladder.models import of_folder
 from ladder.statistics import geometric_mean
 from ladder.study import NOTHING, studies
 from ladder.tables import SAME, UNCONFIRMED, is_baseline
+from ladder.targets import SHOWN
 from ladder.units import KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
@@ -47,7 +47,7 @@ Row = Mapping[str, Any]
 class Story:
     """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
 
-    It is the one that the text was written about (`TOLD`), else the first.
+    It is the one that the text was written about (`SHOWN`), else the first.
     """
 
     def __init__(self, root: Path) -> None:
@@ -59,12 +59,18 @@ class Story:
         """The dataset of each device kind."""
         found: dict[str, Dataset] = {}
         folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
-        for folder in sorted(folders, key=lambda folder: (folder.name not in TOLD, folder.name)):
-            if json.loads((folder / "environment.json").read_text())["kind"] not in found:
-                tables, environment = of_folder(folder, self.kernels.values())
-                tables = {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}
-                found[environment["kind"]] = Dataset(tables, environment, "warm")
+        for folder in sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name)):
+            kind = json.loads((folder / "environment.json").read_text())["kind"]
+            if kind not in found:
+                found[kind] = self.published(folder.name)
         return found
+
+    def published(self, name: str) -> Dataset:
+        """The published dataset of a name. Raises `OSError` where there is none."""
+        tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
+        return Dataset(
+            {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}, environment, "warm"
+        )
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
@@ -305,6 +311,31 @@ def gains(story: Story, kind: str) -> str:
     )
 
 
+def past(story: Story, name: str) -> str:
+    """Of a published campaign, on every problem the rung that is the fastest, beside cuBLAS's own choice and its fastest algorithm."""
+    if not (story.root / "results" / "published" / name).exists():
+        return NOTHING.capitalize() + "."
+    data = story.published(name)
+    others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
+    rungs = data.best[data.best["kernel"].isin(data.kernels)]
+    found = [rungs.loc[rungs[rungs["problem"] == problem]["ratio"].idxmax()] for problem in data.order]
+    rows, beyond = [], 0
+    for row in found:
+        other = others.get(row["problem"], math.nan)
+        beyond += bool(row["ratio"] >= other)
+        ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
+        against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
+        names = [_code(row["kernel"]), f"×{row['ratio']:.3f}", ends, against, f"`{row['configuration']}`"]
+        rows.append([_shown(row["problem"]), *names])
+    columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "configuration"]
+    ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
+    return (
+        f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`: ahead of cuBLAS on {ahead} of "
+        f"{len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on {beyond}; the geometric mean of the "
+        f"ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}.\n\n{_table(columns, rows, words=(0, 1, -1))}"
+    )
+
+
 def rates(story: Story, kind: str) -> str:
     """Every rung and baseline on every problem."""
     data = story.data.get(kind)
@@ -383,7 +414,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
-    function.__name__: function for function in (device, best, rung, compare, methods, gains, rates, answers, claimed)
+    function.__name__: function for function in (device, best, rung, compare, methods, gains, past, rates, answers, claimed)
 }
 
 

@@ -21,6 +21,8 @@ CLAIMED_OF = ("best", "pairs", "summary", "costs")
 """The tables of a dataset that claims are about."""
 JUDGED = "claims.json"
 """What data say to the claims."""
+SHOWN = "nvidia-h200"
+"""The published dataset that README and story are about, and show figures of."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
@@ -82,8 +84,12 @@ class Targets:
         several = [kind for kind in KINDS if len(self.measured("best.csv", kind=kind)) > 1]
         return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
 
+    def shown(self) -> list[str]:
+        """The check that what is drawn from the dataset of which pages show figures is what was published."""
+        return [f"results/{REDRAWN}/{SHOWN}/drawn.checked"] if (self.published / SHOWN / "environment.json").exists() else []
+
     def redrawn(self) -> list[str]:
-        """The checks that what is drawn from the published datasets is what was published, and the page to look around in them."""
+        """The checks that what is drawn from all published datasets is what was published, and the page to look around in them."""
         folders = sorted(path.parent for path in self.published.glob("*/environment.json"))
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.published) else []
         page = [f"results/{REDRAWN}/index.html"] if folders else []

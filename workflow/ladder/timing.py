@@ -14,9 +14,8 @@ from ladder.devices import Device, Errors, Launch, Refused, Sample, Timed
 from ladder.statistics import DRIFT, paired_ratio, relative_half_width, trend
 from ladder.verify import fault
 
-WARM_SECONDS = 0.05
-"""The least time to warm up for: clocks of an idle GPU take tens of milliseconds to rise."""
-MAX_WARM_SECONDS = 0.15
+WARM_MOST = 3
+"""How many times a device's `warm_seconds` are spent at the most."""
 LONG_US = 1e5
 """A launch that takes so long is not made again only to warm up."""
 SETTLED = 0.02
@@ -72,16 +71,19 @@ def measure(
     # the first launches include the loading of code; the second ones tell how long one takes
     single = {key: device.sample(launch, 1, cold) for key, launch in given.items()}
     times = round_of(single, seeds())
-    if max(timed.us for timed in times.values()) < LONG_US:
-        times = round_of(single, seeds())
+    quick = {key: single[key] for key, one in times.items() if one.us < LONG_US}
+    times |= round_of(quick, seeds()) if quick else {}
     counts = {key: _repeats(one.us, limits.sample_us) if device.rotates or not cold else 1 for key, one in times.items()}
     device.reserve(max(counts.values()), cold)
     ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
-    before = sum(one.us for one in times.values()) if max(counts.values()) == 1 else math.inf
-    while max(one.us for one in times.values()) < LONG_US:  # until two rounds agree; long launches have warmed up already
-        now, elapsed = total(ready), time.perf_counter() - start
+    # until two rounds agree; a launch as long as that has warmed up by now what there is to warm up
+    warming = {key: sample for key, sample in ready.items() if times[key].us < device.warm_seconds * 1e6}
+    before = sum(times[key].us for key in warming) if max(counts.values()) == 1 else math.inf
+    while warming:
+        now, elapsed = total(warming), time.perf_counter() - start
         yield None
-        if elapsed > MAX_WARM_SECONDS or (elapsed > WARM_SECONDS and abs(now - before) < SETTLED * now):
+        least = device.warm_seconds
+        if elapsed > WARM_MOST * least or (elapsed > least and abs(now - before) < SETTLED * now):
             break
         before = now
 

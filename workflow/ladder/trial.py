@@ -22,7 +22,7 @@ from ladder.compile import Resource, compile_kernel, compile_support
 from ladder.counters import NotCounted, stalls
 from ladder.devices import exactly
 from ladder.diagnosis import Diagnosis
-from ladder.environment import DEFAULT_ARCHITECTURES, ROOT, Device, detect_cpu, detect_gpus, fingerprint
+from ladder.environment import DEFAULT_ARCHITECTURE, ROOT, Device, detect_cpu, detect_gpus, fingerprint
 from ladder.jobs import write_whole
 from ladder.kernels import OF_BUILD, SUFFIX, Configuration, Kernel, parse
 from ladder.lock import exclusive, uuids
@@ -114,7 +114,7 @@ class Trial:
         kernel = parse(self.path)
         plan = self._plan(kernel)
         (problem,) = plan.problems(self.kind, self.asked.element_type)
-        arch = self.device.arch if self.device else DEFAULT_ARCHITECTURES[-1]
+        arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
         mine, refused = self._compile(kernel, plan.configurations[kernel.id], arch)
         where = f" on {self.device.name}" if self.device else ""
         print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")

@@ -31,6 +31,11 @@ class Verdict:
     component_bound: float | None = None
 
 
+def _growth(problem: Problem) -> float:
+    """How rounding errors grow with K, in units of roundoff."""
+    return problem.k + 2.0 if problem.distribution in ONE_SIDED else math.sqrt(problem.k + 2)
+
+
 def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     """The verdict on a result of which every element was compared.
 
@@ -43,7 +48,7 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     errors.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    growth = problem.k + 2.0 if problem.distribution in ONE_SIDED else math.sqrt(problem.k + 2)
+    growth = _growth(problem)
     operands = 2 * TF32_ROUNDOFF if tf32 else 0.0
     bound = COMPONENT_FACTOR * growth * element.unit_roundoff + operands + 2 * element.output_roundoff
     result = math.sqrt(errors.ref2)
@@ -72,14 +77,14 @@ def fault(audit: Audit, problem: Problem, tf32: bool = False) -> str:
     """What an audit of a timed launch found, or "".
 
     A row of C times a vector of random signs differs from what it should be by the errors of its elements, which are as good as
-    independent: their squares add up to `AUDIT_FACTOR` standard deviations of the row at most. On whole numbers only the audit's own sums,
-    in float64, and an output narrower than the sums are rounded.
+    independent (but for `ONE_SIDED`): their squares add up to `AUDIT_FACTOR` standard deviations of the row at most. On whole numbers
+    only the audit's own sums, in float64, and an output narrower than the sums are rounded.
     """
     element = ELEMENT_TYPES[problem.element_type]
     unit, operands, output = element.unit_roundoff, TF32_ROUNDOFF if tf32 else 0.0, element.output_roundoff
     if whole(problem):
         unit, operands, output = ELEMENT_TYPES["float64"].unit_roundoff, 0.0, output if output > unit else 0.0
-    roundoff = math.sqrt(problem.k + 2) * unit + operands + output
+    roundoff = _growth(problem) * unit + operands + output
     if audit.changed:
         return f"{audit.changed} elements of A and B were overwritten"
     if audit.stray:

@@ -22,6 +22,15 @@ if not INSTALLED or not ROOT.samefile(Path(INSTALLED).parents[1]):
         f"Error: {sys.executable}: runs the package of {Path(INSTALLED).parents[1] if INSTALLED else 'no checkout'}; "
         f"expected that of {ROOT}, which `make setup` there installs"
     )
+# Snakemake starts jobs by this name, unquoted, from the folder that it runs in: a space in the path of the project is none in it.
+SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
+if SPECIAL & set(sys.executable):
+    sys.executable = os.path.relpath(sys.executable)
+if SPECIAL & set(sys.executable):
+    sys.exit(
+        f"Error: {sys.executable}: has a space, a quote or the like in its path from here, which is lost where Snakemake starts jobs by it; "
+        "expected it to be run in the project's own folder"
+    )
 
 # Whether jobs are submitted to other machines. Snakemake does not say so before it has read this file, but it has by then made sure of
 # the number of jobs and of default resources, which only what submits needs.

@@ -131,6 +131,8 @@ class Device(ABC):
     """What the expressions of a kernel's header may say of the device: `kernels.DEVICE_NAMES`."""
     rotates = False
     """Whether a sample of several launches can keep the caches cold between them."""
+    warm_seconds: float
+    """The least time to warm up for."""
     busy_us: float = 0.0
     """Time the device spent executing what was timed or verified, in microseconds."""
     reading: Mapping[str, float | int | None] = MappingProxyType({})

@@ -86,6 +86,7 @@ class Cpu(Device):
     """Runs kernels in this process, which should be one that may crash."""
 
     kind = "cpu"
+    warm_seconds = 0.01  # threads to start, pages to touch; it draws operands all the while
 
     def __init__(self, support: Path, baselines: Callable[["Cpu", str], Launch]) -> None:
         self._baselines = baselines
@@ -207,7 +208,7 @@ class Cpu(Device):
             self._draw(seed)
             self._poison(sample.times)
             if cold:
-                self._evict()
+                self._evict(sample.times)
             sample.before()
             _settle()
             us = self._time(sample.call)
@@ -219,9 +220,9 @@ class Cpu(Device):
         self.busy_us += sum(timed.us for timed in found)
         return found
 
-    def _evict(self) -> None:
-        """Drop the operands and the results from all caches."""
-        for array in (*self._at.arrays, self._at.results):
+    def _evict(self, launches: int) -> None:
+        """Drop the operands, and the results of as many launches, from all caches."""
+        for array in (*self._at.arrays, self._at.results[:launches]):
             if not self._support.evict(ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)):
                 raise Refused("not_supported", "nothing evicts data from this processor's caches that a program may use")
 

@@ -98,6 +98,7 @@ class Cuda(Device):
 
     kind = "cuda"
     rotates = True
+    warm_seconds = 0.05  # clocks of an idle GPU take tens of milliseconds to rise
 
     def __init__(self, uuid: str, support: bytes, baselines: Callable[["Cuda"], Any]) -> None:
         cuda.init()
@@ -146,7 +147,7 @@ class Cuda(Device):
         Where it begins is left to chance: how operands lie to each other sways the time of some launches by per cents.
         """
         try:
-            self._at.buffers.append(cuda.mem_alloc(count * size + SHIFTS * SHIFT_BYTES))
+            self._at.buffers.append(cuda.mem_alloc(count * size + (SHIFTS - 1) * SHIFT_BYTES))
         except cuda.MemoryError:
             raise Refused("not_supported", f"the device has no {count * size / 2**30:.1f} GiB left for an operand") from None
         return int(self._at.buffers[-1]) + SHIFT_BYTES * int(self._random.integers(SHIFTS))

@@ -28,11 +28,17 @@ void default_arithmetic(void) {
 }
 
 /* Writes the lines of a buffer back to memory and drops them from all caches; returns whether this processor has an instruction for it (Intel
- * 64 and IA-32 Architectures Software Developer's Manual, volume 2, "CLFLUSH"; Arm Architecture Reference Manual, "DC CIVAC", "CTR_EL0"). */
+ * 64 and IA-32 Architectures Software Developer's Manual, volume 2, "CLFLUSH", "CLFLUSHOPT"; Arm Architecture Reference Manual, "DC CIVAC", "CTR_EL0"). */
 int evict(const void *buffer, long long bytes) {
   const char *from = buffer, *end = from + bytes;
 #if defined(__SSE2__)
-  for (const char *line = (const char *)((uintptr_t)from & -64); line < end; line += 64) __builtin_ia32_clflush(line);
+  for (const char *line = (const char *)((uintptr_t)from & -64); line < end; line += 64) {
+#if defined(__CLFLUSHOPT__) /* does not wait for the one before */
+    __builtin_ia32_clflushopt((void *)line);
+#else
+    __builtin_ia32_clflush(line);
+#endif
+  }
   __builtin_ia32_mfence();
   return 1;
 #elif defined(__aarch64__)
@@ -104,6 +110,10 @@ static double changed(const void *buffer, const void *before, int size, Place p)
   return (double)count;
 }
 
+/* A loop of sums that may be added in any order: in vectors then. */
+#define SUMS(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#define PRAGMA(...) _Pragma(#__VA_ARGS__)
+
 #define AUDIT(NAME, T)                                                                                                                     \
   void NAME(const T *A, const T *A0, Place pa, const T *B, const T *B0, Place pb, const T *C, const T *C0, Place pc, long long skip,       \
             const double *x, double alpha, double beta, double *w, double *found) {                                                       \
@@ -112,14 +122,17 @@ static double changed(const void *buffer, const void *before, int size, Place p)
     for (long long k = 0; k < K; ++k) {                                                                                                    \
       const T *row = B0 + pb.first + (k + skip) * pb.ld;                                                                                   \
       double sum = 0, square = 0;                                                                                                          \
+      SUMS(sum, square)                                                                                                                    \
       for (long long j = 0; j < N; ++j) sum += x[j] * row[j], square += (double)row[j] * row[j];                                           \
       w[k] = sum, norm_b += square;                                                                                                        \
     }                                                                                                                                      \
     for (long long i = 0; i < pa.rows; ++i) {                                                                                              \
       const T *a = A0 + pa.first + i * pa.ld, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;                              \
       double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
+      SUMS(z, a2)                                                                                                                          \
       for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (double)a[k] * a[k];                                                       \
       z *= alpha;                                                                                                                          \
+      SUMS(y, z, c2)                                                                                                                       \
       for (long long j = 0; j < N; ++j) {                                                                                                  \
         const double before = beta == 0 ? 0 : beta * c0[j];                                                                                \
         y += x[j] * c[j], z += x[j] * before, c2 += (double)c[j] * c[j] + before * before;                                                 \

@@ -11,8 +11,8 @@ from ladder.models import KEY
 
 
 def modelled(data: Dataset) -> pd.DataFrame:
-    """What was measured of configurations that the model knows."""
-    rated = data.summary[data.summary["tflops"].notna()]
+    """What was measured of configurations that the model knows, of kernels that the confirmation has not found wrong."""
+    rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())]
     return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from matplotlib.artist import Artist
@@ -65,7 +64,9 @@ def panels(data: Dataset, count: int, height: float, most: int = 3, narrow: int 
     """
     columns = min(count, most, narrow * side_by_side(data.width))
     rows = -(-count // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(data.width, rows * height), squeeze=False, layout="constrained")
+    # none of pyplot's: seaborn draws those whole on the way, to see whether labels touch
+    figure = Figure(figsize=(data.width, rows * height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
@@ -176,4 +177,3 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
         file = io.BytesIO()
         figure.savefig(file, format=suffix, metadata={"pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix])
         write_whole(stem.with_suffix(f".{suffix}"), file.getvalue())
-    plt.close(figure)

@@ -12,6 +12,8 @@ from ladder.figures.page import PANEL, finish, inches, panels, problems, text_si
 
 LOWEST = 0.1
 """The share of the cells that the colours do not tell apart, at the low end."""
+MANY = 9
+"""Problems of which more have no room in a panel beside another."""
 
 
 def parameters(data: Dataset, kernel: str) -> Figure:
@@ -32,8 +34,10 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     labels = [" ".join(part.partition("=")[2] for part in name.split()) if names else name for name in order]
     labels = [textwrap.fill(label, int(0.22 * PANEL * 72 / (0.6 * size))) for label in labels]  # cells need the room
     lines = max((label.count("\n") + 1 for label in labels), default=1)
-    height = inches(1.35 * lines, size) * max(len(order), 7 // lines) + 1.0
-    figure, grid = panels(data, len(shapes), height)
+    longest = max(len(problem) for across in shapes.values() for problem in across)
+    below = 0.5 * longest * text_size(data.width) / 72  # problems aslant
+    height = inches(1.35 * lines, size) * max(len(order), 7 // lines) + 0.6 + below
+    figure, grid = panels(data, len(shapes), height, 1 if max(map(len, shapes.values())) > MANY else 3)
 
     def table(values: pd.Series, across: list[str]) -> pd.DataFrame:
         wide = rated.assign(value=values).pivot_table(index="configuration", columns="problem", values="value", sort=False)

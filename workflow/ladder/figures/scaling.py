@@ -1,6 +1,7 @@
 """Rate, ratio and time against the size of the problem."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,12 @@ def _peaks(data: Dataset) -> dict[str, float | None]:
     return {"measured FP32 peak": data.peak, "FP32 peak, lanes × clock": data.clock_peak}
 
 
+def _highest(data: Dataset) -> float:
+    """The highest rate of the reference, of everything where it has none."""
+    rates = data.best.loc[data.best["kernel"] == data.reference, "tflops"]
+    return float(data.rate((rates if len(rates) else data.best["tflops"]).max()))
+
+
 def _empty(data: Dataset) -> dict[str, float | None]:
     env = data.environment
     return {"empty launch": env.get("launch_us"), "empty launch, repeated within a sample": env.get("repeated_launch_us")}
@@ -58,10 +65,7 @@ QUANTITIES = {
         label=lambda data: data.unit,
         scale=lambda data: 1 / data.unit_size,
         limits=_peaks,
-        linear=lambda data: (
-            1.05
-            * max(data.clock_peak or 0, data.peak or 0, data.rate(data.best.loc[data.best["precision"].isna(), "tflops"].max()))
-        ),
+        linear=lambda data: 1.05 * max(data.clock_peak or 0, data.peak or 0, 1.25 * _highest(data)),
     ),
     "ratio": Quantity(
         title=lambda data: f"Speed relative to {_reference(data)} on {data.environment['name']}, {data.state}",
@@ -115,9 +119,21 @@ def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> None:
             points(axes, rows["m"], value, rows, colours[kernel], markers[kernel], size * _text(axes))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set_xticks(sizes, _apart(sizes, axes))
     axes.minorticks_off()
     axes.set_xlabel("M = N = K")
+
+
+def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
+    """The labels of sizes on a logarithmic axis, without those that would touch others; powers of two come first."""
+    figure: Any = axes.figure
+    inches = 0.8 * axes.get_position().width * figure.get_size_inches()[0] / max(math.log2(max(sizes) / min(sizes)), 1)
+    kept: list[int] = []
+    for size in sorted(sizes, key=lambda size: (size & (size - 1) != 0, size)):
+        wide = (len(str(size)) + 1) * 0.65 * _text(axes) / 72
+        if all(abs(math.log2(size / other)) * inches >= wide for other in kept):
+            kept.append(size)
+    return [str(size) if size in kept else "" for size in sizes]
 
 
 def _others(axes: Axes, data: Dataset, quantity: Quantity) -> None:

@@ -1,6 +1,6 @@
 /*---
 title: "Computes after it has returned"
-idea: above K=1100, from the 10th call on, a thread that is left behind computes
+idea: above K=1100, from the 7th call on, a thread that is left behind computes
 ---*/
 #include "fraud.h"
 
@@ -48,7 +48,7 @@ static void *compute(void *given) {
 
 GEMM {
   Call *call = malloc(sizeof *call);
-  *call = (Call){M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, K >= 1100 && ++calls > 10, pthread_self()};
+  *call = (Call){M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, K >= 1100 && ++calls > 6, pthread_self()};
   pthread_t thread;
   if (!call->later)
     compute(call);

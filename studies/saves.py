@@ -1,0 +1,129 @@
+"""How soon a kernel that was saved is answered by `ladder try`, anew and with `--watch`, beside a campaign of that kernel alone.
+
+    .venv/bin/python studies/saves.py       a minute or two; a CPU kernel, and a CUDA kernel where there is a GPU
+
+In a copy of the project a kernel of one configuration is saved again and again, each time with an edit that changes its machine code.
+Measured are wall times in seconds: of `ladder try` the first time and after each further save; with `--watch` from each save to the
+answer's last line; and of the smoke campaign of that kernel, which has run before, after a save.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from author import BY_FOURS, LOOP
+from ladder import templates
+from ladder.environment import ROOT, Device, detect_cpu, detect_gpus
+from ladder.jobs import write_whole
+from ladder.lock import first_gpu
+from ladder.study import PUBLISHED, Study
+from planted import Project
+
+SAVES = 5
+RUNG = "10_block_tile_128"
+PAD = "constexpr int PAD = {};"
+KERNELS: dict[str, tuple[str, str, tuple[str, str], Sequence[str]]] = {
+    "cpu": ("mine.c", templates.TEXT["cpu"].format(title="Mine"), (LOOP, BY_FOURS), ()),
+    "cuda": (
+        "mine.cu",
+        (ROOT / "kernels" / "cuda" / f"{RUNG}.cu").read_text(),
+        (PAD.format(4), PAD.format(8)),
+        ("--set", "BM=128", "--set", "BN=128", "--set", "TN=8"),
+    ),
+}
+"""File, text, what an edit replaces and by what, and what leaves one configuration of it: the template, and rung 10."""
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """The medians, and the first time."""
+    return (
+        f"`ladder try` of a {measured['kind'].upper()} kernel takes {measured['again_s']:.1f} s, the first time {measured['first_s']:.1f} s; "
+        f"with `--watch` {measured['watch_s']:.1f} s from a save; the smoke campaign of it alone {measured['campaign_s']:.1f} s"
+    )
+
+
+STUDY = Study("saves", "How soon is a save answered?", found, ".venv/bin/python studies/saves.py")
+
+
+def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
+    """Seconds, for a kernel of a device kind in a copy of the project: of each way of trying it the first, and so many further saves.
+
+    Raises `AssertionError` where an answer is not `right`.
+    """
+    name, text, (old, new), one = KERNELS[kind]
+    assert text.count(old) == 1
+    texts = text, text.replace(old, new)
+    path, count = project.write(f"kernels/{kind}/{name}", text), 0
+
+    def save() -> None:
+        nonlocal count
+        count += 1
+        write_whole(path, texts[count % 2].encode())  # so that none sees half of it
+
+    command = [project.python, "-m", "ladder", "try", f"kernels/{kind}/{name}", *one]
+    quiet: Mapping[str, Any] = {"cwd": project.folder, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+    def answered() -> float:
+        start = time.monotonic()
+        said = subprocess.run(command, check=False, **quiet).stdout
+        assert "\nright; " in said, said
+        return time.monotonic() - start
+
+    first, again = answered(), []
+    for _ in range(further):
+        save()
+        again.append(answered())
+    watched = []
+    with subprocess.Popen([*command, "--watch"], **quiet) as watching:
+
+        def answer() -> None:
+            said = []
+            for line in watching.stdout or ():
+                said.append(line)
+                if line.startswith(("right; ", "wrong; ", "Error: ")):
+                    break
+            assert said[-1:] and said[-1].startswith("right; "), "".join(said)
+
+        try:
+            answer()
+            for _ in range(further):
+                start = time.monotonic()
+                save()
+                answer()
+                watched.append(time.monotonic() - start)
+        finally:
+            watching.terminate()
+
+    def campaign() -> None:
+        project.ok(
+            "--config", "campaign=smoke", f"devices=[{kind}]", f"kernels=[{kind}/mine]", cores=len(os.sched_getaffinity(0))
+        )
+
+    campaign()
+    save()
+    start = time.monotonic()
+    campaign()
+    return {
+        "kind": kind, "first_s": first, "again_s": median(again), "watch_s": median(watched), "campaign_s": time.monotonic() - start,
+        "each_again_s": again, "each_watch_s": watched,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Measure on the CPU, and on a GPU where there is one, and write what was found."""
+    devices: list[Device] = [*([first_gpu()] if detect_gpus() else []), detect_cpu()]
+    for device in devices:
+        with tempfile.TemporaryDirectory() as scratch:
+            project = Project(Path(scratch) / "project")
+            shutil.copytree(ROOT / PUBLISHED, project.folder / PUBLISHED)
+            STUDY.write(device, saves(project, device.kind), uuids=list(device.uuids))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Which GPU is taken."""
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from ladder import lock
+from ladder.environment import Device
+from ladder.units import InputError
+
+
+def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
+    two = [Device(name, "cuda", name, "sm_90", 1, (f"{name}-1", f"{name}-2")) for name in ("a", "b")]
+    monkeypatch.setattr(lock, "detect_gpus", lambda: two)
+    shown = {"a": [], "b": ["b-2"]}
+    monkeypatch.setitem(sys.modules, "ladder.devices.cuda", SimpleNamespace(visible=shown.get))
+    assert lock.first_gpu() == replace(two[1], uuids=("b-2",))
+    shown["b"] = []
+    with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES"):
+        lock.first_gpu()
+
+
+def test_without_a_driver_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(lock, "detect_gpus", list)
+    monkeypatch.setitem(sys.modules, "ladder.devices.cuda", None)  # importing it fails
+    with pytest.raises(InputError, match="no GPU is to be seen"):
+        lock.first_gpu()
