@@ -37,7 +37,7 @@ struct BlockTile {
   __device__ __forceinline__ void accumulate(T* ring, int M, int N, const T* A, int lda, const T* B, int ldb, int row0, int col0,
                                              int begin, int end) {
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-    const int tiles = (end - begin + BK - 1) / BK, first = end - begin - (tiles - 1) * BK;
+    const int tiles = (end - begin + BK - 1) / BK, first = min(end - begin, end - begin - (tiles - 1) * BK);  // none of an empty slice
 
     // A: one element a copy, since it is transposed on the way. A warp takes 8 k (32 bytes) of 4 rows.
     constexpr int COPIES_A = BM * BK / THREADS, ROWS_A = THREADS / BK;
