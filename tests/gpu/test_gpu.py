@@ -111,7 +111,7 @@ def test_tf32_does_not_pass_for_float32(gpu):
                 assert "a row of C is off by" in fault(audit, problem)
 
 
-APPROXIMATE = ("normal", "lognormal", "scaled", "inner", "cancelling", "denormal", "huge", "nonfinite")
+APPROXIMATE = ("normal", "lognormal", "scaled", "inner", "cancelling", "alternating", "denormal", "huge", "nonfinite")
 
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))

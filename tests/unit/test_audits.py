@@ -171,7 +171,7 @@ def test_any_launch_of_a_sample_may_be_looked_at():
 
 
 def test_launches_of_a_sample_have_rows_of_their_own_but_where_the_distribution_depends_on_them():
-    for distribution, steps in (("uniform", {0, 4, 8, 12}), ("cancelling", {0, 4, 8, 12}), *((bound, {0}) for bound in BOUND)):
+    for distribution, steps in (("uniform", {0, 4, 8, 12}), ("alternating", {0, 4, 8, 12}), *((bound, {0}) for bound in BOUND)):
         device, problem, seen = host(), Problem(5, 6, 7, distribution=distribution), set()
         operands = device.operands(problem)
 

@@ -149,12 +149,19 @@ def test_outliers_masked_and_sparse():
     assert np.count_nonzero(b) == pytest.approx(0.01 * b.size, rel=0.15)
 
 
-def test_cancelling_products_all_but_cancel_in_pairs():
-    a, b = _of("cancelling")
+@pytest.mark.parametrize("distribution", ["cancelling", "alternating"])
+def test_products_all_but_cancel_in_pairs(distribution):
+    a, b = _of(distribution)
     products = a[:, :, None] * b[None]
-    pairs = products[:, 0::2] + products[:, 1::2]
-    assert (np.abs(pairs) <= 1.01e-4 * np.abs(products[:, 0::2])).all()
-    assert np.abs(a @ b).max() < 1e-3 * (np.abs(a) @ np.abs(b)).min()
+    half = products.shape[1] // 2
+    first, second = {
+        "cancelling": (products[:, :half], products[:, half : 2 * half]),
+        "alternating": (products[:, 0 : 2 * half : 2], products[:, 1 : 2 * half : 2]),
+    }[distribution]
+    assert (np.abs(first + second) <= 1.01e-4 * np.abs(first)).all()
+    assert np.abs(first).max() > 0.5
+    assert np.abs(first).min() < 0.1
+    assert np.abs((first + second).sum(axis=1)).max() < 1e-3 * (np.abs(a) @ np.abs(b)).min()
 
 
 def test_denormal_huge_hilbert_and_nonfinite():

@@ -13,24 +13,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ladder import claims
 from ladder.campaign import DRAWN_FROM, Problem
 from ladder.environment import ROOT
 from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
-from ladder.kernels import DEVICE_NAMES, Configuration, Kernel, discover
+from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel, discover
 from ladder.models import of_folder
 from ladder.statistics import geometric_mean
 from ladder.study import NOTHING, studies
 from ladder.tables import SAME, UNCONFIRMED, is_baseline
 from ladder.targets import SHOWN
-from ladder.units import KINDS, InputError
+from ladder.units import ELEMENT_TYPES, KINDS, InputError
 
 DOCUMENT = ROOT / "docs" / "ladder.md"
 DOCUMENTS = (
     DOCUMENT,
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers")),
 )
 MEASURED = re.compile(
     r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
@@ -39,6 +41,8 @@ MEASURED = re.compile(
 """A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
 """Behind such a number: whose it is, where it is not ours."""
+ACCURATE, NEGLIGIBLE = 1.05, 4.0
+"""An error is as small as the reference's up to this factor, or in units of roundoff, where the reference's is smaller, up to this many."""
 PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 Row = Mapping[str, Any]
@@ -317,6 +321,7 @@ def past(story: Story, name: str) -> str:
         return NOTHING.capitalize() + "."
     data = story.published(name)
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
     found = [rungs.loc[rungs[rungs["problem"] == problem]["ratio"].idxmax()] for problem in data.order]
     rows, beyond = [], 0
@@ -325,15 +330,62 @@ def past(story: Story, name: str) -> str:
         beyond += bool(row["ratio"] >= other)
         ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
         against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
-        names = [_code(row["kernel"]), f"×{row['ratio']:.3f}", ends, against, f"`{row['configuration']}`"]
+        error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
+        names = [_code(row["kernel"]), f"×{row['ratio']:.3f}", ends, against, error, f"`{row['configuration']}`"]
         rows.append([_shown(row["problem"]), *names])
-    columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "configuration"]
+    columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "error", "configuration"]
     ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
+    precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in found)
     return (
         f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`: ahead of cuBLAS on {ahead} of "
         f"{len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on {beyond}; the geometric mean of the "
-        f"ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}.\n\n{_table(columns, rows, words=(0, 1, -1))}"
+        f"ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}. The error, in the Frobenius norm, beside "
+        f"cuBLAS's, is at most ×{ACCURATE} on {precise}.\n\n{_table(columns, rows, words=(0, 1, -1))}"
     )
+
+
+def errors(story: Story, name: str, kernel: str) -> str:
+    """Of a published campaign, the errors of a rung beside those of the reference, by distribution: where they are the worst of all K."""
+    if not (story.root / "results" / "published" / name).exists():
+        return NOTHING.capitalize() + "."
+    data = story.published(name)
+    key, measures = ["distribution", "k"], ["frobenius_error", "component_error"]
+    of_both = [data.best[data.best["kernel"] == one].set_index(key)[measures] for one in (kernel, data.reference)]
+    both = of_both[0].join(of_both[1], rsuffix="_reference") / ELEMENT_TYPES["float32"].unit_roundoff
+    rows, within = [], 0
+    for distribution, at in both.groupby("distribution", sort=False):
+        cells = []
+        for measure in measures:
+            allowed = (ACCURATE * at[f"{measure}_reference"]).clip(lower=NEGLIGIBLE)
+            worst = at.loc[(at[measure] / allowed).idxmax()]
+            cells += [f"{_number(worst[measure])}", f"{_number(worst[f'{measure}_reference'])}"]
+            within += int((at[measure] <= allowed).sum())
+        rows.append([f"`{distribution}`", *cells])
+    columns = ["distribution", "Frobenius norm", "SGEMM's", "worst element", "SGEMM's"]
+    return (
+        f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`, in units of 2^-24, at that K from "
+        f"{both.index.levels[1].min()} to {both.index.levels[1].max()} where it is the worst beside SGEMM's: at most ×{ACCURATE} of "
+        f"SGEMM's, or {NEGLIGIBLE:g}, are {within} of {2 * len(both)}.\n\n{_table(columns, rows)}"
+    )
+
+
+def compilers(story: Story, name: str) -> str:
+    """Of a published campaign, rates and seconds of compiling by NVRTC beside nvcc, for every rung."""
+    folder = story.root / "results" / "published" / name
+    if not folder.exists():
+        return NOTHING.capitalize() + "."
+    from ladder.figures.compilers import compared
+
+    data, rows = story.published(name), []
+    both = compared(data)
+    resources = pd.read_csv(folder / "resources.csv")
+    for kernel in data.kernels:
+        faster = both.loc[both["kernel"] == kernel, "percent"]
+        seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
+        ends = [f"{value:+.1f} %" for value in (faster.median(), faster.min(), faster.max())]
+        rows.append([_code(kernel), *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
+    columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
+    return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`:\n\n{_table(columns, rows)}"
 
 
 def rates(story: Story, kind: str) -> str:
@@ -414,7 +466,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {
-    function.__name__: function for function in (device, best, rung, compare, methods, gains, past, rates, answers, claimed)
+    function.__name__: function
+    for function in (device, best, rung, compare, methods, gains, past, errors, compilers, rates, answers, claimed)
 }
 
 

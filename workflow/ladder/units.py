@@ -14,7 +14,7 @@ KINDS = ("cuda", "cpu")
 
 DISTRIBUTIONS = (
     "uniform", "normal", "integers", "exact", "positive", "lognormal", "scaled", "inner", "outliers", "masked", "cancelling",
-    "denormal", "huge", "sparse", "hilbert", "nonfinite",
+    "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite",
 )  # fmt: skip
 """What operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
 

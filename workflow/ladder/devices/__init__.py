@@ -18,7 +18,7 @@ GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
 """32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
-BOUND = ("exact", "inner", "masked", "hilbert")
+BOUND = ("exact", "inner", "masked", "cancelling", "hilbert")
 """Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
 
 
@@ -274,7 +274,7 @@ def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
 def view_step(problem: Problem) -> int:
     """Rows of B between the operands of one launch of a sample and the next: none where that would spoil the distribution.
 
-    So many that B begins on the same 16-byte boundary in all, and an even number: `cancelling` goes by pairs of rows.
+    So many that B begins on the same 16-byte boundary in all, and an even number: `alternating` goes by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
 

@@ -23,7 +23,7 @@ typedef struct {
   u64 seed;
 } Draw;
 
-enum { UNIFORM, NORMAL, INTEGERS, EXACT, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE };
+enum { UNIFORM, NORMAL, INTEGERS, EXACT, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE };
 
 // SplitMix64's output function (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014)
 HD u64 mix(u64 z) {
@@ -67,9 +67,11 @@ HD double operand(Draw d, long long i, long long j) {
     case INNER: return x * two_to((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0)));                 // A D and D^-1 B
     case OUTLIERS: return d.matrix == 0 && hashed(d.seed, 8, i, 0) % d.k == (u64)k ? 1e8 * sign_of(h) : x;  // one in each row of A
     case MASKED: return hashed(d.seed, 8, k, 0) % 64 ? x : d.matrix ? 0 : 1e12 * x;                       // large ones of A meet zeros of B
-    case CANCELLING: {  // products come in pairs that all but cancel
-      const double first = unit(hashed(d.seed, d.matrix, d.matrix ? i & ~1ll : i, d.matrix ? j : j & ~1ll));
-      return k & 1 ? (d.matrix ? -first * (1 + 1e-4 * x) : first) : first;
+    case CANCELLING:  // each product of the second half of K all but cancels one of the first, each second one the one before it
+    case ALTERNATING: {
+      const long long half = d.k / 2, partner = d.distribution == ALTERNATING ? k & ~1ll : k < half || k >= 2 * half ? k : k - half;
+      const double first = unit(hashed(d.seed, d.matrix, d.matrix ? partner : i, d.matrix ? j : partner));
+      return d.matrix && k != partner ? -first * (1 + 1e-4 * x) : first;
     }
     case DENORMAL: return x * exp2(d.matrix ? -d.lowest - 6.0 : d.lowest - 9.0);
     case HUGE_VALUES: return x * exp2(d.matrix ? -24.0 : d.highest);
