@@ -43,7 +43,7 @@ accesses:
 // block of the first row (Osama et al., "Stream-K", PPoPP 2023). A share may begin or end within a tile: that part of the sums goes to the
 // workspace, and a second launch adds the parts, always in the same order. No block waits for another, so any width of the grid is right,
 // whatever runs at the same time; that of the device is fast, or a little less (IDLE), where few tiles then have equally many
-// shares.
+// shares. GROUPS are as in rung 14.
 //
 // What holds it back: the parts are written and read once, which is little beside a long K, and the second launch takes some microseconds.
 

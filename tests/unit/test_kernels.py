@@ -45,6 +45,13 @@ def test_a_header_is_read(tmp_path):
     assert kernel.unmet_need(configuration, problem | {"N": 32}) == ""
 
 
+def test_a_configuration_that_is_older_than_a_parameter_is_as_the_header_says(tmp_path):
+    kernel, problem = kernels.parse(write(tmp_path, GOOD)), {"M": 100, "N": 33, "K": 1}
+    old, same = Configuration("float32", (("BN", 16),)), Configuration("float32", (("BM", 32), ("BN", 16)))
+    assert kernel.launches(old, problem) == kernel.launches(same, problem)
+    assert kernel.source(old) == kernel.source(same)
+
+
 def test_a_configuration_says_how_it_is_compiled(tmp_path):
     kernel = kernels.parse(write(tmp_path, GOOD))
     builds = [(), (("compiler", "nvrtc"), ("maxrregcount", "64"))]

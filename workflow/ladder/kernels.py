@@ -210,8 +210,11 @@ class Kernel:
         return [{"function": "gemm", **first}, *self.then]
 
     def names(self, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, Number]:
-        """All that expressions which know the problem may name; `given` are the names of the problem and of the device."""
-        names = {**configuration.names(), **given}
+        """All that expressions which know the problem may name; `given` are the names of the problem and of the device.
+
+        A parameter that a configuration does not have, since that is older than it, is what `parameters` says; so in `source` too.
+        """
+        names = {**self.parameters, **configuration.names(), **given}
         for name, expression in self.where.items():
             names[name] = evaluate(expression, names)
         return names
@@ -251,14 +254,14 @@ class Kernel:
 
         Constants rather than -D macros: a macro named `T` or `BM` would also rewrite the toolkit's own headers.
         """
-        element = ELEMENT_TYPES[configuration.element_type]
+        element, parameters = ELEMENT_TYPES[configuration.element_type], {**self.parameters, **dict(configuration.parameters)}
         if self.kind == "cuda":
             lines = [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
             lines = ["#include <cuda_fp16.h>", *lines] if element.name == "float16" else lines
-            lines += [f"constexpr int {name} = {value};" for name, value in configuration.parameters]
+            lines += [f"constexpr int {name} = {value};" for name, value in parameters.items()]
         else:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]
-            lines += [f"enum {{ {name} = {value} }};" for name, value in configuration.parameters]
+            lines += [f"enum {{ {name} = {value} }};" for name, value in parameters.items()]
         return "\n".join([*lines, f'#line 1 "{self.path.name}"', self.text])
 
 

@@ -1,0 +1,90 @@
+"""Whether it matters where operands begin in memory: the problems of `beyond-cublas`, at boundaries of 2 MiB and at places left to chance.
+
+    .venv/bin/python studies/placement.py [DATASET]      on a GPU; about 2 minutes
+
+The driver begins large allocations at such boundaries; in a campaign operands begin at any multiple of 256 bytes within a MiB of them, anew
+for every process. Each problem's best rung, by a published dataset, is timed beside cuBLAS in the same rounds, with operands at the
+boundaries and at a few other places. Measured are the medians of both in microseconds, and how many times as fast the rung is.
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder import timing
+from ladder.campaign import Limits, Problem
+from ladder.compile import compile_kernel, compile_support
+from ladder.environment import ROOT
+from ladder.kernels import Configuration, discover
+from ladder.lock import first_gpu
+from ladder.models import of_folder
+from ladder.statistics import geometric_mean, median_interval
+from ladder.study import PUBLISHED, Study, furthest, percent
+from ladder.worker import open_device
+
+DATASET = "nvidia-h200-beyond-cublas"
+PLACES = 5
+LIMITS = Limits(min_samples=10, max_samples=10, target=1e-6, race=False)
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """How the rungs compare at the boundaries, and how far other places move the times."""
+    rows = measured["rows"]
+    ratios = [row["aligned"]["ratio"] for row in rows]
+    moved = {
+        who: percent(furthest(place[f"{who}_us"] / row["aligned"][f"{who}_us"] for row in rows for place in row["elsewhere"]))
+        for who in ("cublas", "rung")
+    }
+    return (
+        f"with operands at boundaries of 2 MiB the rungs are ahead of cuBLAS on {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} "
+        f"problems, the geometric mean is ×{geometric_mean(ratios):.3f}; elsewhere cuBLAS takes {moved['cublas']} of time at most, "
+        f"a rung {moved['rung']}"
+    )
+
+
+STUDY = Study("placement", "Does it matter where operands begin?", found, ".venv/bin/python studies/placement.py")
+
+
+def main(dataset: str) -> None:
+    """Measure, print and write."""
+    gpu, known = first_gpu(), discover(ROOT)
+    best = of_folder(ROOT / PUBLISHED / dataset, known.values())[0]["best"]
+    best = best[best["kernel"].isin([kernel.name for kernel in known.values()]) & (best["state"] == "warm")]
+    rows: list[dict[str, Any]] = []
+    binaries = {}
+    from ladder.devices import cuda
+
+    with tempfile.TemporaryDirectory() as scratch:
+        support = Path(scratch) / "support.bin"
+        support.write_bytes(compile_support("cuda", gpu.arch))
+        device, shifts = open_device("cuda", gpu.uuids[0], support), cuda.SHIFTS
+        for _, row in best.loc[best.groupby("problem", sort=False)["ratio"].idxmax()].iterrows():
+            m, n, k = (int(row[name]) for name in "mnk")
+            problem = Problem(m, n, k, alpha=float(row["alpha"]), beta=float(row["beta"]), padding=int(row["padding"]))
+            kernel, chosen = known[f"cuda/{row['kernel']}"], Configuration.of("float32", row["configuration"])
+            (built,) = compile_kernel(kernel, [(chosen, "")], gpu.arch, Path(scratch) / kernel.name, 1)
+            binaries[f"{kernel.name} {chosen.label}"] = built.sha256
+            places = []
+            for place in range(1 + PLACES):
+                cuda.SHIFTS = shifts if place else 1
+                operands = device.operands(problem)
+                reference = device.baseline("cublas")
+                launches = {0: device.kernel(kernel, chosen, (Path(scratch) / kernel.name / built.binary).read_bytes())}
+                ((_, series),) = (item for item in timing.measure(device, launches, reference, "warm", LIMITS, place) if item)
+                if series.fault:
+                    sys.exit(f"{kernel.name} on {problem.label}: {series.fault}")
+                times = [median_interval(samples)[0] for samples in (series.samples, series.reference)]
+                ratio = median_interval([theirs / ours for ours, theirs in zip(series.samples, series.reference, strict=True)])[0]
+                places.append({"rung_us": times[0], "cublas_us": times[1], "ratio": ratio})
+                device.free(operands)
+            name = f"{kernel.name} {chosen.label}"
+            rows.append({"problem": problem.label, "rung": name, "aligned": places[0], "elsewhere": places[1:]})
+            print(f"{problem.label}: {kernel.name}", *(f"{place['ratio']:.3f}" for place in places), flush=True)
+        device.close()
+    STUDY.write(gpu, {"dataset": dataset, "rows": rows}, uuids=[gpu.uuids[0]], binaries=binaries)
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or [DATASET]))
