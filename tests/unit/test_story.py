@@ -59,13 +59,14 @@ def publish(root, second_us=100.0, state="warm", name="test"):
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
     jobs = {}
-    times = {"01_first": ("BX=32", 200.0), "02_second": ("BM=16", second_us), "cublas": ("-", 50.0)}
+    times = {"01_first": ("BX=32", 200.0, 6.0), "02_second": ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
     base = dict.fromkeys(records.SCHEMA.names) | vars(Problem(64, 64, 64)) | {
         "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
     }  # fmt: skip
     rows = []
-    for kernel, (configuration, us) in times.items():
+    for kernel, (configuration, us, units) in times.items():
         row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us] * 3}
+        row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
         job = "baselines.float32" if kernel == "cublas" else f"{kernel}.float32"
         records.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
         jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
@@ -187,7 +188,36 @@ def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
     assert f"ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert f"is ×{fastest['ratio']:.3f}." in told
+    assert "at most ×1.05 on 0." in told
+    assert "| ×2.50 | `BM=16` |" in told
     assert story.past(story.Story(small), "none") == "Not measured yet."
+
+
+def test_errors_are_told_beside_the_references(small):
+    told = fill("table: errors test 02_second", small)
+    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 |" in told
+    assert "at most ×1.05 of SGEMM's, or 4, are 0 of 2." in told
+    assert "are 2 of 2." in fill("table: errors test cublas", small)
+    assert "Not measured yet." in fill("table: errors none 02_second", small)
+
+
+def test_compilers_are_told_side_by_side(small):
+    folder = small / "results" / "published" / "test"
+    path = folder / "samples" / "02_second.float32.parquet"
+    rows, session = records.read(path)
+    quicker = rows[0] | {"configuration": "BM=16 compiler=nvrtc", "samples_us": [80.0] * 3}
+    records.write(path, [*rows, quicker], session)
+    (folder / "confirmed.parquet").unlink()
+    lines = ["kernel,slug,element_type,configuration,arch,status,sha256,compiler,seconds"]
+    lines += [
+        f"{kernel},s,float32,x,sm_90,compiled,,{one},{s}"
+        for kernel in ("01_first", "02_second")
+        for one, s in (("nvcc", 2), ("nvrtc", 1))
+    ]
+    (folder / "resources.csv").write_text("\n".join(lines) + "\n")
+    told = fill("table: compilers test", small)
+    assert "| `02_second` | +25.0 % | +25.0 % | +25.0 % | 2.00 s | 1.00 s |" in told
+    assert "Not measured yet." in fill("table: compilers none", small)
 
 
 def test_a_marker_within_a_line_does_not_begin_it():

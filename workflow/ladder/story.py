@@ -351,7 +351,8 @@ def errors(story: Story, name: str, kernel: str) -> str:
     data = story.published(name)
     key, measures = ["distribution", "k"], ["frobenius_error", "component_error"]
     of_both = [data.best[data.best["kernel"] == one].set_index(key)[measures] for one in (kernel, data.reference)]
-    both = of_both[0].join(of_both[1], rsuffix="_reference") / ELEMENT_TYPES["float32"].unit_roundoff
+    both = of_both[0].merge(of_both[1], left_index=True, right_index=True, suffixes=("", "_reference"))
+    both /= ELEMENT_TYPES["float32"].unit_roundoff
     rows, within = [], 0
     for distribution, at in both.groupby("distribution", sort=False):
         cells = []
@@ -382,7 +383,7 @@ def compilers(story: Story, name: str) -> str:
     for kernel in data.kernels:
         faster = both.loc[both["kernel"] == kernel, "percent"]
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        ends = [f"{value:+.1f} %" for value in (faster.median(), faster.min(), faster.max())]
+        ends = [f"{value:+.1f} %" if len(faster) else "–" for value in (faster.median(), faster.min(), faster.max())]
         rows.append([_code(kernel), *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
     columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
     return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`:\n\n{_table(columns, rows)}"
