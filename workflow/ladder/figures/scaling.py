@@ -27,8 +27,8 @@ class Quantity:
     scale: Callable[[Dataset], float]
     limits: Callable[[Dataset], Mapping[str, float | None]]
     """Horizontal lines: their names and values."""
-    linear: Callable[[Dataset], float] | None
-    """Where a linear panel, from 0, ends; without one there is the logarithmic one only."""
+    linear: Callable[[Dataset], tuple[float, float]] | None
+    """From where to where a linear panel goes; without one there is the logarithmic one only."""
 
 
 def _reference(data: Dataset) -> str:
@@ -65,7 +65,7 @@ QUANTITIES = {
         label=lambda data: data.unit,
         scale=lambda data: 1 / data.unit_size,
         limits=_peaks,
-        linear=lambda data: 1.05 * max(data.clock_peak or 0, data.peak or 0, 1.25 * _highest(data)),
+        linear=lambda data: (0.0, 1.05 * max(data.clock_peak or 0, data.peak or 0, 1.25 * _highest(data))),
     ),
     "ratio": Quantity(
         title=lambda data: f"Speed relative to {_reference(data)} on {data.environment['name']}, {data.state}",
@@ -73,7 +73,7 @@ QUANTITIES = {
         label=lambda data: f"% of {_reference(data)}'s rate",
         scale=lambda data: 100.0,
         limits=lambda data: {},
-        linear=lambda data: 130.0,
+        linear=lambda data: (75.0, 125.0),
     ),
     "time": Quantity(
         title=lambda data: f"Time of one GEMM on {data.environment['name']}: {_best(data)}",
@@ -167,17 +167,18 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
     order = [(scale, draw) for scale in scales for draw in drawn]
     if side_by_side(data.width) == 1:  # what shares an axis stands below each other
         order.sort(key=lambda pair: drawn.index(pair[1]))
-    limits, above = {name: value for name, value in quantity.limits(data).items() if value}, 0
+    limits, beyond = {name: value for name, value in quantity.limits(data).items() if value}, 0
     dashes = dict(zip(limits, (":", (0, (1, 3))), strict=False))
     for axes, (scale, draw) in zip(grid, order, strict=True):
         draw(axes, data, quantity)
         for name, value in limits.items():
             axes.axhline(value, color=LIMIT, ls=dashes[name], zorder=2, label=name)
         if scale == "linear" and quantity.linear:
-            axes.set_ylim(0, quantity.linear(data))
+            low, high = axes.set_ylim(*quantity.linear(data))
             axes.tick_params(labelbottom=False)
             axes.set_xlabel("")
-            above = int((_ends(data.best, quantity.columns, quantity.scale(data))[0] > quantity.linear(data)).sum())
+            values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
+            beyond = int(((values < low) | (values > high)).sum())
         else:
             logarithmic(axes)
         axes.set_ylabel(f"{quantity.label(data)}{' (log)' if scale == 'log' else ''}")
@@ -187,8 +188,10 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
         Line2D([], [], color=LIMIT, ls=dashes[name], label=f"{name}, {value:.3g}") for name, value in limits.items()
     ]
     notes = ["Bands and bars: the intervals."]
-    if above and quantity.linear:
-        notes.append(f"{above} points above {quantity.linear(data):.0f} are in the logarithmic panels only.")
+    if beyond and quantity.linear:
+        low, high = quantity.linear(data)
+        where = f"below {low:.0f} or above {high:.0f}" if low else f"above {high:.0f}"
+        notes.append(f"{beyond} points {where} are in the logarithmic panels only.")
     if quantity is QUANTITIES["ratio"]:
         notes.append("Grey: within 2 %.")
     notes += [marks_note(data.best.to_dict("records")), data.as_warm_note()]
