@@ -105,6 +105,14 @@ MEASURED = {
         {"kernel": "15_x", "percent": 3, "slowed": {"not reproduced": ["ratio-x", "b"]}, "as_it_is": {"not reproduced": []}},
         "with `15_x` slowed by 3 % not reproduced is `ratio-x`, `b`; as it is, nothing",
     ),
+    "tensor": (
+        {"held_seconds": 3.0, "rows": [
+            {"size": 1000, "together": {"rung_us": 50, "sgemm_us": 100}, "alone": {"rung_us": 50, "sgemm_us": 90},
+             "held": {"rung_us": 40, "sgemm_us": 100, "rung_j": 0.5, "sgemm_j": 1.25}, "unfit": {"rung_us": 100, "sgemm_us": 51}},
+        ]},
+        "beside SGEMM, in the same rounds / each by itself: 1000 ×2.00 / ×1.80; held for 3 s at 1000: 50 TFLOP/s and 0.5 J a GEMM, SGEMM 20 "
+        "TFLOP/s and 1.25 J; where no chunk fits at least ×0.51",
+    ),
     "told_apart": (
         {"device": "d", "datasets": ["a", "b"], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
         "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; "
