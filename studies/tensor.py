@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ladder import timing
+from ladder.aggregate import of_folder
 from ladder.campaign import Limits, Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.devices import Device, Launch
 from ladder.environment import ROOT
 from ladder.kernels import Configuration, discover
 from ladder.lock import first_gpu
-from ladder.models import of_folder
 from ladder.statistics import median_interval
 from ladder.study import PUBLISHED, Study
 from ladder.units import tflops

@@ -22,7 +22,7 @@ from ladder.environment import ROOT
 from ladder.jobs import write_whole
 from ladder.repeat import limits
 from ladder.study import PUBLISHED, Study
-from ladder.tables import SAME
+from ladder.verdicts import SAME
 
 LONGER = 1.02
 LARGE = 2 * 1024**3

@@ -8,10 +8,10 @@ import shutil
 import pytest
 import synthetic
 from ladder import index, tables
+from ladder.aggregate import of_folder
 from ladder.campaign import INDEXED
 from ladder.environment import ROOT
 from ladder.kernels import discover
-from ladder.models import of_folder
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains

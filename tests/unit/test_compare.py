@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import synthetic
 from ladder import __main__ as command
-from ladder import compare, repeat, tables
+from ladder import compare, repeat, verdicts
+from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.dataset import Dataset
 from ladder.figures.page import style
-from ladder.models import of_folder
 from ladder.statistics import between_runs
 from ladder.units import InputError
 
@@ -136,7 +136,7 @@ def test_the_environments_come_first(tmp_path, capsys):
     assert "is not published for these devices" in told
     (found,) = json.loads((tmp_path / "c.json").read_text())
     assert found["environment"] == {"fingerprint.driver": ["1", "2"]}
-    assert {row["verdict"] for row in found["changes"]} == {tables.SAME}
+    assert {row["verdict"] for row in found["changes"]} == {verdicts.SAME}
     assert {row["ratio"] for row in found["changes"]} == {1}
     assert {(row["kernel"], row["binary"]) for row in found["changes"]} == {("03_shared_tile", "another"), ("cublas", None)}
     assert all((tmp_path / f"c.{suffix}").exists() for suffix in ("svg", "png"))

@@ -5,9 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 import synthetic
 from ladder import counters, dictionary, records, repeat, tables
+from ladder.aggregate import of_folder
 from ladder.environment import ROOT
 from ladder.kernels import discover
-from ladder.models import of_folder
 
 PUBLISHED = ROOT / "results" / "published"
 UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "w": "W", "bytes": "B", "seconds": "s", "percent": "%",

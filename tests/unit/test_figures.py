@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import synthetic
 from ladder import figures, tables
+from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.figures.dataset import Dataset
 from ladder.figures.page import side_by_side
 from ladder.kernels import discover
-from ladder.models import of_folder
 
 WIDTHS = [11.0, 7.1, 3.4]
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 import synthetic
 from ladder import index
+from ladder.aggregate import of_folder
 from ladder.environment import ROOT
 from ladder.kernels import discover
-from ladder.models import of_folder
 from ladder.units import InputError
 from matplotlib.colors import to_rgb
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ladder import environment, kernels, models
+from ladder import aggregate, environment, kernels, models
 from ladder.campaign import Problem
 from ladder.kernels import Configuration
 from ladder.models import occupancy, sectors, wavefronts
@@ -249,6 +249,6 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
         status="compiled", function="gemm", registers="32", static_shared="0"
     )
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
-    table = models.table(summary, [kernel], resources, environ)
+    table = aggregate.table(summary, [kernel], resources, environ)
     assert table["configuration"].tolist() == ["BX=32 BY=8"]
     assert list(table.columns) == models.COLUMNS

@@ -9,7 +9,7 @@ ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign", "ceilings",
     "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.cpu", "devices.cuda", "baselines",
     "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",
-    "child", "lock", "progress", "probe", "measure", "confirm", "tables", "models", "counters", "trial", "result",
+    "child", "lock", "progress", "probe", "measure", "confirm", "verdicts", "tables", "models", "aggregate", "counters", "trial", "result",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
     "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",
     "figures.counters", "figures", "index", "publish", "archive", "repeat", "claims", "story", "compare", "__main__",
@@ -47,7 +47,7 @@ def test_no_import_of_the_package_is_missed():
 
 
 def test_figures_and_tables_touch_no_device():
-    drawing = sources.closure("tables", "models", "figures", "statistics")
+    drawing = sources.closure("aggregate", "figures", "statistics")
     assert not {"devices", "devices.cuda", "devices.cpu", "baselines", "compile", "worker", "environment"} & drawing
     for module in drawing:
         assert "pycuda" not in sources.path(module).read_text()

@@ -7,9 +7,9 @@ import re
 import pytest
 import synthetic
 from ladder import result, tables
+from ladder.aggregate import of_folder
 from ladder.environment import ROOT
 from ladder.kernels import discover
-from ladder.models import of_folder
 
 
 @pytest.fixture(scope="module")

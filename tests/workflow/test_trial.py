@@ -11,6 +11,7 @@ import pytest
 from ladder import records
 from ladder.campaign import Problem
 from ladder.environment import detect_cpu
+from ladder.lock import exclusive
 from planted import CU_RIGHT, cuda_kernel
 
 CPU = detect_cpu().slug
@@ -20,7 +21,7 @@ INTERVAL = r"[\d.e+-]+ \[[\d.e+-]+, [\d.e+-]+\]"
 def ladder(project, *arguments, code=0):
     """Run the command, which must end with an exit code; returns what it printed, errors last."""
     done = subprocess.run(
-        [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False
+        [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -112,6 +113,13 @@ def test_what_does_not_compile_crashes_or_hangs_is_wrong(mine, old, new, said, m
     finally:
         edit(project.folder / "workflow/ladder/trial.py", "timeout_seconds=10", "timeout_seconds=20")
     assert said in re.sub("mine.c: In function.*\n", "", told)
+
+
+def test_what_the_compiler_says_does_not_wait_for_the_device(mine):
+    project, path = mine
+    edit(path, "const T a", "cnst T a")
+    with exclusive([CPU]):
+        assert "compile_error: -\n" in ladder(project, "try", str(path), code=1)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from typing import Any
 import pandas as pd
 
 from ladder import yamlfile
+from ladder.aggregate import of_folder
 from ladder.expressions import evaluate, names_in
 from ladder.jobs import read_environment, write_whole
-from ladder.models import of_folder
 from ladder.repeat import limits
 from ladder.statistics import CONFIDENCE, student_t
 from ladder.study import NOTHING, PUBLISHED, Study, studies

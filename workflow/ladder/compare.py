@@ -10,13 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from ladder import verdicts
+from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.jobs import read_environment, write_whole
-from ladder.models import of_folder
 from ladder.repeat import limits
 from ladder.statistics import CONFIDENCE, between_runs
-from ladder.tables import RESOLUTION, SAME, UNCONFIRMED, Confirmed, best, files, load, summarise
+from ladder.tables import Confirmed, best, files, load, summarise
 from ladder.units import InputError
+from ladder.verdicts import SAME, UNCONFIRMED
 
 WHAT = ["kernel", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state"]
 """What is compared: a kernel on a problem in a state."""
@@ -164,7 +166,7 @@ def _judged(
         least = (limit or 0.0) * NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
         if abs(math.log(ratio)) <= least:
             return SAME, ratio, low, high
-        return "faster" if low > 1 + RESOLUTION else "slower" if high < 1 - RESOLUTION else SAME, ratio, low, high
+        return verdicts.of(low, high), ratio, low, high
 
     called, ratio, low, high = verdict(CONFIDENCE)
     return {

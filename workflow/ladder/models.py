@@ -4,21 +4,15 @@ Shared memory has 32 banks of four bytes. A bank serves one word a wavefront, to
 sixteen bytes a thread goes in halves or quarters of the warp (CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks").
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from ladder.campaign import Problem
-from ladder.ceilings import flop_per_clock
 from ladder.expressions import Number, ceil_div, evaluate, names_in
 from ladder.kernels import DEVICE_NAMES, Configuration, Kernel
-from ladder.tables import Confirmed, best, costs, files, load, pairs, references, rounds, summarise
 from ladder.units import ELEMENT_TYPES
 
 WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
@@ -38,8 +32,6 @@ COLUMNS = [
     "bank_conflicts", "intensity", "compulsory_intensity", "memory_tflops", "l1_tflops", "issue_tflops", "bound_tflops", "bound",
     "function", "threads", "registers", "shared_bytes", "blocks_per_sm", "occupancy", "occupancy_limit",
 ]  # fmt: skip
-
-_NOTHING = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
 
 
 def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple[int, int]:
@@ -183,64 +175,3 @@ def model(
             row["threads"], row["registers"], row["shared_bytes"], attributes
         )
     return row
-
-
-def table(
-    summary: pd.DataFrame, kernels: Iterable[Kernel], resources: pd.DataFrame, environment: Mapping[str, Any]
-) -> pd.DataFrame:
-    """A row for every kernel, configuration and problem that ran. What a kernel does not declare is left empty.
-
-    A kernel whose file is gone, or has other parameters by now, has no rows.
-    """
-    by_name = {kernel.name: kernel for kernel in kernels}
-    compiled = {
-        (row["kernel"], row["element_type"], row["configuration"]): row
-        for row in resources.to_dict("records")
-        if row["status"] == "compiled"
-    }
-    rows = []
-    for given in summary.drop_duplicates(KEY).to_dict("records"):
-        kernel = by_name.get(given["kernel"])
-        resource = compiled.get((given["kernel"], given["element_type"], given["configuration"]))
-        if kernel is None or resource is None:
-            continue
-        configuration = Configuration.of(given["element_type"], given["configuration"])
-        if [name for name, _ in configuration.parameters] != list(kernel.parameters):
-            continue
-        problem = Problem(**{name: given[name] for name in KEY[2:]})
-        rows.append(
-            {name: given[name] for name in (*KEY, "problem")} | model(kernel, configuration, problem, resource, environment)
-        )
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def dataset_tables(
-    samples: Sequence[Path], resources: Sequence[Path], kernels: Iterable[Kernel], environment: Mapping[str, Any]
-) -> dict[str, pd.DataFrame]:
-    """Every table of a dataset, by name, from its samples, with those of the confirmation, and what the compiler said (`resources.csv`).
-
-    Raises `InputError` as `tables.load` does.
-    """
-    records, sessions = load(samples, environment)
-    peaks = environment["peaks"]["fp32_tflops"], flop_per_clock(environment)
-    summary = summarise(records, *peaks)
-    compiled = pd.concat([_NOTHING, *(pd.read_csv(path, dtype=str, keep_default_na=False) for path in resources)])
-    confirmed = Confirmed(records, max(session.get("within", 0.0) for session in sessions), *peaks)
-    chosen = best(summary, confirmed)
-    return {
-        "summary": summary,
-        "best": chosen,
-        "pairs": pairs(summary, chosen, compiled, confirmed),
-        "rounds": rounds(records, chosen),
-        "references": references(records),
-        "costs": costs(sessions),
-        "resources": compiled,
-        "models": table(summary, kernels, compiled, environment),
-    }
-
-
-def of_folder(folder: Path, kernels: Iterable[Kernel]) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """Every table of the dataset in a folder, by name, and its environment; of `kernels` those of the device's kind are its own."""
-    environment: dict[str, Any] = json.loads((folder / "environment.json").read_text())
-    own = [kernel for kernel in kernels if kernel.kind == environment["kind"]]
-    return dataset_tables(files(folder), [folder / "resources.csv"], own, environment), environment

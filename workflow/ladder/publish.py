@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder import figures, models, tables
+from ladder import aggregate, figures, tables
 from ladder.campaign import CONFIRMED, DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.jobs import write_whole
@@ -98,7 +98,7 @@ def check_drawn(folder: Path, drawn: Path) -> None:
 
 def _tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Write the tables of the dataset in a folder into another; returns those that figures are drawn from, and the environment."""
-    made, environment = models.of_folder(folder, kernels)
+    made, environment = aggregate.of_folder(folder, kernels)
     into.mkdir(parents=True, exist_ok=True)
     for name, table in made.items():
         tables.write_csv(table, into / f"{name}.csv")

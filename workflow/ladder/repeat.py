@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ladder.aggregate import of_folder
 from ladder.campaign import CONFIRMED
 from ladder.jobs import write_whole
-from ladder.models import of_folder
 from ladder.statistics import between_processes
 from ladder.tables import Confirmed, files, load, read_csv, write_csv
 from ladder.units import InputError

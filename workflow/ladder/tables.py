@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder import jobs
+from ladder import jobs, verdicts
 from ladder.campaign import BASELINE_JOB, BASELINES, CONFIRMED, FEWEST, VARIED, Problem
 from ladder.jobs import write_whole
 from ladder.records import read
@@ -36,12 +36,6 @@ PAIRS = [
     "low", "high", "within_low", "within_high", "processes", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
-SAME = "not distinguishable"
-"""The verdict on a pair whose interval comes as near to 1 as the clock can tell."""
-RESOLUTION = 1e-3
-"""What the clock can tell: half a microsecond (CUDA Runtime API, cudaEventElapsedTime) of a sample of 500."""
-UNCONFIRMED = "not confirmed"
-"""The verdict on a pair where the confirmation was left out: of medians of different rounds nothing can be said."""
 REFUSED = "in the confirmation,"
 """How the reason begins of what failed there."""
 AS_WARM = "as warm"
@@ -317,7 +311,7 @@ def _compared(processes: Sequence[Any]) -> dict[str, Any]:
         "within_low": within_low,
         "within_high": within_high,
         "processes": len(processes),
-        "verdict": "faster" if low > 1 + RESOLUTION else "slower" if high < 1 - RESOLUTION else SAME,
+        "verdict": verdicts.of(low, high),
     }
 
 
@@ -456,7 +450,7 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, co
             mine, theirs = labelled.get((rung, *key)), labelled.get((below, *key))
             if mine and theirs:
                 one, other = (rung, mine["configuration"]), (below, theirs["configuration"])
-                quotient = {"ratio": mine["ratio"] / theirs["ratio"], "processes": 1, "verdict": UNCONFIRMED}
+                quotient = {"ratio": mine["ratio"] / theirs["ratio"], "processes": 1, "verdict": verdicts.UNCONFIRMED}
                 add("gain", one, other, quotient if confirmed.left_out else confirmed.pair(key, one, other))
         group = confirmed.groups.get(key, {})
         for one in group:

@@ -8,18 +8,21 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ladder import campaign, gauntlet, records, sources
+from pyarrow import ArrowException
+from pyarrow.parquet import ParquetFile
+
+from ladder import campaign, gauntlet, records, sources, verdicts
 from ladder.campaign import BASELINES, Campaign, Limits, Problem
 from ladder.child import START_SECONDS, Child, Failure
 from ladder.compile import SUFFIX as BINARY
 from ladder.compile import Resource, compile_kernel, compile_support
-from ladder.counters import NotCounted, stalls
 from ladder.devices import exactly
 from ladder.diagnosis import Diagnosis
 from ladder.environment import DEFAULT_ARCHITECTURE, ROOT, Device, detect_cpu, detect_gpus, fingerprint
@@ -30,7 +33,6 @@ from ladder.measure import too_fast
 from ladder.models import model
 from ladder.probe import probe
 from ladder.statistics import median_interval, paired_ratio
-from ladder.tables import RESOLUTION, SAME, SHOWN, is_baseline
 from ladder.units import InputError, rate_unit, tflops
 
 FOLDER = ROOT / "results" / "try"
@@ -83,6 +85,14 @@ class Contestant:
         return paired_ratio(theirs[:rounds], mine["samples"][:rounds])
 
 
+class AtOnce(list[str]):
+    """Candidates that `lock.exclusive` does not wait for: where all are held, it raises `BlockingIOError`."""
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        raise BlockingIOError
+
+
 class Trial:
     """Tries of one file. Between them the worker stays, with its device open."""
 
@@ -115,7 +125,7 @@ class Trial:
         plan = self._plan(kernel)
         (problem,) = plan.problems(self.kind, self.asked.element_type)
         arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
-        mine, refused = self._compile(kernel, plan.configurations[kernel.id], arch)
+        mine, refused = self._compile_and_open(kernel, plan.configurations[kernel.id], arch)
         where = f" on {self.device.name}" if self.device else ""
         print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
         for row in refused:
@@ -156,17 +166,22 @@ class Trial:
         compiler = {"compiler": list(build["compiler"])} if "compiler" in build else {}
         return campaign.load(data | compiler, "ladder try", {kernel.id: kernel})
 
-    def _compile(
+    def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
     ) -> tuple[list[Contestant], list[Resource]]:
-        """What compiled, and the rows of what did not."""
-        folder = FOLDER / "build" / arch / kernel.id
-        rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
-        pairs = list(zip(rows, configurations, strict=True))
-        compiled = [
-            Contestant(kernel, one, folder / row.binary, asdict(row)) for row, (one, _) in pairs if row.status == "compiled"
-        ]
-        return compiled, [row for row in rows if row.status not in ("compiled", "skipped")]
+        """What `compiled` returns. Meanwhile the worker is opened, where nobody holds the device: what the compiler says waits for no run.
+
+        With several configurations it is not: before all are compiled, another run may take that device, and leave others free.
+        """
+        if self.child or not self.device or len(configurations) > 1:
+            return compiled(kernel, configurations, arch)
+        pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
+        compiling = pool.submit(compiled, kernel, configurations, arch)
+        pool.shutdown(wait=False)  # it ends when that is done: an idle process answers Ctrl-C with a traceback
+        # where it cannot be opened, that is said when it is needed
+        with suppress(BlockingIOError, InputError), exclusive(AtOnce(uuids(self.device))) as (self.uuid, _):
+            self._alive(self._support(arch))
+        return compiling.result()
 
     def _support(self, arch: str) -> Path:
         """What the pipeline itself runs on the device, compiled once for each version of it."""
@@ -323,7 +338,7 @@ class Trial:
             return []
         kernel = parse(self.rung[0])
         one = Configuration.of(problem.element_type, self.rung[1])
-        return self._compile(kernel, [(one, kernel.objection(one))], arch)[0]
+        return compiled(kernel, [(one, kernel.objection(one))], arch)[0]
 
     def _report(
         self, mine: list[Contestant], last: Sequence[Contestant], problem: Problem, environment: Mapping[str, Any], support: Path
@@ -355,6 +370,8 @@ class Trial:
         self._keep(timed, mine, problem)
 
     def _stalls(self, best: Contestant, problem: Problem, support: Path) -> str:
+        from ladder.counters import NotCounted, stalls  # they take longer to import than all else
+
         functions = ["gemm", *(launch["function"] for launch in best.kernel.then)]
         given = {name: value for name, value in vars(problem).items() if name not in ("offset", "seed")}
         task = {"uuid": self.uuid, "support": str(support), "kernel": str(best.kernel.path), "functions": functions,
@@ -386,11 +403,22 @@ class Trial:
             file.write(json.dumps(line) + "\n")
 
 
+def compiled(
+    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
+) -> tuple[list[Contestant], list[Resource]]:
+    """What compiled, and the rows of what did not."""
+    folder = FOLDER / "build" / arch / kernel.id
+    rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
+    pairs = list(zip(rows, configurations, strict=True))
+    found = [Contestant(kernel, one, folder / row.binary, asdict(row)) for row, (one, _) in pairs if row.status == "compiled"]
+    return found, [row for row in rows if row.status not in ("compiled", "skipped")]
+
+
 def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
     """Kernel file and configuration of the fastest rung, relative to the reference, on a problem.
 
     By the device's own results, else those published of it, else of others of its kind; where they have not that problem, on their largest
-    square up to `SHOWN`. None where no results have a rung whose file is still there.
+    square up to `SIZE`. None where no results have a rung whose file is still there.
     """
     results = ROOT / "results"
     own = sorted(results.glob(f"*/{device.slug}/samples"))
@@ -398,15 +426,11 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
     for folder in dict.fromkeys(
         [*own, *(path for path in others if path.parent.name.startswith("cpu-") == (device.kind == "cpu"))]
     ):
-        rows = [row for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
+        rows = [row for path in sorted(folder.glob("*.parquet")) for row in _rows(path)]
         rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
-        rows = [
-            r
-            for r in rows
-            if not is_baseline(r["kernel"]) and r["kernel"] != tried.stem and r["element_type"] == problem.element_type
-        ]
+        rows = [r for r in rows if r["kernel"] != tried.stem and r["element_type"] == problem.element_type]
         rows = [r for r in rows if (tried.parent / f"{r['kernel']}{tried.suffix}").exists()]
-        squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SHOWN]
+        squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
         sizes = (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3
         for size in sizes:
             at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
@@ -414,6 +438,14 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
                 fastest = max(at, key=lambda r: median_interval(r["reference_us"])[0] / median_interval(r["samples_us"])[0])
                 return tried.parent / f"{fastest['kernel']}{tried.suffix}", str(fastest["configuration"])
     return None
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The measurements of a Parquet file, unchecked: `records.read` has pyarrow import pandas, which takes ten times as long."""
+    try:
+        return [dict.fromkeys(records.SCHEMA.names) | row for row in ParquetFile(path).read().to_pylist()]
+    except (OSError, ArrowException, ValueError):
+        return records.read(path)[0]  # says what is wrong with it
 
 
 def _changes(best: Contestant, last: Contestant) -> str:
@@ -433,8 +465,7 @@ def _changes(best: Contestant, last: Contestant) -> str:
         verdict = f"it could not be timed again: {again.reason}"
     else:
         ratio, low, high = best.ratio(again)
-        word = "faster" if low > 1 + RESOLUTION else "slower" if high < 1 - RESOLUTION else SAME
-        verdict = f"{word}, {_interval(ratio, low, high)} times as fast in the same rounds"
+        verdict = f"{verdicts.of(low, high)}, {_interval(ratio, low, high)} times as fast in the same rounds"
     return "; ".join([verdict, *changes])
 
 

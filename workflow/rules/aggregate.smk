@@ -44,6 +44,6 @@ rule aggregate:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
         contents=of(TARGETS.contents),
-        code=sources.digest("models"),
+        code=sources.digest("aggregate"),
     script:
         "../scripts/aggregate.py"

@@ -13,8 +13,9 @@ from matplotlib.patches import Patch
 from ladder.campaign import WIDTH
 from ladder.ceilings import flop_per_clock
 from ladder.statistics import geometric_mean
-from ladder.tables import AS_WARM, BETWEEN, SAME, UNCONFIRMED, is_baseline, shown
+from ladder.tables import AS_WARM, BETWEEN, is_baseline, shown
 from ladder.units import rate_unit
+from ladder.verdicts import SAME, UNCONFIRMED
 
 MARKERS = "osD^vPX<>hp*"
 BASELINE_STYLE = {

@@ -1,0 +1,32 @@
+"""What `ladder try` does before it has a kernel's binary."""
+
+import subprocess
+import sys
+
+import pytest
+from ladder.lock import exclusive
+from ladder.trial import AtOnce
+
+WITHOUT_PANDAS = """
+import sys
+from ladder.campaign import Problem
+from ladder.environment import ROOT, Device
+from ladder.trial import best_rung
+
+device = Device("nvidia-h200", "cuda", "NVIDIA H200", "sm_90", 1, (), "")
+assert best_rung(device, ROOT / "kernels" / "cuda" / "mine.cu", Problem(4096, 4096, 4096))
+assert "pandas" not in sys.modules
+"""
+
+
+def test_pandas_which_takes_longer_than_all_else_is_not_imported():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PANDAS], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_device_is_taken_at_once_or_not_at_all():
+    with exclusive(["test-a"]):
+        with exclusive(AtOnce(["test-a", "test-b"])) as (uuid, _):
+            assert uuid == "test-b"
+        with pytest.raises(BlockingIOError), exclusive(AtOnce(["test-a"])):
+            pass
