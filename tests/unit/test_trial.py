@@ -5,7 +5,6 @@ import sys
 
 import pytest
 from ladder.lock import exclusive
-from ladder.trial import AtOnce
 
 WITHOUT_PANDAS = """
 import sys
@@ -26,7 +25,7 @@ def test_pandas_which_takes_longer_than_all_else_is_not_imported():
 
 def test_a_device_is_taken_at_once_or_not_at_all():
     with exclusive(["test-a"]):
-        with exclusive(AtOnce(["test-a", "test-b"])) as (uuid, _):
+        with exclusive(["test-a", "test-b"], wait=False) as (uuid, _):
             assert uuid == "test-b"
-        with pytest.raises(BlockingIOError), exclusive(AtOnce(["test-a"])):
+        with pytest.raises(BlockingIOError), exclusive(["test-a"], wait=False):
             pass

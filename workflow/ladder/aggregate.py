@@ -21,7 +21,7 @@ def table(
 ) -> pd.DataFrame:
     """A row for every kernel, configuration and problem that ran. What a kernel does not declare is left empty.
 
-    A kernel whose file is gone, or has other parameters by now, has no rows.
+    A kernel whose file is gone, or lacks parameters by now, has no rows.
     """
     by_name = {kernel.name: kernel for kernel in kernels}
     compiled = {
@@ -36,7 +36,7 @@ def table(
         if kernel is None or resource is None:
             continue
         configuration = Configuration.of(given["element_type"], given["configuration"])
-        if [name for name, _ in configuration.parameters] != list(kernel.parameters):
+        if not {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
             continue
         problem = Problem(**{name: given[name] for name in KEY[2:]})
         rows.append(

@@ -52,11 +52,12 @@ def holders(uuid: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def exclusive(candidates: Sequence[str]) -> Iterator[tuple[str, int]]:
+def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[str, int]]:
     """Hold one of several devices for timing, with a lock that every process of every user on this machine sees.
 
-    Waits while all are held. Yields the device's UUID and the lock's file descriptor. The lock is a name in the abstract namespace of
-    Unix sockets (unix(7)): no file whose folder, owner or permissions could be wrong, and gone with the last process that holds it.
+    While all are held it waits, or raises `BlockingIOError`. Yields the device's UUID and the lock's file descriptor. The lock is a name in
+    the abstract namespace of Unix sockets (unix(7)): no file whose folder, owner or permissions could be wrong, and gone with the last
+    process that holds it.
     """
     waiting = False
     while True:
@@ -70,6 +71,8 @@ def exclusive(candidates: Sequence[str]) -> Iterator[tuple[str, int]]:
                     continue
                 yield uuid, lock.fileno()
                 return
+        if not wait:
+            raise BlockingIOError(f"{', '.join(candidates)}: in use by another run")
         if not waiting:
             who = "; ".join(holder for uuid in candidates for holder in holders(uuid)) or "which this user may not see"
             print(

@@ -85,14 +85,6 @@ class Contestant:
         return paired_ratio(theirs[:rounds], mine["samples"][:rounds])
 
 
-class AtOnce(list[str]):
-    """Candidates that `lock.exclusive` does not wait for: where all are held, it raises `BlockingIOError`."""
-
-    def __iter__(self) -> Iterator[str]:
-        yield from super().__iter__()
-        raise BlockingIOError
-
-
 class Trial:
     """Tries of one file. Between them the worker stays, with its device open."""
 
@@ -179,7 +171,7 @@ class Trial:
         compiling = pool.submit(compiled, kernel, configurations, arch)
         pool.shutdown(wait=False)  # it ends when that is done: an idle process answers Ctrl-C with a traceback
         # where it cannot be opened, that is said when it is needed
-        with suppress(BlockingIOError, InputError), exclusive(AtOnce(uuids(self.device))) as (self.uuid, _):
+        with suppress(BlockingIOError, InputError), exclusive(uuids(self.device), wait=False) as (self.uuid, _):
             self._alive(self._support(arch))
         return compiling.result()
 
