@@ -4,7 +4,9 @@
 """
 
 import difflib
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -24,8 +26,11 @@ BY_FOURS = """    int k = 0;
     }
     for (; k < K; ++k) {
 """
-EDITS = [(LOOP, BY_FOURS), ("for (; k < K; ++k)", "for (; k + 1 < K; ++k)")]
-"""The second is a bug."""
+RIGHT, BUG = "for (; k < K; ++k)", "for (; k + 1 < K; ++k)"
+EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG)]
+CAMPAIGN = ("--cores", "all", "--config", "campaign=smoke", "devices=[cpu]", "kernels=[cpu/mine]")
+TABLE = re.compile(r"^.*, M=.*\n(?:.+\n)*\n?(?:(?!Complete log).*\n)*", re.MULTILINE)
+"""How a run ends, without Snakemake's own last lines."""
 HEAD = """# Writing a kernel
 
     .venv/bin/ladder new NAME [--cpu]           # a kernel to begin with, in kernels/cuda/ or kernels/cpu/
@@ -70,15 +75,21 @@ def session(project: Project) -> str:
         )
         log.append(f"$ ladder {' '.join(arguments)}\n{said}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
 
-    run("new", "mine", "--cpu")
-    run("try", FILE)
-    for old, new in EDITS:
+    def edit(old: str, new: str) -> None:
         before = path.read_text()
         assert old in before
         path.write_text(before.replace(old, new))
         one, other = (text.splitlines(keepends=True) for text in (before, path.read_text()))
         log.append("".join(difflib.unified_diff(one, other, FILE, FILE, n=1)))
+
+    run("new", "mine", "--cpu")
+    run("try", FILE)
+    for old, new in EDITS:
+        edit(old, new)
         run("try", FILE)
+    edit(BUG, RIGHT)
+    (ending,) = TABLE.findall(project.ok(*CAMPAIGN[2:], cores=len(os.sched_getaffinity(0))))
+    log.append(f"$ snakemake {shlex.join(CAMPAIGN)}\n[...]\n{ending}")
     return "\n".join(log)
 
 
@@ -91,7 +102,9 @@ def page(log: str) -> str:
 def without_numbers(text: str) -> str:
     """What of a page or log does not depend on the machine and the moment."""
     text = re.sub(r"faster|slower|not distinguishable", "so", re.sub(r"on [^\n]*(Processor|CPU|EPYC|Xeon)[^\n]*", "on it", text))
-    return re.sub(r"\d[\d.e+-]*", "0", text)
+    text = re.sub(r"(?m)^.*, M=", "It, M=", re.sub(r"(?m)  (?:multimodal|drifting|, )+$", "", text))
+    text = re.sub(r"(?m)(?:^  \S+ .*%.*\n){2,}", lambda rows: "".join(sorted(rows[0].splitlines(keepends=True))), text)  # by rate
+    return re.sub(r"cpu-[\w-]+", "cpu", re.sub(r" +", " ", re.sub(r"\d[\d.e+-]*", "0", text)))
 
 
 if __name__ == "__main__":
