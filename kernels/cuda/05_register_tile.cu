@@ -2,8 +2,7 @@
 title: Register tiles
 idea: a thread computes TM x TN elements of C, so that a value loaded from shared memory serves TM or TN multiply-adds and not one
 parameters: {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
-sweep: {BM: [64, 128], BN: [64], BK: [16], TM: [8], TN: [4]}
-configurations: [{BN: 128, BK: 16, TN: 4}]
+sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [4]}
 element_types: [float32, float64, float16]
 block: [BN / TN, BM / TM]
 grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"]
