@@ -180,8 +180,8 @@ def chunks(a: Floats, b: Floats) -> list[tuple[Floats, Floats, Half, Half]]:
     return found
 
 
-def multiply(a: Floats, b: Floats, long: bool = False) -> Floats:
-    """A B of one tile, alpha = 1, beta = 0. With `long`, sums of 4 or 16 chunks are added up first, as in tiles that are small enough."""
+def multiply(a: Floats, b: Floats, long: bool = True) -> Floats:
+    """A B of one tile, alpha = 1, beta = 0. Without `long`, what it would be if sums of 4 or 16 chunks were not added up first."""
     (m, k), n = a.shape, b.shape[1]
     parts = chunks(a, b)
     total = np.zeros((len(parts[0][0]), len(parts[0][1])))

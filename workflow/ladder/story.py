@@ -77,6 +77,10 @@ class Story:
             {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}, environment, "warm"
         )
 
+    def campaign(self, name: str) -> Dataset | None:
+        """The same, where there is one."""
+        return self.published(name) if (self.root / "results" / "published" / name).exists() else None
+
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """What the published data say to the claims."""
@@ -143,6 +147,10 @@ def _rate(data: Dataset, row: Row) -> str:
     found = marked(row)
     letters = [MARKS[mark][0] for mark in found if mark != "raced"]
     return ("~" if "raced" in found else "") + " ".join([_number(data.rate(row["tflops"])), *letters])
+
+
+def _whence(data: Dataset) -> str:
+    return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
 
 
 def _legend(table: str) -> str:
@@ -318,9 +326,9 @@ def gains(story: Story, kind: str) -> str:
 
 def past(story: Story, name: str) -> str:
     """Of a published campaign, on every problem the rung that is the fastest, beside cuBLAS's own choice and its fastest algorithm."""
-    if not (story.root / "results" / "published" / name).exists():
+    data = story.campaign(name)
+    if data is None:
         return NOTHING.capitalize() + "."
-    data = story.published(name)
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
@@ -338,7 +346,7 @@ def past(story: Story, name: str) -> str:
     ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
     precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in found)
     return (
-        f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`: ahead of cuBLAS on {ahead} of "
+        f"{_whence(data)}: ahead of cuBLAS on {ahead} of "
         f"{len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on {beyond}; the geometric mean of the "
         f"ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}. The error, in the Frobenius norm, beside "
         f"cuBLAS's, is at most ×{ACCURATE} on {precise}.\n\n{_table(columns, rows, words=(0, 1, -1))}"
@@ -347,9 +355,9 @@ def past(story: Story, name: str) -> str:
 
 def errors(story: Story, name: str, kernel: str) -> str:
     """Of a published campaign, the errors of a rung beside those of the reference, by distribution: where they are the worst of all K."""
-    if not (story.root / "results" / "published" / name).exists():
+    data = story.campaign(name)
+    if data is None:
         return NOTHING.capitalize() + "."
-    data = story.published(name)
     key, measures = ["distribution", "k"], ["frobenius_error", "component_error"]
     of_both = [data.best[data.best["kernel"] == one].set_index(key)[measures] for one in (kernel, data.reference)]
     both = of_both[0].merge(of_both[1], left_index=True, right_index=True, suffixes=("", "_reference"))
@@ -365,7 +373,7 @@ def errors(story: Story, name: str, kernel: str) -> str:
         rows.append([f"`{distribution}`", *cells])
     columns = ["distribution", "Frobenius norm", "SGEMM's", "worst element", "SGEMM's"]
     return (
-        f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`, in units of 2^-24, at that K from "
+        f"{_whence(data)}, in units of 2^-24, at that K from "
         f"{both.index.levels[1].min()} to {both.index.levels[1].max()} where it is the worst beside SGEMM's: at most ×{ACCURATE} of "
         f"SGEMM's, or {NEGLIGIBLE:g}, are {within} of {2 * len(both)}.\n\n{_table(columns, rows)}"
     )
@@ -373,21 +381,20 @@ def errors(story: Story, name: str, kernel: str) -> str:
 
 def compilers(story: Story, name: str) -> str:
     """Of a published campaign, rates and seconds of compiling by NVRTC beside nvcc, for every rung."""
-    folder = story.root / "results" / "published" / name
-    if not folder.exists():
+    data = story.campaign(name)
+    if data is None:
         return NOTHING.capitalize() + "."
     from ladder.figures.compilers import compared
 
-    data, rows = story.published(name), []
-    both = compared(data)
-    resources = pd.read_csv(folder / "resources.csv")
+    both, rows = compared(data), []
+    resources = pd.read_csv(story.root / "results" / "published" / name / "resources.csv")
     for kernel in data.kernels:
         faster = both.loc[both["kernel"] == kernel, "percent"]
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
         ends = [f"{value:+.1f} %" if len(faster) else "–" for value in (faster.median(), faster.min(), faster.max())]
         rows.append([_code(kernel), *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
     columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
-    return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`:\n\n{_table(columns, rows)}"
+    return f"{_whence(data)}:\n\n{_table(columns, rows)}"
 
 
 def rates(story: Story, kind: str) -> str:

@@ -15,9 +15,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pyarrow import ArrowException
-from pyarrow.parquet import ParquetFile
-
 from ladder import campaign, gauntlet, records, sources, verdicts
 from ladder.campaign import BASELINES, Campaign, Limits, Problem
 from ladder.child import START_SECONDS, Child, Failure
@@ -418,7 +415,7 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
     for folder in dict.fromkeys(
         [*own, *(path for path in others if path.parent.name.startswith("cpu-") == (device.kind == "cpu"))]
     ):
-        rows = [row for path in sorted(folder.glob("*.parquet")) for row in _rows(path)]
+        rows = [row for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
         rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
         rows = [r for r in rows if r["kernel"] != tried.stem and r["element_type"] == problem.element_type]
         rows = [r for r in rows if (tried.parent / f"{r['kernel']}{tried.suffix}").exists()]
@@ -430,14 +427,6 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
                 fastest = max(at, key=lambda r: median_interval(r["reference_us"])[0] / median_interval(r["samples_us"])[0])
                 return tried.parent / f"{fastest['kernel']}{tried.suffix}", str(fastest["configuration"])
     return None
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """The measurements of a Parquet file, unchecked: `records.read` has pyarrow import pandas, which takes ten times as long."""
-    try:
-        return [dict.fromkeys(records.SCHEMA.names) | row for row in ParquetFile(path).read().to_pylist()]
-    except (OSError, ArrowException, ValueError):
-        return records.read(path)[0]  # says what is wrong with it
 
 
 def _changes(best: Contestant, last: Contestant) -> str:
