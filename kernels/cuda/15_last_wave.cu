@@ -1,23 +1,21 @@
 /*---
 title: The last wave shared out
 idea: the tiles that would leave SMs idle in the last wave are cut along K into equal shares for all SMs, and a second launch adds what was cut
-parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, GROUPS: 1, STAGES: 6, SPREAD: 20, LEAD: 1, B_FIRST: 1, SPLIT: 3, IDLE: 0}
+parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 6, SPREAD: 20, LEAD: 1, B_FIRST: 1, SPLIT: 3, CHUNK: 0, IDLE: 0}
 configurations:
   - {STAGES: 6, SPREAD: 20, LEAD: 1, B_FIRST: 1, SPLIT: 3}
   - {STAGES: 4, SPREAD: 20, LEAD: 3, B_FIRST: 0, SPLIT: 0}
-  - {BM: 64, TM: 8, STAGES: 4, SPREAD: 4, LEAD: 0, B_FIRST: 1, SPLIT: 0, IDLE: 4}
-  - {BN: 128, TM: 8, STAGES: 5, SPREAD: 20, LEAD: 3, B_FIRST: 1, SPLIT: 3}
-  - {BN: 128, BK: 16, GROUPS: 2, STAGES: 4, SPREAD: 20, LEAD: 4, B_FIRST: 1, SPLIT: 3}
-  - {BM: 64, BK: 16, GROUPS: 2, STAGES: 4, SPREAD: 12, LEAD: 2, B_FIRST: 1, SPLIT: 2, IDLE: 4}
+  - {BM: 64, TM: 8, STAGES: 4, SPREAD: 4, LEAD: 0, B_FIRST: 1, SPLIT: 0, CHUNK: 256, IDLE: 4}
+  - {BN: 128, TM: 8, STAGES: 5, SPREAD: 20, LEAD: 3, B_FIRST: 1, SPLIT: 3, CHUNK: 256}
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)
   wave: max(1, sm_count - IDLE)
   rest: tiles % wave  # tiles that do not fill a wave
   parts: wave + rest - 1 if rest > 0 else 0  # at most as many are they cut into
   share: tiles / wave / ceil_div(tiles, wave)  # of a tile, a block's on average
-block: [BM * BN // (TM * TN) * GROUPS]
+block: [BM * BN // (TM * TN)]
 grid: [wave, "ceil_div(tiles, wave)"]
-dynamic_shared: max(STAGES * BK * (BM + 4 + BN), GROUPS * BM * BN if GROUPS > 1 or N % 4 + ldc % 4 + alignment % 16 > 0 else 0) * element_size
+dynamic_shared: max(STAGES * BK * (BM + 4 + BN), BM * BN if N % 4 + ldc % 4 + alignment % 16 > 0 else 0) * element_size
 then:
   - function: reduce
     when: rest > 0
@@ -25,31 +23,34 @@ then:
     block: [256]
     accesses: [{global_read: 4 * thread, width: 4, per_k: "parts * BM * BN / (256 * wave * ceil_div(rest * BM * BN, 1024 * wave)) / K"}]
 workspace: 2 * wave * BM * BN * element_size
-requires: [GROUPS >= 1, BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 8 == 0, BK % (2 * GROUPS) == 0, BM * BN * GROUPS % (4 * BK * TM * TN) == 0, BK * TM * TN % (BN * GROUPS) == 0, BM * GROUPS % (TM * TN) == 0, BK * TM * TN % (4 * BM * GROUPS) == 0, STAGES >= 3, LEAD + SPLIT < BK // GROUPS, ((TM + TN) // 4 - 1) * SPREAD < TM * TN, STAGES * BK * (BM + 4 + BN) <= 58000, GROUPS * BM * BN <= 58000, BM * BN * GROUPS == 256 * TM * TN, BM * BN % 1024 == 0]
+requires: [BM % (4 * TM) == 0, BN % (8 * TN) == 0, BK % 8 == 0, BM * BN % (4 * BK * TM * TN) == 0, BK * TM * TN % BN == 0, BM % (TM * TN) == 0, BK * TM * TN % (4 * BM) == 0, STAGES >= 3, LEAD + SPLIT < BK, CHUNK >= 0, CHUNK % BK == 0, ((TM + TN) // 4 - 1) * SPREAD < TM * TN, STAGES * BK * (BM + 4 + BN) <= 58000, BM * BN == 256 * TM * TN, BM * BN % 1024 == 0]
 needs: [BM * lda < 2 ** 31]
 compute_capability: 8.0
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM)) + parts * BM * BN
 global_writes: M * N + parts * BM * BN
 accesses:
-  - {global_read: thread % 8 + thread % 32 // 8 * lda, per_k: TM * TN / BN / GROUPS * share}
-  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM / GROUPS * share}
-  - {shared_write: thread % 8 * (BM + 4) + thread % 32 // 8, per_k: TM * TN / BN / GROUPS * share}
-  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM / GROUPS * share}
-  - {shared_read: thread // 2 % 4 * 4, width: 4, per_k: TM / GROUPS * share}
-  - {shared_read: (thread % 32 // 8 * 2 + thread % 2) * 4, width: 4, per_k: TN / GROUPS * share}
+  - {global_read: thread % 8 + thread % 32 // 8 * lda, per_k: TM * TN / BN * share}
+  - {global_read: thread // (BN // 4) * ldb + thread % (BN // 4) * 4, width: 4, per_k: TM * TN / BM * share}
+  - {shared_write: thread % 8 * (BM + 4) + thread % 32 // 8, per_k: TM * TN / BN * share}
+  - {shared_write: 4 * thread, width: 4, per_k: TM * TN / BM * share}
+  - {shared_read: thread // 2 % 4 * 4, width: 4, per_k: TM * share}
+  - {shared_read: (thread % 32 // 8 * 2 + thread % 2) * 4, width: 4, per_k: TN * share}
 ---*/
 // 2048 tiles on 132 SMs are 15 waves, and a sixteenth in which half of the SMs idle. Here a row of the grid is a wave, as wide as the device
 // has SMs. The tiles that do not fill one come first: they are cut along K, all of them laid end to end into equal shares, one for each
 // block of the first row (Osama et al., "Stream-K", PPoPP 2023). A share may begin or end within a tile: that part of the sums goes to the
 // workspace, and a second launch adds the parts, always in the same order. No block waits for another, so any width of the grid is right,
 // whatever runs at the same time; that of the device is fast, or a little less (IDLE), where few tiles then have equally many
-// shares. GROUPS are as in rung 14.
+// shares.
+//
+// Long sums have large errors. Tiles of few rows are for a deep K, which cuBLAS cuts into more and shorter sums; there a thread has registers
+// for two tiles of sums, so that one can hold the sums of chunks of K.
 //
 // What holds it back: the parts are written and read once, which is little beside a long K, and the second launch takes some microseconds.
 
 #include "snake.cuh"
 
-using Block = BlockTile<BM, BN, BK, TM, TN, GROUPS, STAGES, SPREAD, LEAD, B_FIRST, SPLIT>;
+using Block = BlockTile<BM, BN, BK, TM, TN, 1, STAGES, SPREAD, LEAD, B_FIRST, SPLIT, CHUNK>;
 constexpr int PART = BM * BN;
 
 // Who does what. Work is counted in steps of BK, tile of C after tile of C; the first `tiles` of them are shared out.

@@ -10,8 +10,9 @@ __device__ __forceinline__ bool wide(const T* matrix, int ld, int cols) {
 
 // A BM x BN tile of C, the work of one block. Its K is gone through BK at a time, of which each of GROUPS groups of warps takes a share.
 // SPREAD, LEAD and B_FIRST change the order of instructions only, and what the compiler makes of it; SPLIT above 0 puts as many steps
-// between the two halves of the barrier.
-template <int BM, int BN, int BK, int TM, int TN, int GROUPS, int STAGES, int SPREAD, int LEAD, int B_FIRST, int SPLIT>
+// between the two halves of the barrier. CHUNK above 0 (of BK) is how many products are added one after another: the sums of such chunks
+// are added up apart, where a thread has registers for both.
+template <int BM, int BN, int BK, int TM, int TN, int GROUPS, int STAGES, int SPREAD, int LEAD, int B_FIRST, int SPLIT, int CHUNK = 0>
 struct BlockTile {
   static constexpr int WARPS = BM * BN / (4 * TM * 8 * TN);  // of a group
   static constexpr int THREADS = 32 * WARPS * GROUPS;
@@ -96,38 +97,50 @@ struct BlockTile {
     for (int i = 0; i < (TM + TN) / 4; ++i) read(0, 0, 0, i);
 
     unsigned now = 0, free = (STAGES - 1) * STAGE;  // the stage that is computed on, and the one that the next copies go to
+    float total[CHUNK ? TM : 1][CHUNK ? TN : 1] = {};
 #pragma unroll 1
-    for (int tile = 0; tile < tiles; ++tile) {
-      const unsigned next = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
+    for (int tile = 0; tile < tiles;) {
+      const int stop = CHUNK ? min(tiles, tile + CHUNK / BK) : tiles;
+#pragma unroll 1
+      for (; tile < stop; ++tile) {
+        const unsigned next = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
 #pragma unroll
-      for (int k = 0; k < STEPS; ++k) {
-        if (SPLIT && k == STEPS - 1 - LEAD - SPLIT) {
-          wait<STAGES - 3>();
-          barrier.arrive();
-        }
-        if (k == STEPS - 1 - LEAD) {  // the next tile is there, and every warp has left the one before this
-          if (SPLIT) {
-            barrier.wait();
-          } else {
+        for (int k = 0; k < STEPS; ++k) {
+          if (SPLIT && k == STEPS - 1 - LEAD - SPLIT) {
             wait<STAGES - 3>();
-            __syncthreads();
+            barrier.arrive();
           }
-          copy(free, tile + STAGES - 1 < tiles);
-          commit();
-          free = free == (STAGES - 1) * STAGE ? 0 : free + STAGE;
+          if (k == STEPS - 1 - LEAD) {  // the next tile is there, and every warp has left the one before this
+            if (SPLIT) {
+              barrier.wait();
+            } else {
+              wait<STAGES - 3>();
+              __syncthreads();
+            }
+            copy(free, tile + STAGES - 1 < tiles);
+            commit();
+            free = free == (STAGES - 1) * STAGE ? 0 : free + STAGE;
+          }
+#pragma unroll
+          for (int i = 0; i < TM * TN; ++i) {
+            if (i % SPREAD == 0 && i / SPREAD < (TM + TN) / 4)
+              read((k + 1) % 2, k + 1 < STEPS ? now : next, (k + 1) % STEPS, i / SPREAD);
+            // Like a snake along the longer side: each multiply-add shares one factor with the one before it.
+            constexpr int LINE = TM < TN ? TM : TN;
+            const int line = i / LINE, turn = line % 2 ? LINE - 1 - i % LINE : i % LINE;
+            const int m = TM < TN ? turn : line, n = TM < TN ? line : turn;
+            sum[m][n] = fmaf(a[k % 2][m], b[k % 2][n], sum[m][n]);
+          }
         }
+        now = next;
+      }
+      if (CHUNK) {
 #pragma unroll
         for (int i = 0; i < TM * TN; ++i) {
-          if (i % SPREAD == 0 && i / SPREAD < (TM + TN) / 4)
-            read((k + 1) % 2, k + 1 < STEPS ? now : next, (k + 1) % STEPS, i / SPREAD);
-          // Like a snake along the longer side: each multiply-add shares one factor with the one before it.
-          constexpr int LINE = TM < TN ? TM : TN;
-          const int line = i / LINE, turn = line % 2 ? LINE - 1 - i % LINE : i % LINE;
-          const int m = TM < TN ? turn : line, n = TM < TN ? line : turn;
-          sum[m][n] = fmaf(a[k % 2][m], b[k % 2][n], sum[m][n]);
+          total[i / TN][i % TN] += sum[i / TN][i % TN];
+          sum[i / TN][i % TN] = tile == tiles ? total[i / TN][i % TN] : 0;
         }
       }
-      now = next;
     }
     wait<0>();
     __syncthreads();  // the ring may be used anew

@@ -52,14 +52,14 @@ def small(tmp_path):
     return tmp_path
 
 
-def publish(root, second_us=100.0, state="warm", name="test"):
+def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)):
     """A dataset of two kernels and the reference on 64 x 64 x 64, each timed side by side in three processes."""
     folder = root / "results" / "published" / name
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
     jobs = {}
-    times = {"01_first": ("BX=32", 200.0, 6.0), "02_second": ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
+    times = {"01_first": ("BX=32", *first), "02_second": ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
     base = dict.fromkeys(records.SCHEMA.names) | vars(Problem(64, 64, 64)) | {
         "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
     }  # fmt: skip
@@ -188,9 +188,16 @@ def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
     assert f"ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert f"is ×{fastest['ratio']:.3f}." in told
-    assert "at most ×1.05 on 0." in told
+    assert "at most ×1.05 on 0;" in told
     assert "| ×2.50 | `BM=16` |" in told
     assert story.past(story.Story(small), "none") == "Not measured yet."
+
+
+def test_past_the_vendor_is_who_is_no_less_precise(small):
+    publish(small, second_us=25.0, first=(40.0, 2.0))
+    assert "| 64 | `01_first` | ×1.250 |" in story.past(story.Story(small), "test")
+    publish(small, second_us=25.0, first=(60.0, 2.0))
+    assert "| 64 | `02_second` | ×2.000 |" in story.past(story.Story(small), "test")
 
 
 def test_errors_are_told_beside_the_references(small):

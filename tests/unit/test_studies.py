@@ -4,8 +4,11 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 from itertools import product
 
+import checks
 import fuzz
 import kernel_tuner_times
 import neighbours
@@ -39,6 +42,10 @@ MEASURED = {
         {"campaign_s": 400.0, "nothing_to_do_s": 2.0, "measure_jobs": {"d": COST}},
         "the default campaign 400 s with one core; a run with nothing to do 2.0 s; `d` was executing for 80% of the 200 s of its measure "
         "jobs; 1 above what it may be",
+    ),
+    "checks": (
+        {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},
+        "2 tests on the GPU passed, 1 failed, 0 were skipped; compute-sanitizer over every rung: memcheck: 0 errors in 180 launches",
     ),
     "disturbance": (
         {"cores": 16, "pairs": 6, "rows": [{"busy_to_quiet": 1.001}, {"busy_to_quiet": 0.997}]},
@@ -200,6 +207,20 @@ def test_what_differs_from_kernel_tuner_is_told_apart():
     assert {level: ratio[0] for levels in found.values() for level, ratio in levels.items()} == pytest.approx(share)
     assert set(kernel_tuner_times.LIKE_IT) == set(kernel_tuner_times.FACTORS)
     assert all(level in kernel_tuner_times.FACTORS[factor] for factor, level in kernel_tuner_times.LIKE_IT.items())
+
+
+def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_right(record_property):\n    record_property('tool', 'memcheck')\n    record_property('errors', 2)\n"
+        "    record_property('launches', 0)\ndef test_wrong(): assert 0\n@pytest.fixture\ndef broken(): assert 0\n"
+        "def test_broken(broken): pass\n@pytest.mark.skip\ndef test_skipped(): pass\n"
+    )
+    report = tmp_path / "report.xml"
+    subprocess.run([sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", "-c", "/dev/null", tmp_path], check=False)
+    read = checks.read(report)
+    outcomes = {name.rpartition("::")[2]: outcome for name, outcome in read["tests"].items()}
+    assert outcomes == {"test_right": "passed", "test_wrong": "failed", "test_broken": "failed", "test_skipped": "skipped"}
+    assert read["sanitizer"] == {"memcheck": {"errors": 2, "launches": 0}}
 
 
 def test_hostile_input_does_no_harm():

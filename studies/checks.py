@@ -1,0 +1,62 @@
+"""Whether the GPU's tests pass: every rung through the gauntlet, the planted frauds, and every rung under compute-sanitizer.
+
+    .venv/bin/python studies/checks.py        on a GPU, with compute-sanitizer on the PATH; about 8 minutes
+
+Runs `pytest -m gpu`, and keeps every test's outcome and what the sanitizer's tools counted. Exit status 1 where a test failed.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from ladder.environment import ROOT
+from ladder.lock import first_gpu
+from ladder.study import Study
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """How many tests passed, failed and were skipped, and what the sanitizer found."""
+    outcomes = Counter(measured["tests"].values())
+    clean = "; ".join(f"{tool}: {said['errors']} errors in {said['launches']} launches" for tool, said in measured["sanitizer"].items())
+    return (
+        f"{outcomes['passed']} tests on the GPU passed, {outcomes['failed']} failed, {outcomes['skipped']} were skipped; "
+        f"compute-sanitizer over every rung: {clean or 'not run'}"
+    )
+
+
+STUDY = Study("checks", "Are the kernels right, and free of stray accesses and races?", found, ".venv/bin/python studies/checks.py")
+
+
+def read(report: Path) -> dict[str, Any]:
+    """Of a JUnit report of pytest: the tests' outcomes by name, what the sanitizer's told by tool, and the seconds of all."""
+    tests, sanitizer, seconds = {}, {}, 0.0
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        outcome = {"failure": "failed", "error": "failed", "skipped": "skipped"}
+        kinds = [outcome[child.tag] for child in case if child.tag in outcome]
+        tests[f"{case.get('classname')}::{case.get('name')}"] = kinds[0] if kinds else "passed"
+        told = {each.get("name"): each.get("value") for each in case.iter("property")}
+        if "tool" in told:
+            sanitizer[told["tool"]] = {key: int(told[key]) for key in ("errors", "launches")}
+        seconds += float(case.get("time") or 0)
+    return {"tests": tests, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
+
+
+def main() -> None:
+    """Run the tests, and write how they ended."""
+    gpu = first_gpu()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junit-xml={report}", "tests/gpu", "tests/frauds"]
+        subprocess.run([*command, *sys.argv[1:]], cwd=ROOT, check=False)
+        measured = read(report)
+    STUDY.write(gpu, measured, uuids=[gpu.uuids[0]])
+    sys.exit("failed" in measured["tests"].values() or "passed" not in measured["tests"].values())
+
+
+if __name__ == "__main__":
+    main()
