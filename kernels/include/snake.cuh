@@ -98,9 +98,8 @@ struct BlockTile {
 
     unsigned now = 0, free = (STAGES - 1) * STAGE;  // the stage that is computed on, and the one that the next copies go to
     float total[CHUNK ? TM : 1][CHUNK ? TN : 1] = {};
-#pragma unroll 1
-    for (int tile = 0; tile < tiles;) {
-      const int stop = CHUNK ? min(tiles, tile + CHUNK / BK) : tiles;
+    int tile = 0;
+    const auto multiply = [&](int stop) {
 #pragma unroll 1
       for (; tile < stop; ++tile) {
         const unsigned next = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
@@ -134,12 +133,14 @@ struct BlockTile {
         }
         now = next;
       }
-      if (CHUNK) {
+    };
+    if (!CHUNK) multiply(tiles);
+    while (CHUNK && tile < tiles) {
+      multiply(min(tiles, tile + CHUNK / BK));
 #pragma unroll
-        for (int i = 0; i < TM * TN; ++i) {
-          total[i / TN][i % TN] += sum[i / TN][i % TN];
-          sum[i / TN][i % TN] = tile == tiles ? total[i / TN][i % TN] : 0;
-        }
+      for (int i = 0; i < TM * TN; ++i) {
+        total[i / TN][i % TN] += sum[i / TN][i % TN];
+        sum[i / TN][i % TN] = tile == tiles ? total[i / TN][i % TN] : 0;
       }
     }
     wait<0>();
