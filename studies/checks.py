@@ -22,14 +22,18 @@ from ladder.study import Study
 def found(measured: Mapping[str, Any]) -> str:
     """How many tests passed, failed and were skipped, and what the sanitizer found."""
     outcomes = Counter(measured["tests"].values())
-    clean = "; ".join(f"{tool}: {said['errors']} errors in {said['launches']} launches" for tool, said in measured["sanitizer"].items())
+    clean = "; ".join(
+        f"{tool}: {said['errors']} errors in {said['launches']} launches" for tool, said in measured["sanitizer"].items()
+    )
     return (
         f"{outcomes['passed']} tests on the GPU passed, {outcomes['failed']} failed, {outcomes['skipped']} were skipped; "
         f"compute-sanitizer over every rung: {clean or 'not run'}"
     )
 
 
-STUDY = Study("checks", "Are the kernels right, and free of stray accesses and races?", found, ".venv/bin/python studies/checks.py")
+STUDY = Study(
+    "checks", "Are the kernels right, and free of stray accesses and races?", found, ".venv/bin/python studies/checks.py"
+)
 
 
 def read(report: Path) -> dict[str, Any]:
@@ -41,7 +45,7 @@ def read(report: Path) -> dict[str, Any]:
         tests[f"{case.get('classname')}::{case.get('name')}"] = kinds[0] if kinds else "passed"
         told = {each.get("name"): each.get("value") for each in case.iter("property")}
         if "tool" in told:
-            sanitizer[told["tool"]] = {key: int(told[key]) for key in ("errors", "launches")}
+            sanitizer[told["tool"]] = {key: int(told[key] or 0) for key in ("errors", "launches")}
         seconds += float(case.get("time") or 0)
     return {"tests": tests, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
 

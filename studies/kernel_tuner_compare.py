@@ -91,6 +91,10 @@ def ours(
         end = time.perf_counter()
         measured, _ = records.read(folder / "samples.parquet")
     correct = [row for row in measured if row["status"] == "correct"]
+    if not correct:
+        sys.exit(
+            f"none of {len(measured)} configurations is correct; of the first: {measured[0]['status']}, {measured[0]['reason']}"
+        )
     best = min(correct, key=lambda row: float(np.median(row["samples_us"])))
     return {"configurations": len(correct), "wall_s": end - start, "compile_s": compiled - start, "measure_s": end - compiled,
             "best": best["configuration"], "best_us": float(np.median(best["samples_us"])),

@@ -14,6 +14,13 @@ KEPT = {
     "one in a function": ("", "static int calls; C[0] = calls++;", ["_ZZ4gemmE5calls"]),
     "one that kernels manage": ("__managed__ int shared_with_the_host;", "C[0] = shared_with_the_host++;", ["shared_with_the_host"]),
     "one in a namespace": ("namespace hidden { __device__ double memory; }", "hidden::memory += A[n];", ["_ZN6hidden6memoryE"]),
+    "one that a constant points to": ("__device__ int seen = 1; __constant__ int* it = &seen;", "C[0] = (*it)++;", ["seen"]),
+    "one of two": ("__device__ float one[4] = {1}, two[4] = {2};", "C[0] = (n > 3 ? one : two)[n]++;", ["one", "two"]),
+    "one that is counted atomically": ("__device__ int calls = 1;", "C[0] = atomicAdd(&calls, 1);", ["calls"]),
+    "one whose address is taken in assembly": ("__device__ int seen = 1;",
+        'long long at; asm("mov.u64 %0, seen;" : "=l"(at)); C[0] = (*(int*)at)++;', ["seen"]),
+    "what is known when it is compiled": ("constexpr int PARTS = 4; template <int N> struct Of { static constexpr int TWICE = 2 * N; };",
+        "for (int i = 0; i < PARTS; ++i) C[i] = A[i] * Of<3>::TWICE;", []),
     "a constant": ("__constant__ float table[8] = {1, 2};", "C[0] = table[n];", []),
     "shared memory": ("", "__shared__ float s[64]; s[threadIdx.x] = A[n]; __syncthreads(); C[n] = s[n];", []),
     "the toolkit's sine": ("", "C[0] = sinf(A[0]) + sin((double)A[1]);", []),
@@ -36,14 +43,16 @@ extern "C" __global__ void gemm(const half* A, const half* B, float* C) {
 """
 
 
-def compiled(source, arch="sm_90"):
-    return compiling._nvcc(source, arch, ROOT / "kernels" / "include")[0]
+def compiled(source, arch="sm_90", compiler="nvcc"):
+    by = {"nvcc": compiling._nvcc, "nvrtc": compiling._nvrtc}[compiler]
+    return by(source, arch, ROOT / "kernels" / "include")[0]
 
 
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
 @pytest.mark.parametrize("what", list(KEPT))
-def test_state_that_outlives_a_launch_is_named(what):
+def test_state_that_outlives_a_launch_is_named(what, compiler):
     before, body, names = KEPT[what]
-    found = compiled(f"{before}\n{GEMM % body}")
+    found = compiled(f"{before}\n{GEMM % body}", compiler=compiler)
     assert cubin.state(found) == names
     assert not cubin.uses_tensor_cores(found)
 
@@ -54,14 +63,30 @@ def test_matrix_instructions_are_found(arch):
     assert cubin.state(compiled(WMMA, arch)) == []
 
 
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"])
+def test_state_is_named_on_every_architecture(arch):
+    before, body, names = KEPT["one with a value"]
+    assert cubin.state(compiled(f"{before}\n{GEMM % body}", arch)) == names
+    assert cubin.state(compiled(f"constexpr int n = 3;\n{GEMM % 'C[n] = A[n];'}".replace("int n)", "int)"), arch, "nvrtc")) == []
+
+
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("03_shared_tile", False), ("12_async_copies", False), ("20_tensor_cores", True), ("21_tensor_split", True)],
+    [
+        ("03_shared_tile", False),
+        ("10_block_tile_128", False),
+        ("12_async_copies", False),
+        ("15_last_wave", False),
+        ("16_thin_edge", False),
+        ("20_tensor_cores", True),
+        ("21_tensor_split", True),
+    ],
 )
-def test_the_rungs(name, expected):
+def test_the_rungs(name, expected, compiler):
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
-    found = compiled(kernel.source(configuration), kernel.architecture or "sm_90")
+    found = compiled(kernel.source(configuration), kernel.architecture or "sm_90", compiler)
     assert cubin.uses_tensor_cores(found) == expected
     assert cubin.state(found) == []
 
