@@ -36,6 +36,7 @@ from ladder.devices import (
     view_step,
     whole,
 )
+from ladder.devices.meter import Meter
 from ladder.environment import slugify
 from ladder.kernels import Configuration, Kernel, LaunchShape
 from ladder.units import ELEMENT_TYPES
@@ -520,19 +521,14 @@ class Cuda(Device):
         return {name: _or_none(read) for name, read in readings.items()}
 
     def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
-        """From the board's counter, between two of its steps: it moves some ten times a second, and both ends must be on a step.
-
-        The time is that between the same two steps, so that both are of one state of the clock.
-        """
+        """From the board's counter; the time is that of all launches."""
 
         def read() -> int | None:
             counted: int | None = _or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self.nvml))
             return counted
 
-        last = read()
-        if last is None:
+        if read() is None:
             return None
-        steps: list[tuple[float, int]] = []
         try:
             start, end = cuda.Event(), cuda.Event()
             start.record(self.stream)
@@ -540,26 +536,20 @@ class Cuda(Device):
             end.record(self.stream)
             end.synchronize()
             calls = max(1, math.ceil(seconds * 1e3 / start.time_till(end)))
-            begin = asked = time.monotonic()
+            meter = Meter(read, time.monotonic() + ENERGY_LEAD_SECONDS)
             start.record(self.stream)
-            for _ in range(calls):
+            for _ in range(calls):  # waits where the driver's queue is full
                 sample.call()
+                meter.look()
             end.record(self.stream)
             while not end.query():
-                before, asked = asked, time.monotonic()
-                millijoules = read()
-                if millijoules is not None and millijoules != last:
-                    last = millijoules
-                    steps.append(((before + asked) / 2 - begin, last))
+                meter.look()
             us = float(start.time_till(end)) * 1e3
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None
         self.busy_us += us
-        steps = [step for step in steps if step[0] > ENERGY_LEAD_SECONDS]
-        if len(steps) < 2:
-            return None
-        (first_at, first), (last_at, last) = steps[0], steps[-1]
-        return (last - first) / 1e3 / (last_at - first_at) * us / 1e6 / calls, us / calls
+        watts = meter.watts()
+        return (watts * us / 1e6 / calls, us / calls) if watts is not None else None
 
     def other_processes(self) -> int | None:
         # in a container NVML may know processes by other numbers, so not by os.getpid(): whatever it lists, one of them is this one
