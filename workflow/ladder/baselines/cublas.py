@@ -4,18 +4,33 @@ cuBLAS takes column-major matrices. A row-major matrix read as column-major is i
 `C^T = B^T*A^T`: so the operands change places and M and N too, and nothing is transposed in memory.
 """
 
+import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import numpy as np
-import nvmath
 import pycuda.driver as cuda
-from nvmath.bindings import cublas, cublasLt
 
 from ladder.devices import Call, Launch, Refused, scalars
 from ladder.devices.cuda import Cuda
 
+
+def _of_nvmath(*names: str) -> list[Any]:
+    """Modules of nvmath-python, without what its packages import by themselves: all of NVIDIA's mathematical libraries, and much else.
+
+    That took longer than the rest of a worker's start.
+    """
+    for package in ("nvmath", "nvmath.bindings"):
+        found = find_spec(package)
+        if found and package not in sys.modules:
+            sys.modules[package] = module_from_spec(found)
+    return [import_module(f"nvmath.{name}") for name in names]
+
+
+cublas, cublasLt, _types = _of_nvmath("bindings.cublas", "bindings.cublasLt", "_utils")
 WORKSPACE_BYTES = 32 << 20
 """What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
 _DATA = {"float32": "CUDA_R_32F", "float64": "CUDA_R_64F", "float16": "CUDA_R_16F"}
@@ -64,7 +79,7 @@ class Cublas:
 
     def _gemm(self, data: str, compute: str, sizes: tuple[int, ...], alpha: Any, a: int, b: int, beta: Any, c: int) -> None:
         m, n, k, lda, ldb, ldc = sizes
-        plain, kind = int(cublas.Operation.N), int(nvmath.CudaDataType[data])
+        plain, kind = int(cublas.Operation.N), int(_types.CudaDataType[data])
         # B before A, N before M: see the module's docstring
         cublas.gemm_ex(
             self.handle, plain, plain, n, m, k, alpha.ctypes.data, b, kind, ldb, a, kind, lda,
@@ -79,8 +94,8 @@ class Cublas:
         What describes the problem to the library stays as long as the process: some hundred bytes.
         """
         m, n, k, lda, ldb, ldc = sizes
-        kind, device = int(nvmath.CudaDataType[data]), self.device
-        scale = int(nvmath.CudaDataType["CUDA_R_64F" if data == "CUDA_R_64F" else "CUDA_R_32F"])
+        kind, device = int(_types.CudaDataType[data]), self.device
+        scale = int(_types.CudaDataType["CUDA_R_64F" if data == "CUDA_R_64F" else "CUDA_R_32F"])
         how = cublasLt.matmul_desc_create(int(cublas.ComputeType[compute]), scale)
         layouts = [cublasLt.matrix_layout_create(kind, *shape) for shape in ((n, k, ldb), (k, m, lda), (n, m, ldc))]  # B, A, C
         preference, wish = cublasLt.matmul_preference_create(), cublasLt.MatmulPreferenceAttribute
