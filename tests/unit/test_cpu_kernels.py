@@ -65,6 +65,17 @@ def test_a_clock_does_not_start_before_other_threads_are_at_rest():
     thread.join()
 
 
+@pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
+def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
+    operands, found = host().operands(Problem(8, 8, 8)), []
+    sample = host().sample(launch(host(), lambda p, a, b, c: found.append(c.copy()) or c.fill(1)), 1, cold)
+    monkeypatch.setattr(cpu, "_settle", lambda: waited)
+    host().time_round([sample], cold, 1)
+    assert len(found) == launches
+    assert all(np.isnan(c).all() for c in found[-1:])  # poisoned before it is timed
+    host().free(operands)
+
+
 def test_a_cold_launch_finds_no_operand_in_the_caches():
     operands = host().operands(Problem(8, 8, 16384))  # 1 MB: not too much for the caches
 

@@ -205,12 +205,13 @@ class Cpu(Device):
         found: list[Timed] = []
         at = self._at
         for sample in samples:
+            sample.before()
+            if _settle() and not cold:
+                sample.call()  # what it keeps in caches besides operands has gone cold: BLAS has buffers of its own
             self._draw(seed)
             self._poison(sample.times)
             if cold:
                 self._evict(sample.times)
-            sample.before()
-            _settle()
             us = self._time(sample.call)
             chosen = int(self._random.integers(sample.times))
             # at once: what a thread that was left behind writes from now on comes too late
@@ -309,14 +310,16 @@ def _load_from(folder: Path, support: Path) -> Any:
         ) from None
 
 
-def _settle() -> None:
+def _settle() -> bool:
     """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call.
 
-    Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine.
+    Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine. Returns whether it waited.
     """
-    end = time.perf_counter() + 1
-    while time.perf_counter() < end and _others_computing():
+    start, waited = time.perf_counter(), False
+    while time.perf_counter() < start + 1 and _others_computing():
         time.sleep(SETTLE_SECONDS)
+        waited = True
+    return waited
 
 
 def _others_computing() -> bool:
