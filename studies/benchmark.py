@@ -42,6 +42,8 @@ MOST_MEMORY_GB = 4.0
 def found(measured: Mapping[str, Any]) -> str:
     """What the default campaign takes, and the rest."""
     parts = [f"a run with nothing to do {measured['nothing_to_do_s']:.1f} s"]
+    if "campaign_mb" in measured:
+        parts.append(f"{measured['campaign_mb']:.0f} MB of results")
     if "clone_to_figures_s" in measured:
         parts.insert(0, f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
     if "campaign_s" in measured:
@@ -77,9 +79,11 @@ def fresh_clone() -> dict[str, Any]:
 def campaign_here() -> dict[str, Any]:
     """The default campaign, where it has not run yet, and then a run that has nothing to do."""
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    new = not (ROOT / "results" / "default").exists()
+    folder = ROOT / "results" / "default"
+    new = not folder.exists()
     spent = seconds(command, ROOT)
-    return ({"campaign_s": spent} if new else {}) | {"nothing_to_do_s": seconds(command, ROOT)}
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return ({"campaign_s": spent} if new else {}) | {"campaign_mb": size / 1e6} | {"nothing_to_do_s": seconds(command, ROOT)}
 
 
 def plan_2000() -> float:

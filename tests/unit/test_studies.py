@@ -13,6 +13,7 @@ import fuzz
 import kernel_tuner_times
 import neighbours
 import pytest
+import reproduced
 import slowed
 import synthetic
 import told_apart
@@ -98,6 +99,10 @@ MEASURED = {
         "2 runs on 2 devices: another run on the same device is within the between-process interval: not measured yet; one on another "
         "device within the repeat interval: 95.5% of 200, and where that device took no part in making it: not measured yet; called "
         "different were 2.5% of 40 twins with the same binary and not measured yet pairs of the reference with itself",
+    ),
+    "reproduced": (
+        {"states": {"reproduced": 12, "not reproduced": 1}, "not_reproduced": ["gains:a:b"], "took_part": False, "seconds": 250.4},
+        "on a GPU that took no part in what is published: 12 reproduced, 1 not reproduced (`gains:a:b`); 250 s",
     ),
     "saves": (
         {"kind": "cuda", "first_s": 12.3, "again_s": 2.0, "watch_s": 0.5, "campaign_s": 21.0},
@@ -221,6 +226,20 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
     outcomes = {name.rpartition("::")[2]: outcome for name, outcome in read["tests"].items()}
     assert outcomes == {"test_right": "passed", "test_wrong": "failed", "test_broken": "failed", "test_skipped": "skipped"}
     assert read["sanitizer"] == {"memcheck": {"errors": 2, "launches": 0}}
+
+
+def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
+    said = [
+        ("reproduced", "here/gpu"),
+        ("not reproduced", "here/gpu"),
+        ("reproduced", "here/gpu"),
+        ("not reproduced", "published"),
+    ]
+    entries = [{"id": f"claim {index}", "state": state, "dataset": dataset} for index, (state, dataset) in enumerate(said)]
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "reproduced.json").write_text(json.dumps(entries))
+    found = reproduced.read(tmp_path / "here")
+    assert found == {"states": {"reproduced": 2, "not reproduced": 1}, "not_reproduced": ["claim 1"]}
 
 
 def test_hostile_input_does_no_harm():

@@ -1,0 +1,61 @@
+"""Whether what is claimed is reproduced on this machine's GPU, and how long it takes: `snakemake reproduce`.
+
+    .venv/bin/python studies/reproduced.py [OPTION...]      some minutes; options of Snakemake, such as --config campaign=reproduce-short
+
+Measured are the seconds and the exit status of the command, and what it said to the claims that are held against this machine: how often
+each, and the claims that were not reproduced.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.environment import ROOT
+from ladder.lock import first_gpu
+from ladder.study import PUBLISHED, Study
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """How many claims were reproduced, what was not, and the time."""
+    states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
+    took_part = "took part in" if measured["took_part"] else "took no part in"
+    failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
+    return f"on a GPU that {took_part} what is published: {states}{failed}; {measured['seconds']:.0f} s"
+
+
+STUDY = Study("reproduced", "Is it reproduced elsewhere?", found, ".venv/bin/python studies/reproduced.py")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Of a campaign's folder, what was said to the claims that were held against its own datasets."""
+    entries = json.loads((folder / "reproduced.json").read_text())
+    own = [entry for entry in entries if str(entry["dataset"]).startswith(f"{folder.name}/")]
+    return {
+        "states": dict(Counter(entry["state"] for entry in own).most_common()),
+        "not_reproduced": [entry["id"] for entry in own if entry["state"] == "not reproduced"],
+    }
+
+
+def main() -> None:
+    """Run it, and write what was said."""
+    device = first_gpu()
+    known = [json.loads(path.read_text())["fingerprint"]["uuids"] for path in (ROOT / PUBLISHED).rglob("environment.json")]
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *sys.argv[1:]]
+    status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
+    spent = time.perf_counter() - start
+    name = next((one.partition("=")[2] for one in sys.argv if one.startswith("campaign=")), "reproduce")
+    said = read(ROOT / "results" / name)
+    took_part = any(uuid in uuids for uuids in known for uuid in device.uuids)
+    STUDY.write(device, said | {"seconds": spent, "exit_status": status, "took_part": took_part}, uuids=list(device.uuids))
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
