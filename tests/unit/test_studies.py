@@ -9,11 +9,11 @@ import sys
 from itertools import product
 
 import checks
+import elsewhere
 import fuzz
 import kernel_tuner_times
 import neighbours
 import pytest
-import reproduced
 import slowed
 import synthetic
 import told_apart
@@ -100,7 +100,7 @@ MEASURED = {
         "device within the repeat interval: 95.5% of 200, and where that device took no part in making it: not measured yet; called "
         "different were 2.5% of 40 twins with the same binary and not measured yet pairs of the reference with itself",
     ),
-    "reproduced": (
+    "elsewhere": (
         {"states": {"reproduced": 12, "not reproduced": 1}, "not_reproduced": ["gains:a:b"], "took_part": False, "seconds": 250.4},
         "on a GPU that took no part in what is published: 12 reproduced, 1 not reproduced (`gains:a:b`); 250 s",
     ),
@@ -148,6 +148,7 @@ def test_every_study_has_one_form_and_stands_in_the_guide():
         assert f"| `{name}`" in guide
         script = re.search(r"studies/\w+\.py", one.run)
         assert not script or script[0] == f"studies/{name}.py"
+        assert not (ROOT / "workflow" / "scripts" / f"{name}.py").exists()  # which would be imported in its place, by a job
 
 
 @pytest.fixture
@@ -238,7 +239,7 @@ def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
     entries = [{"id": f"claim {index}", "state": state, "dataset": dataset} for index, (state, dataset) in enumerate(said)]
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "reproduced.json").write_text(json.dumps(entries))
-    found = reproduced.read(tmp_path / "here")
+    found = elsewhere.read(tmp_path / "here")
     assert found == {"states": {"reproduced": 2, "not reproduced": 1}, "not_reproduced": ["claim 1"]}
 
 

@@ -1,6 +1,6 @@
 """Whether what is claimed is reproduced on this machine's GPU, and how long it takes: `snakemake reproduce`.
 
-    .venv/bin/python studies/reproduced.py [OPTION...]      some minutes; options of Snakemake, such as --config campaign=reproduce-short
+    .venv/bin/python studies/elsewhere.py [OPTION...]      some minutes; options of Snakemake, such as --config campaign=reproduce-short
 
 Measured are the seconds and the exit status of the command, and what it said to the claims that are held against this machine: how often
 each, and the claims that were not reproduced.
@@ -29,7 +29,7 @@ def found(measured: Mapping[str, Any]) -> str:
     return f"on a GPU that {took_part} what is published: {states}{failed}; {measured['seconds']:.0f} s"
 
 
-STUDY = Study("reproduced", "Is it reproduced elsewhere?", found, ".venv/bin/python studies/reproduced.py")
+STUDY = Study("elsewhere", "Is it reproduced elsewhere?", found, ".venv/bin/python studies/elsewhere.py")
 
 
 def read(folder: Path) -> dict[str, Any]:
