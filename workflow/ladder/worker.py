@@ -24,10 +24,17 @@ from ladder.verify import Verdict, judge
 
 Contestant = tuple[str, str | None, Sequence[Sequence[Any]], str, str]
 """Name, kernel file (None for a baseline), parameters, binary file and precision ("" for the element type's own)."""
+Files = tuple[kernels.Kernel, bytes] | None
+"""A contestant's kernel and binary as they are on the disk; a baseline has none."""
 MOST_WRITTEN = 1 << 28
 """Bytes that a file may grow to in the worker; its own are binaries of kernels."""
 LAUNCHES = 2
 """Of every problem of the gauntlet: a race is seldom seen by one."""
+
+
+def _files(contestant: Contestant) -> Files:
+    _, path, _, binary, _ = contestant
+    return None if path is None else (_parsed(Path(path), yamlfile.read(Path(path))), Path(binary).read_bytes())
 
 
 @lru_cache(maxsize=64)
@@ -79,24 +86,24 @@ class Worker:
         if verdict.status != "correct":
             raise RuntimeError(f"the reference {reference} is {verdict.status} on {self.given.label}: {verdict.reason}")
 
-    def _launch(self, contestant: Contestant) -> Launch:
-        """A contestant's launch on the present problem: a baseline's, where there is no kernel file."""
-        name, path, parameters, binary, precision = contestant
-        if path is None:
+    def _launch(self, contestant: Contestant, files: Files) -> Launch:
+        """A contestant's launch on the present problem, made of its files."""
+        name, _, parameters, _, precision = contestant
+        if files is None:
             return replace(self.device.baseline(name), tf32=precision == "tf32")
-        kernel, given = _parsed(Path(path), yamlfile.read(Path(path))), self.device.given
+        kernel, code = files
+        given = self.device.given
         chosen = Configuration(given.element_type, tuple((name, value) for name, value in parameters))
         need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
         if need:
             raise Refused("not_supported", need)
-        return replace(self.device.kernel(kernel, chosen, Path(binary).read_bytes()), tf32=precision == "tf32")
+        return replace(self.device.kernel(kernel, chosen, code), tf32=precision == "tf32")
 
     def gauntlet(self, element_type: str, *contestant: Any) -> None:
         """Run a contestant on the gauntlet's problems; sends the verdict, that on the first problem that it gets wrong."""
-        verdict, tensor = Verdict("correct"), contestant[4] != ""
-        if self.device.kind == "cuda" and contestant[1]:
-            binary = Path(contestant[3]).read_bytes()
-            kept, tensor = cubin.state(binary), cubin.uses_tensor_cores(binary)
+        verdict, tensor, files = Verdict("correct"), contestant[4] != "", _files(contestant)
+        if self.device.kind == "cuda" and files:
+            kept, tensor = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
             if kept:
                 why = (
                     f"{', '.join(kept)}: state on the device that outlives a launch; expected no variables but __constant__ ones"
@@ -110,7 +117,7 @@ class Worker:
                 self.small[problem] = self.device.operands(problem)
             self.device.use(self.small[problem])
             try:
-                launch = self._launch(contestant)
+                launch = self._launch(contestant, files)
             except Refused as refusal:
                 if refusal.fatal or refusal.status != "not_supported":
                     raise
@@ -127,7 +134,7 @@ class Worker:
         given, seen = Problem(**problem), []
         self.small[given] = self.small.get(given) or self.device.operands(given)
         self.device.use(self.small[given])
-        launch = self._launch(contestant)
+        launch = self._launch(contestant, _files(contestant))
         for _ in range(LAUNCHES):
             verdict = judge(self.device.check(launch), given, launch.tf32)
             seen.append(self.device.look())
@@ -136,7 +143,7 @@ class Worker:
 
     def load(self, index: int, *contestant: Any) -> None:
         """Make the launch of a contestant on the present problem."""
-        self.launches[index] = self._launch(contestant)
+        self.launches[index] = self._launch(contestant, _files(contestant))
 
     def check(self, index: int) -> None:
         """Launch a contestant once and compare every element; sends the verdict."""
