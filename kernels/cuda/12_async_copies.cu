@@ -27,7 +27,7 @@ accesses:
 // read nothing writes zeros, so the edges of the matrices need no code of their own.
 //
 // What holds it back: a multiply-add reads three registers, more than the register file gives in a clock unless one of them was read just
-// before. The rung below puts the multiply-adds in an order in which that is so.
+// before. Rung 13 puts the multiply-adds in an order in which that is so.
 
 #include "async.cuh"
 #include "vector.cuh"

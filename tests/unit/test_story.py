@@ -123,6 +123,8 @@ def test_what_has_no_result_says_so(small):
 def test_values_and_tables_hold_the_data(small):
     assert "×2.00" in fill("value: gain 02_second 64", small)
     assert "0.0105 TFLOP/s" in fill("value: rate cublas 64", small)
+    assert "×0.500" in fill("value: over 01_first 02_second 64", small)
+    assert "not measured yet" in fill("value: over 01_first 03_third 64", small)
     assert "0.00625 TFLOP/s" in fill("value: peak cuda 8", small)
     assert "| 64 | 0.00524 | ×2.00 | 50.0 % | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
     assert r"| 01_first | `2*M*N*K` | 2.00 | 200 | 2\*M\*N reads and more. |" in fill("table: methods cuda", small)

@@ -134,7 +134,8 @@ def _unmeasured(name: str, columns: int) -> list[str]:
 def _number(value: float | None, sign: str = "") -> str:
     if value is None:
         return "–"
-    return f"{sign}{value:,.0f}" if abs(value) >= 100 or isinstance(value, int) else f"{sign}{value:#.3g}"
+    rounded = float(f"{value:.3g}")
+    return f"{sign}{value:,.0f}" if abs(rounded) >= 100 or isinstance(value, int) else f"{sign}{value:#.3g}"
 
 
 def _gain(row: Row | None) -> str:
@@ -159,7 +160,7 @@ def _legend(table: str) -> str:
     told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in cells]
     told += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
     told += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
-    return "\n\n".join([table, *(["; ".join(told).capitalize() + "."] if told else [])])
+    return "\n\n".join([table, *(["; ".join(told) + "."] if told else [])])
 
 
 def _percent(value: float) -> str:
@@ -215,6 +216,7 @@ def device(story: Story, kind: str) -> str:
     facts = {
         "device": e["name"],
         "multiprocessors (SMs)": attributes.get("sm_count"),
+        "cores": attributes.get("cores"),
         "compute capability": attributes.get("compute_capability"),
         "measured FP32 peak": f"{_number(data.peak)} {data.unit}",
         "measured copy bandwidth": f"{_number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
@@ -238,7 +240,7 @@ def best(story: Story, kind: str) -> str:
     """The whole ladder on the problem that its figure shows it at."""
     data, problem = story.data.get(kind), _problem(story, kind)
     rows = []
-    for kernel in [*story.ladder(kind), *(data.baselines if data else [])]:
+    for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
         row = story.best(kernel, problem, data)
         if row is None or data is None:
             rows.append(_unmeasured(_code(kernel), 7))
@@ -408,7 +410,7 @@ def rates(story: Story, kind: str) -> str:
     data = story.data.get(kind)
     if data is None:
         return NOTHING.capitalize() + "."
-    kernels = [*story.ladder(kind), *data.baselines]
+    kernels = list(dict.fromkeys([*story.ladder(kind), *data.baselines]))
     short = [BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0] for name in kernels]
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
@@ -450,7 +452,8 @@ def unsaid(text: str) -> list[str]:
 
 
 def value(story: Story, name: str, *arguments: str) -> str:
-    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`; or what a study found: `study NAME`.
+    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`, or `over KERNEL OTHER PROBLEM`, how many
+    times as fast as another, by the ratios of both to the reference; or what a study found: `study NAME`.
 
     Or a claim's sentence, with its numbers: `claim ID`.
     """
@@ -470,6 +473,9 @@ def value(story: Story, name: str, *arguments: str) -> str:
         if name == "copy":
             return f"{_number(data.environment['peaks']['copy_tb_s'])} TB/s"
         return f"{_number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
+    if name == "over":
+        both = [story.best(kernel, arguments[2]) for kernel in arguments[:2]]
+        return _number(both[0]["ratio"] / both[1]["ratio"], "×") if both[0] and both[1] else NOTHING
     kernel, problem = arguments
     data = next((d for d in story.data.values() if kernel in d.baselines), None) or story.dataset(kernel)
     row = story.best(kernel, problem, data)
@@ -494,7 +500,7 @@ def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
         name, *arguments = call.split()
         if form == "table" and name not in TABLES:
             raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
-        known = ("peak", "copy", "sms", "rate", "gain", "share", "study", "claim")
+        known = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim")
         if form == "value" and name not in known:
             raise InputError(f"{document}: value: got {name}; expected {', '.join(known)}")
         try:
