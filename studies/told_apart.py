@@ -8,6 +8,8 @@ multiply-adds the share called slower. The limits of how far runs differ are tho
 """
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -75,7 +77,7 @@ def measure(published: Path, sides: Sequence[Side]) -> dict[str, Any]:
     late = late[2.0 * late["m"] * late["n"] * late["k"] >= LARGE]
     return {
         "device": sides[0].environment["device"],
-        "datasets": [side.folder.name for side in sides],
+        "datasets": [os.path.relpath(side.folder, published) for side in sides],
         "alike": len(same),
         "called": float((same["verdict"] != SAME).mean()),
         "sure": float(same["sure"].mean()),
@@ -84,16 +86,28 @@ def measure(published: Path, sides: Sequence[Side]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Compare, print and write a file for every model of which a machine has several published runs."""
-    published, machines = ROOT / PUBLISHED, dict[str, list[Side]]()
-    for path in sorted(published.glob(f"*/{CONFIRMED}.parquet")):
+def contents(published: Path) -> dict[Path, bytes]:
+    """The file of every model of which a machine has several published runs: that with the most."""
+    machines: dict[str, list[Side]] = {}
+    for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
         side = read_side(path.parent)
-        machines.setdefault(f"{side.environment['device']} {side.environment['fingerprint'].get('uuids')}", []).append(side)
-    for sides in sorted((it for it in machines.values() if len(it) > 1), key=len):  # of a model the machine with the most
+        if uuid := side.environment["attributes"].get("uuid"):
+            machines.setdefault(f"{side.environment['device']} {uuid}", []).append(side)
+    made = {}
+    for sides in sorted((sides for sides in machines.values() if len(sides) > 1), key=len):
         measured = measure(published, sides)
-        write_whole(published / f"told-apart-{measured['device']}.json", (json.dumps(measured, indent=1) + "\n").encode())
-        print(f"{measured['device']}: {found(measured)}")
+        made[published / f"told-apart-{measured['device']}.json"] = (json.dumps(measured, indent=1) + "\n").encode()
+    return made
+
+
+def main() -> None:
+    """Compare, print and write."""
+    made = contents(ROOT / PUBLISHED)
+    if not made:
+        sys.exit("no machine has two published runs with a confirmation: nothing to compare")
+    for path, content in made.items():
+        write_whole(path, content)
+        print(f"{path.name}: {found(json.loads(content))}")
 
 
 if __name__ == "__main__":

@@ -84,6 +84,8 @@ def write(
     }
     (folder / "samples").mkdir(parents=True)
     facts = ENVIRONMENT | {"device": device} | environment
+    for uuid in facts["fingerprint"].get("uuids", [])[:1]:
+        facts["attributes"] = facts["attributes"] | {"uuid": uuid}
     (folder / "environment.json").write_text(json.dumps(facts))
     every = {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
     labels = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}

@@ -393,14 +393,23 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
 def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     entries = list(said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
     entries[0]["says"] = "1 < 2 & so on"
-    page = claims.page(entries)
+    published = [entry | {"state": REPRODUCED} for entry in entries[:2]]
+    own = [entry | {"dataset": "reproduce/slowed"} for entry in entries]
+    page = claims.page([*published, *own])
     assert not re.search(r"(src|href)=|https?:|<script", page)
     assert "1 &lt; 2 &amp; so on" in page
-    rows = re.findall(r'<tr class="(\w+)">', page)
+    here, _, others = page.partition("<details>")
+    assert "published data themselves, and studies: 2 reproduced</summary>" in others
+    assert others.count('<tr class="told">') == 2
+    rows = re.findall(r'<tr class="(\w+)">', here)
     assert rows == sorted(rows, key=["failed", "told", "missing"].index)
     assert rows.count("failed") == 1
     assert len(rows) == len(entries)
-    assert re.search(r"<p>1 not reproduced, \d+ reproduced", page)
+    assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
+    told = claims.text([*own, *published]).splitlines()
+    assert re.match(r"slowed: 2 reproduced", told[0])  # one's own comes last, where it is seen, claim by claim
+    assert re.match(r"reproduce/slowed: 1 not reproduced, \d+ reproduced", told[1])
+    assert len(told) > 3
     path = tmp_path / "claims.json"
     claims.write(entries, path)
     assert json.loads(Path(path).read_text()) == entries

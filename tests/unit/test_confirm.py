@@ -93,6 +93,9 @@ class Child:
         pass
 
 
+FACTS = {"kind": "cpu", "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3}, "attributes": {"cache_bytes": 1 << 30}}
+
+
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Runs a confirmation of three kernels on two problems; returns what was asked and the rows."""
@@ -110,7 +113,7 @@ def make(tmp_path, monkeypatch):
     def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
         data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
         plan = campaign.load(data, "t", kernels.discover(ROOT)).confirmation("cuda")
-        job = confirm.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", refill_us)
+        job = confirm.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", FACTS, refill_us)
         Child.asked, Child.count = [], 0
         session = confirm.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
         return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session
@@ -146,10 +149,16 @@ def test_a_baseline_that_is_only_context_has_rounds_of_its_own(make, tmp_path):
     assert len(rows) == 12
 
 
-def test_problems_come_in_another_order_in_every_process(make):
-    asked, _, _ = make(confirm={"processes": 8})
-    orders = {tuple(m for number, m, _ in timed(asked) if number == process) for process in range(1, 9)}
-    assert orders == {(8, 16), (16, 8)}
+def test_small_problems_come_before_large_ones_in_every_process(make):
+    asked, _, _ = make()
+    assert [[m for number, m, _ in timed(asked) if number == process] for process in (1, 2, 3)] == [[8, 16]] * 3
+
+
+def test_what_is_faster_than_the_device_is_incorrect_there_too(make, monkeypatch):
+    monkeypatch.setitem(FACTS["peaks"], "fp32_tflops", 1e-6)
+    _, rows, _ = make()
+    assert {row["status"] for row in rows if row["kernel"] == "a"} == {"incorrect"}
+    assert all("faster than the device" in row["reason"] for row in rows if row["kernel"] == "a" and row["reason"])
 
 
 def test_limits_let_none_leave_before_the_others(make, monkeypatch):
@@ -261,7 +270,7 @@ def test_cold_comes_after_warm_and_not_where_it_is_the_same(make):
 def test_energy_is_that_of_the_best(make, tmp_path):
     records.write(tmp_path / "near.parquet", [row("a", "-", 2.0), row("a", "near", 2.01)], {})
     _, rows, _ = make(samples=tmp_path / "near.parquet", measure={"energy": [8]})
-    assert [(r["configuration"], r["energy_j"]) for r in rows] == [("-", 0.5), ("near", None)] * 2 + [("-", None), ("near", None)]
+    assert [(r["configuration"], r["energy_j"]) for r in rows] == [("-", 0.5), ("near", None)] * 3
 
 
 def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, monkeypatch):
@@ -274,10 +283,10 @@ def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, mon
     assert {r["energy_j"] for r in rows} == {None}
 
 
-def test_energy_is_counted_where_it_is_asked_for_and_twice(make):
+def test_energy_is_counted_where_it_is_asked_for_and_thrice(make):
     asked, rows, _ = make(measure={"energy": [16]}, confirm={"processes": 4})
     counted = [(r["process"], r["kernel"]) for r in rows if r["energy_j"] is not None]
-    assert counted == list(itertools.product((1, 2), ALL))
+    assert counted == list(itertools.product((1, 2, 3), ALL))
     assert {m for _, what, m, _ in asked if what == "energy"} == {16}
     assert {r["power_w"] for r in rows if r["energy_j"] is not None} == {500.0}  # half a joule in a millisecond
     assert next(given for _, what, _, given in asked if what == "energy") == (0, 4, confirm.ENERGY_SECONDS)

@@ -7,8 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+import told_apart
 from ladder import records, repeat, tables
+from ladder.study import PUBLISHED
 from ladder.units import InputError
+from planted import ROOT
 
 SIZES = (64, 128)
 OF_MACHINE, OF_RUN = 0.02, 0.005
@@ -41,9 +44,19 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     assert found["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
     assert found["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
     assert (found["repeat_limit"] == 2.8 * found["repeat_sd"]).all()
-    assert (found["reproduce_limit"] == 2.8 * found["reproduce_sd"]).all()
+    assert (found["reproduce_limit"] / found["reproduce_sd"]).tolist() == pytest.approx([math.sqrt(2) * 4.3027] * 2, rel=1e-4)
     for name in ("repeat", "reproduce"):
         assert found[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * found[f"{name}_limit"]))
+
+
+def test_what_is_committed_is_what_the_published_data_make():
+    """`ladder repeat` and studies/told_apart.py are due when a dataset is published anew."""
+    made = repeat.contents(ROOT / PUBLISHED)
+    assert made
+    for path, content in made.items():
+        assert path.read_bytes() == content, f"{path.name} is stale: .venv/bin/ladder repeat"
+    for path, content in told_apart.contents(ROOT / PUBLISHED).items():
+        assert path.read_bytes() == content, f"{path.name} is stale: .venv/bin/python studies/told_apart.py"
 
 
 def test_what_there_are_no_pairs_of_is_empty():
@@ -59,9 +72,26 @@ def test_coverage_is_counted_against_what_was_stated():
     assert found["same_machine"]["pairs"] == 2 * 300
     assert 0.93 <= found["same_machine"]["covered"] <= 1
     assert found["other_machine"]["pairs"] == 2 * 5 * 300
-    assert 0.93 <= found["other_machine"]["covered"] <= 0.97
+    assert found["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every contestant
     assert found["held_out"]["pairs"] == 2 * 2 * 5 * 300  # each pair is held out for either machine
-    assert 0.9 <= found["held_out"]["covered"] <= 0.98
+    assert found["held_out"]["covered"] >= 0.97
+
+
+@pytest.mark.parametrize("machines", [2, 4])
+def test_a_limit_that_few_machines_made_holds_of_the_next_ones(machines):
+    """Where what is a machine's own moves all contestants together, however many there are."""
+    random, held = np.random.default_rng(3), []
+    names = [(f"k{i}", "-", "", "float32", "64", "warm") for i in range(3)]
+    for _ in range(250):
+        ratios = [
+            pd.DataFrame(names, columns=repeat.CONTESTANT).assign(log_ratio=level, half=0.0, log_us=0.0)
+            for level in random.normal(size=machines)
+        ]
+        (limit,) = repeat.table([repeat.Run("", "d", str(i), one, pd.DataFrame()) for i, one in enumerate(ratios)])[
+            "reproduce_limit"
+        ]
+        held.append(abs(np.diff(random.normal(size=2))[0]) <= limit)
+    assert 0.92 <= np.mean(held) <= 0.98
 
 
 def test_a_limit_that_is_too_narrow_shows():
@@ -146,13 +176,13 @@ def test_the_limit_is_that_of_the_machines(tmp_path):
     tables.write_csv(pd.DataFrame([row, row | {"problem": "65", "repeat_time_limit": None}]), tmp_path / "repeat-d.csv")
 
     def limits(device, uuids, other, others, of=""):
-        environments = ({"device": name, "fingerprint": {"uuids": [*of]}} for name, of in ((device, uuids), (other, others)))
+        environments = ({"device": name, "attributes": {"uuid": uuid}} for name, uuid in ((device, uuids), (other, others)))
         return repeat.limits(tmp_path, *environments, of)
 
     assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm"): 0.01}
     both = {("float32", "64", "warm"): 0.02, ("float32", "65", "warm"): 0.02}
     assert limits("d", "a", "d", "b", "time_") == both
-    assert limits("d", "ab", "d", "ab", "time_") == both  # which of them measured what?
+    assert limits("d", None, "d", None, "time_") == both  # a CPU has none
     assert set(limits("d", "a", "d", "a").values()) == {0.03}
     assert set(limits("d", "a", "d", "b").values()) == {0.04}
     assert limits("d", "a", "e", "a") == limits("e", "a", "d", "a") == {}

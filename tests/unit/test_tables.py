@@ -110,7 +110,7 @@ def confirm(folder, paths, **session):
     """The file of a confirmation of those files."""
     jobs = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     path = folder / "confirmed.parquet"
-    records.write(path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "other"} | session)
+    records.write(path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "v1"} | session)
     return path
 
 
@@ -126,6 +126,14 @@ def test_a_dataset_that_is_whole_is_read(tmp_path):
     assert [record["kernel"] for record in found] == ["a", "b"]
     found, sessions = tables.load([*paths, confirm(tmp_path, paths)], EMPTY)
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
+
+
+def test_a_confirmation_by_other_code_is_refused(tmp_path):
+    paths = write(tmp_path, "a", "b", session={"job": "a.float32", "commit": "c1", "dirty": False})[:1]
+    assert tables.load([*paths, confirm(tmp_path, paths, code="v2", commit="c1", dirty=False)], EMPTY)
+    for given in ({"commit": "c2", "dirty": False}, {"commit": "c1", "dirty": True}, {}):
+        with pytest.raises(InputError, match=r"confirmed\.parquet: measured by version v2 of the measuring code; expected v1"):
+            tables.load([*paths, confirm(tmp_path, paths, code="v2", **given)], EMPTY)
 
 
 def test_a_file_under_another_name_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """The command `ladder`: what is asked of the project beside a campaign's run, which is Snakemake's."""
 
+import os
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -246,8 +247,12 @@ def parser() -> ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default that of the process; an `InputError` is its message and exit code 1."""
     given = parser().parse_args(arguments)
-    with clear_errors():
-        given.run(given)
+    try:
+        with clear_errors():
+            given.run(given)
+            sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on, as behind `| head`; nor will what is left in the buffer be missed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

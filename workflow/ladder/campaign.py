@@ -287,6 +287,11 @@ def _contestant(name: str, configuration: Configuration, objection: str, precisi
     }
 
 
+def is_baseline(kernel: str) -> bool:
+    """Whether a kernel's name is that of a vendor's call."""
+    return any(kernel in names for names in BASELINES.values())
+
+
 def digest(data: Any) -> str:
     """A short digest of plain data, the same in every process."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]

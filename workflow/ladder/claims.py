@@ -438,14 +438,24 @@ def told(counted: Mapping[str, int]) -> str:
     return states[0] if sum(counted.values()) == 1 else ", ".join(f"{counted[state]} {state}" for state in states)
 
 
+def is_own(entry: Entry) -> bool:
+    """Whether an entry is of a campaign's dataset, `campaign/device`, and not of published data, whose names have no slash."""
+    return "/" in str(entry["dataset"])
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """How many of them are in which state."""
+    return told(Counter(entry["state"] for entry in entries))
+
+
 def text(entries: Sequence[Entry]) -> str:
-    """For a terminal: a line a claim and dataset, and every entry that was not reproduced."""
+    """For a terminal: what the published data say, a line a dataset; of one's own a line a claim; every entry that was not reproduced."""
     lines = []
-    for dataset in dict.fromkeys(entry["dataset"] for entry in entries):
-        own = [entry for entry in entries if entry["dataset"] == dataset]
-        lines.append(f"{dataset or 'not published yet'}:")
-        lines += [f"  {id}: {told(counted)}" for id, counted in counts(own).items()]
-        lines += [f"  NOT REPRODUCED {failure(entry)}" for entry in own if entry["state"] == FAILED]
+    for dataset in dict.fromkeys(entry["dataset"] for entry in sorted(entries, key=is_own)):
+        of_it = [entry for entry in entries if entry["dataset"] == dataset]
+        lines.append(f"{dataset or 'not published yet'}: {summary(of_it)}")
+        lines += [f"  {id}: {told(counted)}" for id, counted in counts(of_it).items() if is_own(of_it[0])]
+        lines += [f"  NOT REPRODUCED {failure(entry)}" for entry in of_it if entry["state"] == FAILED]
     return "\n".join(lines)
 
 
@@ -460,17 +470,31 @@ PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Reproduced?</title>
 <style>body{{font:16px/1.4 sans-serif;margin:1em}}table{{border-collapse:collapse}}
 td,th{{border:1px solid #bbb;padding:.2em .5em;text-align:left}}
-td.number{{text-align:right}}tr.failed td{{font-weight:bold;background:#fdd}}tr.missing td{{color:#666}}</style>
-<h1>Reproduced?</h1><p>{summary}</p>
-<table><thead><tr><th>claim<th>where<th>state<th>here<th>95 % interval<th>published<th>runs differ at most by<th>data</tr></thead>
+div{{overflow-x:auto}}td.number{{text-align:right}}tr.failed td{{font-weight:bold;background:#fdd}}tr.missing td{{color:#666}}</style>
+<h1>Reproduced?</h1>
+<h2>Here: {own}</h2>
+{own_table}
+<details><summary>The published data themselves, and studies: {others}</summary>
+{others_table}
+</details></html>
+"""
+TABLE = """<div><table><thead><tr><th>claim<th>where<th>state<th>here<th>95 % interval<th>published<th>runs differ at most by<th>data</tr></thead>
 <tbody>
 {rows}
-</tbody></table></html>
-"""
+</tbody></table></div>"""
 
 
 def page(entries: Sequence[Entry]) -> str:
-    """The entries as a page of HTML that needs nothing else."""
+    """The entries as a page of HTML that needs nothing else: those of one's own datasets, and folded those of published data."""
+    own, others = ([entry for entry in entries if is_own(entry) is here] for here in (True, False))
+    return PAGE.format(
+        own=html.escape(summary(own) or "nothing measured"), own_table=_table(own), others=html.escape(summary(others)),
+        others_table=_table(others),
+    )  # fmt: skip
+
+
+def _table(entries: Sequence[Entry]) -> str:
+    """A row an entry, the gravest first."""
 
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:.4g}"
@@ -494,5 +518,4 @@ def page(entries: Sequence[Entry]) -> str:
             f"<td>{html.escape(entry['dataset'] or '')}",
         ]
         rows.append(f'<tr class="{kind}">{"".join(cells)}</tr>')
-    summary = html.escape(told(Counter(entry["state"] for entry in entries)))
-    return PAGE.format(summary=summary, rows="\n".join(rows))
+    return TABLE.format(rows="\n".join(rows))

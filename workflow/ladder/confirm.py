@@ -10,14 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
-from ladder.campaign import BASELINES, Problem, digest
+from ladder.campaign import Problem, digest, is_baseline
 from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.environment import ROOT, project_state
 from ladder.kernels import SUFFIX, Configuration
 from ladder.lock import exclusive
-from ladder.measure import check_binary, read_readings
+from ladder.measure import check_binary, read_readings, too_fast
 from ladder.progress import Progress
 from ladder.records import Journal, read, write
 from ladder.statistics import median_interval, paired_ratio
@@ -25,7 +23,7 @@ from ladder.units import FAILED, InputError
 
 ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
-ENERGY_PROCESSES = 2
+ENERGY_PROCESSES = 3
 """The processes in which energy is counted: enough to show how far it repeats."""
 ENERGY_SLACK = 0.2
 """By what share a launch of that stretch may be faster than where it was timed: no result is looked at there, nor C poisoned."""
@@ -52,6 +50,11 @@ class Contestant:
     """Whether it has rounds of its own: what uses the tensor cores, or is a baseline for context only. They draw power, or leave threads
     spinning, at the cost of what is timed beside them."""
 
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether it may use them."""
+        return self.apart or is_baseline(self.kernel)
+
 
 @dataclass
 class Job:
@@ -67,6 +70,8 @@ class Job:
     fingerprint: Mapping[str, Any]
     code: str
     """Digest of the package's modules that measure."""
+    environment: Mapping[str, Any]
+    """What `environment.json` says."""
     refill_us: float = 0.0
     """What filling the caches once takes, in microseconds; 0 where it is not known."""
 
@@ -97,7 +102,7 @@ def finalists(
         if row["status"] != "correct" or row["state"] != "warm":
             continue
         problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
-        context = any(row["kernel"] in names for names in BASELINES.values()) and row["kernel"] != row["reference"]
+        context = is_baseline(row["kernel"]) and row["kernel"] != row["reference"]
         us, apart = median_interval(row["samples_us"])[0], context or bool(row["tensor_cores"])
         one = Contestant(row["kernel"], row["configuration"], "finalist", us, row["precision"] or "", apart)
         found.setdefault(problem, {})
@@ -167,14 +172,15 @@ class Confirmation:
                 self.failed[row["kernel"], row["element_type"], row["configuration"]] = row
 
     def measure_all(self) -> None:
-        """Measure process after process, in each the problems in another order; returns when the journal has every group."""
+        """Measure process after process; returns when the journal has every group.
+
+        The smaller problems come first: after large ones the board may be at its power limit, and the clock held down.
+        """
         try:
             for process in range(1, self.job.plan["processes"] + 1):
-                todo = [group for group in self.groups if group.process == process and group.key not in self.journal.records]
-                problems = list(dict.fromkeys(group.problem for group in todo))
                 self._close()  # another process: another context and other addresses
-                for index in np.random.default_rng([self.job.plan["seed"], process]).permutation(len(problems)):
-                    for group in (group for group in todo if group.problem == problems[index]):
+                for group in self.groups:
+                    if group.process == process and group.key not in self.journal.records:
                         self._measure(group)
         finally:
             self._close()
@@ -266,6 +272,8 @@ class Confirmation:
                 }
                 if verdict["status"] != "correct":
                     found[indices[index]] = verdict | {"reason": f"while timed: {verdict['reason']}"}
+                elif why := too_fast(self.job.environment, group.problem, series["samples"], indices[index].tensor_cores):
+                    found[indices[index]] = {"status": "incorrect", "reason": why}
         return found
 
     def _energy(self, problem: Problem, one: Contestant, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,7 +336,7 @@ class Confirmation:
     def _load(self, child: Child, problem: Problem, one: Contestant) -> None:
         """Have the child load a contestant. Raises `InputError` where its binary is not the one that was compiled."""
         given: tuple[Any, ...] = (one.kernel, None, [], "", one.precision)
-        if one.kernel not in BASELINES[self.job.kind]:
+        if not is_baseline(one.kernel):
             path = ROOT / "kernels" / self.job.kind / f"{one.kernel}{SUFFIX[self.job.kind]}"
             parameters = Configuration.of(problem.element_type, one.configuration).parameters
             binary = self._binary(problem, one)

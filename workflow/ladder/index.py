@@ -18,8 +18,8 @@ import pandas as pd
 import seaborn as sns
 import vl_convert
 
+from ladder.campaign import is_baseline
 from ladder.figures.dataset import BASELINE_NAME, BASELINE_STYLE, CONTEXT_STYLE, MARKS
-from ladder.tables import is_baseline
 from ladder.units import InputError, rate_unit
 
 TEMPLATE = Path(__file__).with_suffix(".html")

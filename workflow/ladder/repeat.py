@@ -14,12 +14,13 @@ import pandas as pd
 from ladder.aggregate import of_folder
 from ladder.campaign import CONFIRMED
 from ladder.jobs import write_whole
-from ladder.statistics import between_processes
-from ladder.tables import Confirmed, files, load, read_csv, write_csv
+from ladder.statistics import between_processes, student_t
+from ladder.tables import Confirmed, files, load, read_csv, to_csv
 from ladder.units import InputError
 
 LIMIT = 2.8
-"""Times the standard deviation: what two results differ by at most with a probability of 95 %, 1.96 * sqrt(2) (ISO 5725-6)."""
+"""Times the standard deviation: what two results differ by at most with a probability of 95 %, 1.96 * sqrt(2) (ISO 5725-6). Of a standard
+deviation among few machines it is Student's t of one degree of freedom fewer than machines in place of 1.96."""
 PROBLEM = ["element_type", "problem", "state"]
 CONTESTANT = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must both have: the same code, on the same problem."""
@@ -123,8 +124,9 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
         }
         for name, pairs in (("repeat", group[group["same"].astype(bool)]), ("reproduce", group[~group["same"].astype(bool)])):
             row |= {f"{name}_pairs": len(pairs), f"{name}_sd": _sd(pairs["difference"])}
-            row[f"{name}_limit"] = LIMIT * row[f"{name}_sd"]
-            row[f"{name}_time_limit"] = LIMIT * _sd(pairs["time_difference"])
+            times = LIMIT if name == "repeat" or row["machines"] < 2 else math.sqrt(2) * student_t(row["machines"] - 1)
+            row[f"{name}_limit"] = times * row[f"{name}_sd"]
+            row[f"{name}_time_limit"] = times * _sd(pairs["time_difference"])
         rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -138,8 +140,8 @@ def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of
     path = published / f"repeat-{other['device']}.csv"
     if one["device"] != other["device"] or not path.exists():
         return {}
-    uuids, others = (it.get("fingerprint", {}).get("uuids", []) for it in (one, other))
-    column = f"{'repeat' if uuids == others and len(uuids) == 1 else 'reproduce'}_{of}limit"
+    machine, another = (it.get("attributes", {}).get("uuid") for it in (one, other))
+    column = f"{'repeat' if machine and machine == another else 'reproduce'}_{of}limit"
     rows = read_csv(path).dropna(subset=[column])
     return {(row["element_type"], str(row["problem"]), row["state"]): row[column] for row in rows.to_dict("records")}
 
@@ -195,17 +197,24 @@ def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     }
 
 
-def write(published: Path) -> list[Path]:
-    """Write `repeat-<device>.csv`, the table, and `.json`, the claims, for every model with several published runs; returns the files."""
+def contents(published: Path) -> dict[Path, bytes]:
+    """What `repeat-<device>.csv`, the table, and `.json`, the claims, hold for every model with several published runs."""
     by_device: dict[str, list[Run]] = {}
     for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
         run = read_run(path.parent, path.parent.relative_to(published).as_posix())
         by_device.setdefault(run.device, []).append(run)
-    written = []
+    found = {}
     for device, runs in by_device.items():
         if len(runs) > 1:
             stem = published / f"repeat-{device}"
-            write_csv(table(runs), stem.with_suffix(".csv"))
-            write_whole(stem.with_suffix(".json"), (json.dumps(claims(runs), indent=1) + "\n").encode())
-            written += [stem.with_suffix(".csv"), stem.with_suffix(".json")]
-    return written
+            found[stem.with_suffix(".csv")] = to_csv(table(runs))
+            found[stem.with_suffix(".json")] = (json.dumps(claims(runs), indent=1) + "\n").encode()
+    return found
+
+
+def write(published: Path) -> list[Path]:
+    """Write these files, and return them."""
+    made = contents(published)
+    for path, content in made.items():
+        write_whole(path, content)
+    return list(made)

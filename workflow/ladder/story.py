@@ -17,14 +17,13 @@ import pandas as pd
 
 from ladder import claims
 from ladder.aggregate import of_folder
-from ladder.campaign import DRAWN_FROM, Problem
+from ladder.campaign import DRAWN_FROM, Problem, is_baseline
 from ladder.environment import ROOT
 from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
 from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel, discover
 from ladder.statistics import geometric_mean
 from ladder.study import NOTHING, studies
-from ladder.tables import is_baseline
 from ladder.targets import SHOWN
 from ladder.units import ELEMENT_TYPES, KINDS, InputError
 from ladder.verdicts import SAME, UNCONFIRMED

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ladder import jobs, verdicts
-from ladder.campaign import BASELINE_JOB, BASELINES, CONFIRMED, FEWEST, VARIED, Problem
+from ladder.campaign import BASELINE_JOB, CONFIRMED, FEWEST, VARIED, Problem, is_baseline
 from ladder.jobs import write_whole
 from ladder.records import read
 from ladder.statistics import DRIFT, between_processes, median_interval, paired_ratio, tied, trend, within_processes
@@ -98,9 +98,8 @@ def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) 
     """Raise `InputError` where a file has another job's measurements than its name says."""
     found = {session["job"]} if "job" in session else set()
     if path.stem != CONFIRMED:
-        baselines = {name for names in BASELINES.values() for name in names}
         shard = path.stem.split(".")[2:]
-        found |= {".".join([BASELINE_JOB if r["kernel"] in baselines else r["kernel"], r["element_type"], *shard]) for r in rows}
+        found |= {".".join([BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"], r["element_type"], *shard]) for r in rows}
     if found - {path.stem}:
         raise InputError(
             f"{path}: has the measurements of {', '.join(sorted(found - {path.stem}))}; expected those of {path.stem}. {MEND}"
@@ -108,12 +107,13 @@ def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) 
 
 
 def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` where not all files of the sweep were measured by the same code."""
-    swept = [(path, session.get("code")) for path, session in zip(samples, sessions, strict=True) if path.stem != CONFIRMED]
-    for path, code in swept[1:]:
-        if code != swept[0][1]:
+    """Raise `InputError` where not all files were measured by the same code; of one commit, without changes, they were."""
+    for path, session in zip(samples, sessions, strict=True):
+        code, first, commits = session.get("code"), sessions[0].get("code"), {it.get("commit") for it in (session, sessions[0])}
+        known = len(commits) == 1 and None not in commits and not session.get("dirty") and not sessions[0].get("dirty")
+        if code != first and not (path.stem == CONFIRMED and known):
             raise InputError(
-                f"{path}: measured by version {code} of the measuring code; expected {swept[0][1]}, as of {swept[0][0].name}. {MEND}"
+                f"{path}: measured by version {code} of the measuring code; expected {first}, as of {samples[0].name}. {MEND}"
             )
 
 
@@ -471,14 +471,15 @@ def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
-def is_baseline(kernel: str) -> bool:
-    """Whether a name in the column `kernel` is a vendor's call."""
-    return any(kernel in names for names in BASELINES.values())
+def to_csv(table: pd.DataFrame) -> bytes:
+    """A table with six significant digits, the same bytes for the same data."""
+    text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    return text.encode()
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table with six significant digits, the same bytes for the same data."""
-    write_whole(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n").encode())
+    """Write a table as `to_csv` has it."""
+    write_whole(path, to_csv(table))
 
 
 def read_csv(path: Path) -> pd.DataFrame:

@@ -17,7 +17,7 @@ mpl.use("Agg")
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.campaign import WIDTH
+from ladder.campaign import WIDTH, is_baseline
 from ladder.figures.accuracy import accuracy, distributions
 from ladder.figures.changes import changes
 from ladder.figures.compilers import compared, compilers
@@ -31,7 +31,6 @@ from ladder.figures.roofline import roofline
 from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio, time
-from ladder.tables import is_baseline
 from ladder.units import InputError
 
 FIGURES: dict[str, Callable[[Dataset], Figure]] = {

@@ -10,10 +10,10 @@ import seaborn as sns
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ladder.campaign import WIDTH
+from ladder.campaign import WIDTH, is_baseline
 from ladder.ceilings import flop_per_clock
 from ladder.statistics import geometric_mean
-from ladder.tables import AS_WARM, BETWEEN, is_baseline, shown
+from ladder.tables import AS_WARM, BETWEEN, shown
 from ladder.units import rate_unit
 from ladder.verdicts import SAME, UNCONFIRMED
 

@@ -4,10 +4,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from ladder.campaign import is_baseline
 from ladder.figures.dataset import Dataset
 from ladder.figures.page import finish, logarithmic, panels, text_size
 from ladder.models import KEY, l1_tb_s
-from ladder.tables import is_baseline
 
 
 def roofline(data: Dataset) -> Figure:
