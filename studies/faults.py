@@ -109,6 +109,7 @@ CPU = {
         "launch_error",
         "killed by signal 6: .*x1b",
     ),
+    "922_elsewhere": Fault("the working folder is changed", 'if (chdir("/")) abort();' + C_RIGHT, "correct"),
 }
 """Of the CPU: configurations of one kernel."""
 SYNTAX = Fault("source that does not compile", "this does not compile;", "compile_error", "error:")

@@ -167,6 +167,23 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(mine):
         (folder / "x.parquet").unlink()
 
 
+def test_a_kernel_that_never_ends_is_interrupted_at_once(mine):
+    project, path = mine
+    path.write_text(path.read_text().replace("const T a =", "for (;;) { volatile int wait = 0; (void)wait; }\n  const T a =", 1))
+    process = subprocess.Popen(
+        [project.python, "-m", "ladder", "try", str(path), "--size", "96"], cwd=project.folder, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert process.stdout
+    assert "float32" in process.stdout.readline()  # it is compiled, and tried now
+    time.sleep(0.5)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert time.monotonic() - start < 8  # an orderly end of the worker takes 10
+    assert process.stdout.read() == "Interrupted\n"
+
+
 def test_watching_answers_at_every_save_with_a_warm_worker(mine):
     project, path = mine
     command = [project.python, "-m", "ladder", "try", str(path), "--size", "96", "--watch"]
@@ -195,7 +212,7 @@ def test_watching_answers_at_every_save_with_a_warm_worker(mine):
         ladder(project, "try", "kernels/cpu/01_naive_ijk.c", "--size", "32")  # the device is free in between
         process.send_signal(signal.SIGINT)
         assert process.wait(600) == 130
-        assert process.stdout.read() == ""
+        assert process.stdout.read() == "Interrupted\n"
         with pytest.raises(ProcessLookupError):
             os.kill(int(worker), 0)
             time.sleep(1)

@@ -159,12 +159,16 @@ def try_(parser: ArgumentParser) -> Run:
                 if given.watch:
                     trial.watch(one)
                 right = one.once()
+            except KeyboardInterrupt:
+                one.kill()
+                raise
             finally:
                 one.close()
         except InputError as error:
             print(f"Error: {error}", file=sys.stderr)
             sys.exit(2)
         except KeyboardInterrupt:
+            print("Interrupted", file=sys.stderr)
             sys.exit(130)
         sys.exit(0 if right else 1)
 
@@ -207,7 +211,8 @@ def new(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder import templates
 
-        print(f"wrote {templates.write('cpu' if given.cpu else 'cuda', given.name)}; now: ladder try that file")
+        path = templates.write("cpu" if given.cpu else "cuda", given.name)
+        print(f"wrote {path}; now: ladder try {path}")
 
     return run
 

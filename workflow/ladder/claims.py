@@ -478,7 +478,8 @@ div{{overflow-x:auto}}td.number{{text-align:right}}tr.failed td{{font-weight:bol
 {others_table}
 </details></html>
 """
-TABLE = """<div><table><thead><tr><th>claim<th>where<th>state<th>here<th>95 % interval<th>published<th>runs differ at most by<th>data</tr></thead>
+TABLE = """<div><table>
+<thead><tr><th>claim<th>where<th>state<th>here<th>95 % interval<th>published<th>runs differ at most by<th>data</tr></thead>
 <tbody>
 {rows}
 </tbody></table></div>"""

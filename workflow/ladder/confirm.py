@@ -341,7 +341,7 @@ class Confirmation:
             parameters = Configuration.of(problem.element_type, one.configuration).parameters
             binary = self._binary(problem, one)
             check_binary(Path(binary["binary"]), binary["sha256"])
-            given = (one.kernel, str(path), parameters, str(binary["binary"]), one.precision)
+            given = (one.kernel, str(path), parameters, str(Path(binary["binary"]).resolve()), one.precision)
         list(child.ask(("load", self._index(problem, one), *given), self.limits["timeout_seconds"]))
         self.loaded.add(one)
 

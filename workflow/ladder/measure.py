@@ -248,7 +248,7 @@ class Run:
             return entry.contestant["name"], None, [], "", entry.contestant["precision"]
         path, binary = (
             ROOT / "kernels" / f"{kernel}{'.cu' if self.job.kind == 'cuda' else '.c'}",
-            self.job.folder / entry.binary["binary"],
+            (self.job.folder / entry.binary["binary"]).resolve(),  # a kernel may change the working folder
         )
         check_binary(binary, entry.binary["sha256"])
         return entry.contestant["name"], str(path), entry.contestant["parameters"], str(binary), entry.contestant["precision"]

@@ -101,6 +101,11 @@ class Trial:
         self.rung: tuple[Path, str] | None = None
         self.sought = False
 
+    def kill(self) -> None:
+        """End the worker, whatever it does."""
+        if self.child:
+            self.child.kill()
+
     def close(self) -> None:
         """Let the worker go."""
         if self.child:
@@ -117,14 +122,15 @@ class Trial:
         mine, refused = self._compile_and_open(kernel, plan.configurations[kernel.id], arch)
         where = f" on {self.device.name}" if self.device else ""
         print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
-        for row in refused:
-            print(f"{row.status}: {row.configuration}\n{row.reason}")
+        for (status, reason), alike in _alike(refused).items():
+            print(f"{status}: {', '.join(alike[:3])}{f' and {len(alike) - 3} more' if len(alike) > 3 else ''}\n{reason}")
         wrong = any(row.status == "compile_error" for row in refused)
         if not self.device:
             for one in mine:
                 print(f"compiled for {arch}: {one.configuration.label}: {_resources(one.resource)}")
+        if not self.device and not wrong:
             raise InputError("no GPU was found here: compiled, not run; expected an NVIDIA GPU and its driver")
-        if mine:
+        if mine and self.device:
             support = self._support(arch)
             with exclusive([self.uuid] if self.uuid else uuids(self.device)) as (self.uuid, _):
                 environment = self._environment(support)
@@ -135,7 +141,7 @@ class Trial:
             wrong |= any(one.status not in ("correct", "not_supported") for one in mine)
         if wrong:  # who knows what it did to the worker
             self.close()
-        elif not any(one.status == "correct" for one in mine):
+        elif self.device and not any(one.status == "correct" for one in mine):
             raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
         print(f"{'wrong' if wrong else 'right'}; {time.monotonic() - start:.1f} s", flush=True)
         return not wrong
@@ -448,6 +454,14 @@ def _changes(best: Contestant, last: Contestant) -> str:
         ratio, low, high = best.ratio(again)
         verdict = f"{verdicts.of(low, high)}, {_interval(ratio, low, high)} times as fast in the same rounds"
     return "; ".join([verdict, *changes])
+
+
+def _alike(refused: Sequence[Resource]) -> dict[tuple[str, str], list[str]]:
+    """The configurations that were refused, by status and reason: what a compiler says it says of each."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in refused:
+        found.setdefault((row.status, row.reason or ""), []).append(row.configuration)
+    return found
 
 
 def _numbers(values: Sequence[str]) -> list[int | str]:
