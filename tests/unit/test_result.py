@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 
 import pytest
 import synthetic
@@ -102,7 +103,21 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     page = tmp_path / "index.html"
     page.touch()
     assert result.tell({"index": [page]}, 24) == (f"\nall of it on one page: {page}", "")
-    redrawn = tmp_path / "redrawn" / "x" / "best.csv"
-    redrawn.parent.mkdir(parents=True)
-    redrawn.touch()
-    assert result.tell({"aggregate": [redrawn]}, 24) == ("", "")
+
+
+def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path):
+    redrawn = tmp_path / "results" / "redrawn" / "nvidia-made-up"
+    shutil.copytree(dataset, redrawn)
+    published = tmp_path / "results" / "published" / "nvidia-made-up"
+    published.mkdir(parents=True)
+    (redrawn / "environment.json").rename(published / "environment.json")
+    page, checked = redrawn.parent / "index.html", redrawn / "drawn.checked"
+    page.touch(), checked.touch()
+    made = {"aggregate": [redrawn / "best.csv"], "index": [page], "check_drawn": [checked]}
+    told, wrong = result.tell(made, 60)
+    assert wrong == ""
+    assert told.strip().startswith("NVIDIA Made Up, M=4096")
+    assert f"all of it on one page: {page}\n1 published dataset(s) drawn again" in told
+    both, _ = result.tell({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60)
+    assert both.count("NVIDIA Made Up, M=4096") == 1
+    assert str(page) not in both

@@ -25,6 +25,8 @@ CODE_LICENCE, DATA_LICENCE = "https://spdx.org/licenses/MIT", "https://spdx.org/
 LICENCES = {CODE_LICENCE: "MIT License", DATA_LICENCE: "Creative Commons Attribution 4.0 International"}
 """Of the code, and of what is measured and drawn."""
 ARROW = "application/vnd.apache.parquet"
+TYPES = mimetypes.MimeTypes(filenames=())
+"""Python's own, not the machine's, which may take a CUDA file for a video conference."""
 
 
 def _git(root: Path, *arguments: str) -> str:
@@ -58,7 +60,7 @@ def collect(root: Path) -> dict[str, Path]:
 
 
 def _file(name: str, data: bytes) -> dict[str, Any]:
-    kind = ARROW if name.endswith(".parquet") else mimetypes.guess_type(name)[0] or "text/plain"
+    kind = ARROW if name.endswith(".parquet") else TYPES.guess_type(name)[0] or "text/plain"
     found = {"@id": name, "@type": "File", "name": name, "contentSize": str(len(data)), "encodingFormat": kind}
     return found | {"sha256": hashlib.sha256(data).hexdigest()}
 

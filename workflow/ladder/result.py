@@ -27,13 +27,15 @@ Row = Mapping[str, Any]
 def tell(made: Mapping[str, Sequence[Path]], lines: int) -> tuple[str, str]:
     """What to print of a run, and what of it is not right (""): `made` are the files of its jobs by rule, `lines` those of the screen."""
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
-    folders = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv" and REDRAWN not in path.parts]
+    best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
+    folders = [folder for folder in best if REDRAWN not in folder.parts]
+    results = folders or best  # of a run that only draws what is published that is the result
     compiled = [row for path in of_rule.get("compile", []) for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
-    told = [line for folder in folders for line in ["", *table(folder, (lines - AROUND) // len(folders))]]
+    told = [line for folder in results for line in ["", *table(folder, (lines - AROUND) // len(results))]]
     told += ["", *compiled_only(folders, compiled)]
     told += [line for path in of_rule.get("count", []) for line in counted(path)]
-    told += [f"all of it on one page: {path}" for path in of_rule.get("index", []) if REDRAWN not in path.parts]
+    told += [f"all of it on one page: {path}" for path in of_rule.get("index", []) if not folders or REDRAWN not in path.parts]
     told += [busy_share(folder / "costs.csv") for folder in folders]
     if drawn:
         told.append(
@@ -47,12 +49,15 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def _environment(folder: Path) -> Any:
+    """What `environment.json` says; of what is drawn again it lies with the published samples."""
+    own = folder / "environment.json"
+    return json.loads((own if own.exists() else folder.parents[1] / "published" / folder.name / own.name).read_text())
+
+
 def table(folder: Path, lines: int) -> list[str]:
     """The best configuration of every kernel of the dataset in a folder at the problem that its ladder is shown at, fastest first."""
-    environment, best = (
-        json.loads((folder / "environment.json").read_text()),
-        read_csv(folder / "best.csv").astype({"problem": str}),
-    )
+    environment, best = _environment(folder), read_csv(folder / "best.csv").astype({"problem": str})
     if not best["tflops"].notna().any():
         return [f"{environment['name']}: no kernel has a rate on any problem"]
     unit, size = rate_unit(environment["kind"])
