@@ -113,7 +113,7 @@ def make(tmp_path, monkeypatch):
     def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
         data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
         plan = campaign.load(data, "t", kernels.discover(ROOT)).confirmation("cuda")
-        job = confirm.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", FACTS, refill_us)
+        job = confirm.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", "swept", FACTS, refill_us)
         Child.asked, Child.count = [], 0
         session = confirm.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
         return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session

@@ -105,10 +105,11 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     assert result.tell({"index": [page]}, 24) == (f"\nall of it on one page: {page}", "")
 
 
-def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path):
+def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(result, "ROOT", tmp_path / "checkout")  # it may run elsewhere
     redrawn = tmp_path / "results" / "redrawn" / "nvidia-made-up"
     shutil.copytree(dataset, redrawn)
-    published = tmp_path / "results" / "published" / "nvidia-made-up"
+    published = tmp_path / "checkout" / "results" / "published" / "nvidia-made-up"
     published.mkdir(parents=True)
     (redrawn / "environment.json").rename(published / "environment.json")
     page, checked = redrawn.parent / "index.html", redrawn / "drawn.checked"

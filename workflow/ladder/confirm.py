@@ -70,6 +70,8 @@ class Job:
     fingerprint: Mapping[str, Any]
     code: str
     """Digest of the package's modules that measure."""
+    swept: str
+    """Digest of those that sweep."""
     environment: Mapping[str, Any]
     """What `environment.json` says."""
     refill_us: float = 0.0
@@ -386,6 +388,7 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
             "fingerprint": dict(job.fingerprint),
             "code": job.code,
+            "swept": job.swept,
             **project_state(),
         }
         write(output, current.rows(), session)

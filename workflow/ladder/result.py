@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.campaign import Problem
+from ladder.environment import ROOT
+from ladder.study import PUBLISHED
 from ladder.tables import read_csv, shown
 from ladder.targets import REDRAWN, busy_share
 from ladder.units import FAILED, rate_unit
@@ -52,7 +54,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def _environment(folder: Path) -> Any:
     """What `environment.json` says; of what is drawn again it lies with the published samples."""
     own = folder / "environment.json"
-    return json.loads((own if own.exists() else folder.parents[1] / "published" / folder.name / own.name).read_text())
+    return json.loads((own if own.exists() else ROOT / PUBLISHED / folder.name / own.name).read_text())
 
 
 def table(folder: Path, lines: int) -> list[str]:

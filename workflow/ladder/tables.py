@@ -107,11 +107,11 @@ def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) 
 
 
 def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` where not all files were measured by the same code; of one commit, without changes, they were."""
+    """Raise `InputError` where not all files were measured by the same code: by that of which the confirmation's was a part."""
+    first = sessions[0].get("code") if sessions else None
     for path, session in zip(samples, sessions, strict=True):
-        code, first, commits = session.get("code"), sessions[0].get("code"), {it.get("commit") for it in (session, sessions[0])}
-        known = len(commits) == 1 and None not in commits and not session.get("dirty") and not sessions[0].get("dirty")
-        if code != first and not (path.stem == CONFIRMED and known):
+        code = session.get("swept", first) if path.stem == CONFIRMED else session.get("code")
+        if code != first:
             raise InputError(
                 f"{path}: measured by version {code} of the measuring code; expected {first}, as of {samples[0].name}. {MEND}"
             )

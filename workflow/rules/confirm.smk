@@ -18,6 +18,6 @@ rule confirm:
         ),
         contents=lambda wildcards: TARGETS.contents(CAMPAIGN.name, wildcards.device),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("measure", "confirm", "worker"),
+        code=sources.digest("confirm", "worker"),
     script:
         "../scripts/confirm.py"

@@ -19,6 +19,6 @@ rule measure:
         ),
         contents=lambda wildcards: TARGETS.contents_of(wildcards.device, wildcards.job),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("measure", "confirm", "worker"),
+        code=sources.digest("measure", "worker"),
     script:
         "../scripts/measure.py"

@@ -31,7 +31,8 @@ with job(snakemake.log[0]):
         binaries=binaries,
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
-        code=sources.digest("measure", "confirm", "worker"),
+        code=sources.digest("confirm", "worker"),
+        swept=sources.digest("measure", "worker"),
         environment=environment,
         refill_us=environment["attributes"].get("cache_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
     )

@@ -30,7 +30,7 @@ with job(snakemake.log[0]):
         folder=Path(resources).parent if resources else output.parent,
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
-        code=sources.digest("measure", "confirm", "worker"),
+        code=sources.digest("measure", "worker"),
         environment=environment,
     )
     run(task, journal_of(output), output, uuids(device))
