@@ -38,6 +38,16 @@ def test_what_is_not_a_dataset_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_who_stops_reading_is_no_error():
+    """As `| head` does."""
+    published = ROOT / "results" / "published" / "nvidia-h200"
+    command = [LADDER, "compare", str(published), str(published / "other-gpu")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 0
+
+
 def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
     monkeypatch.setattr(publish, "publish", lambda source, published, name: (source, published.relative_to(ROOT).parts, name))
     monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])

@@ -51,12 +51,10 @@ def test_the_spread_of_runs_and_of_machines_is_found():
 
 def test_what_is_committed_is_what_the_published_data_make():
     """`ladder repeat` and studies/told_apart.py are due when a dataset is published anew."""
-    made = repeat.contents(ROOT / PUBLISHED)
-    assert made
-    for path, content in made.items():
-        assert path.read_bytes() == content, f"{path.name} is stale: .venv/bin/ladder repeat"
-    for path, content in told_apart.contents(ROOT / PUBLISHED).items():
-        assert path.read_bytes() == content, f"{path.name} is stale: .venv/bin/python studies/told_apart.py"
+    for make in (repeat.contents, told_apart.contents):
+        made = make(ROOT / PUBLISHED)
+        assert made
+        assert {path: path.read_bytes() for path in made} == made, f"stale: {make.__module__}"
 
 
 def test_what_there_are_no_pairs_of_is_empty():

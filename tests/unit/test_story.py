@@ -195,6 +195,10 @@ def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
     assert story.past(story.Story(small), "none") == "Not measured yet."
 
 
+def test_numbers_have_three_digits():
+    assert [story._number(value) for value in (0.12345, 9.996, 99.96, 1234.5, 100)] == ["0.123", "10.0", "100", "1,234", "100"]
+
+
 def test_past_the_vendor_is_who_is_no_less_precise(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
     assert "| 64 | `01_first` | ×1.250 |" in story.past(story.Story(small), "test")

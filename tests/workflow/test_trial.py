@@ -258,3 +258,7 @@ def test_without_a_gpu_a_cuda_kernel_is_compiled(project, monkeypatch):
     told = ladder(project, "try", "kernels/cuda/mine.cu", "--set", "BX=16", "--set", "BY=8", code=2)
     assert re.search(r"compiled for sm_90: BX=16 BY=8: \d+ registers, 0 bytes of spills", told)
     assert told.splitlines()[-1].startswith("Error: no GPU was found here: compiled, not run")
+    edit(project.folder / "kernels/cuda/mine.cu", "sum += ", "summ += ")
+    told = ladder(project, "try", "kernels/cuda/mine.cu", "--set", "BX=8,16", "--set", "BY=4,8", code=1)  # wrong, on any machine
+    assert told.count('identifier "summ" is undefined') == 1  # not once a configuration
+    assert "compile_error: BX=8 BY=4, BX=8 BY=8, BX=16 BY=4 and 1 more\n" in told

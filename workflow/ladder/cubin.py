@@ -75,7 +75,7 @@ def state(cubin: bytes) -> list[str]:
 
 
 def _reads_addresses(text: bytes) -> bool:
-    """Whether code reads the bank of constants that holds the addresses of variables, the fourth.
+    """Whether code reads the bank of constants that holds the addresses of variables, number 4.
 
     Instructions with a constant have 3 or 5 in bits 9 to 11, and the bank in bits 54 to 58, as nvcc of CUDA 13 makes them for sm_75 to
     sm_120; but barriers have their number there.
