@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import unseen
 import yaml
 from ladder import gauntlet, measure
 from ladder.campaign import BASELINES, Limits, Problem
@@ -164,6 +165,7 @@ def document() -> str:
         caught="\n".join(f"- **{name}**: {what}" for name, (_, what) in CAUGHT.items() if what),
         frauds_table="\n".join(table(frauds)),
         idle_table="\n".join(table(idle)),
+        unseen_table="\n".join(unseen.table()),
         controls_table="\n".join(table([name for name in names if name in CONTROLS])),
     )  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from host import drawn
+from host import buffers, drawn, inside
 from ladder.campaign import Problem
-from ladder.devices import draws, exactly
+from ladder.devices import TF32_DIGITS, draws, exactly, places
 from ladder.units import DISTRIBUTIONS
 
 DEPTHS = [1, 2, 63, 64, 65, 127, 128, 300, 4096, 65_536, 131_071, 131_072, 200_000]
@@ -64,8 +64,19 @@ def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
     assert (problem.alpha, problem.beta) == (-1.0, 1.0)
     a, b, c = drawn(problem)
     for x in (a, b, c):
-        assert (rounded(x, 11) == x).all()
-        assert set(np.unique(x)) == set(range(-4, 5))
+        assert (rounded(x, TF32_DIGITS) == x).all()
+    for one, other in ((rounded(a, 8), b), (a, rounded(b, 8))):  # bfloat16
+        assert np.abs(one.astype(float) @ other - a.astype(float) @ b).max() >= 1
+    assert np.count_nonzero(a) == a.size
+
+
+@pytest.mark.parametrize("k", DEPTHS)
+def test_elements_of_float16_are_as_a_rule_below_where_they_stop_counting(k):
+    problem = Problem(40, 30, k, element_type="float16", distribution="exact")
+    a, b, _ = (inside(buffer, place) for buffer, place in zip(buffers(problem), places(problem), strict=True))
+    result = np.abs(a.astype(float) @ b.astype(float))
+    assert np.mean(result > 2048) < 0.15
+    assert result.max() < np.finfo(np.float16).max / 2
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.001, 0.3, 1.0, 1.5, -7.0])

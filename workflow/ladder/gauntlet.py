@@ -49,7 +49,7 @@ ROUNDED = (
 @lru_cache
 def problems(element_type: str, tf32: bool = False) -> Sequence[Problem]:
     """The gauntlet for an element type; for what rounds operands to TF32, with whole numbers that this leaves as they are."""
-    whole = "integers" if tf32 else "exact"
+    whole = "exact_tf32" if tf32 else "exact"
     exact = [replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS]
     return [*exact, *(replace(problem, element_type=element_type) for problem in ROUNDED)]
 

@@ -13,8 +13,8 @@ KINDS = ("cuda", "cpu")
 
 
 DISTRIBUTIONS = (
-    "uniform", "normal", "integers", "exact", "positive", "lognormal", "scaled", "inner", "outliers", "masked", "cancelling",
-    "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite",
+    "uniform", "normal", "integers", "exact", "exact_tf32", "positive", "lognormal", "scaled", "inner", "outliers", "masked",
+    "cancelling", "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite",
 )  # fmt: skip
 """What operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
 

@@ -18,8 +18,12 @@ GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
 """32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
-BOUND = ("exact", "inner", "masked", "cancelling", "hilbert")
+BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert")
 """Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
+
+
+TF32_DIGITS = 11
+"""Significant bits of an operand in TF32: those after the point, and the one before."""
 
 
 class Refused(Exception):
@@ -224,15 +228,19 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     """What A, B and C are filled with.
 
     `exact` are whole numbers from -4 to 4 (fewer where K is so large that sums would not be exact), among which one in `period` along K is
-    as wide as the element type's sums allow: |A||B| stays below a quarter of where the accumulator stops counting, in every order of
-    summation, and a kernel that rounds an operand anywhere is off by a whole number.
+    wider than the next narrower format has bits: a kernel that rounds an operand anywhere is off by a whole number. |A||B| stays below a
+    quarter of where the accumulator stops counting, in every order of summation; and where elements of C have fewer bits, their size
+    as a rule below where those stop counting, so that they show one product left out. `exact_tf32` is for what rounds operands to TF32:
+    this leaves the wide ones as they are too.
     """
     element = ELEMENT_TYPES[problem.element_type]
-    digits = -int(math.log2(element.unit_roundoff))
+    digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
     # half of the budget for the small ones (beta C is counted with them), half for the wide ones
-    small = next((s for s in (4, 2, 1) if s * s * (problem.k + 1) <= 2 ** (digits - 3)), 1)
-    wide = max(1, min(digits - 12, -int(math.log2(element.output_roundoff))))
-    period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** (digits - 3)))
+    small = next(
+        (s for s in (4, 2, 1) if s * s * max((problem.k + 1) / 2 ** (digits - 3), problem.k**0.5 / 2 ** (output - 2)) <= 1), 1
+    )
+    wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
+    period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
     limits = np.finfo(np.dtype(problem.element_type))
     common = (problem.k, small, wide, period, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
     a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
@@ -245,19 +253,16 @@ def whole(problem: Problem) -> bool:
     Of whole numbers, where alpha and beta are powers of two or 0.
     """
     factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
-    return problem.distribution in ("integers", "exact") and all(factor in (0.0, 0.5) for factor in factors)
+    return problem.distribution in ("integers", "exact", "exact_tf32") and all(factor in (0.0, 0.5) for factor in factors)
 
 
 def exactly(problem: Problem, tf32: bool = False) -> Problem:
-    """The problem with operands for which every order of summation gives the same bits: whole numbers, alpha and beta powers of two.
-
-    For what rounds operands to TF32, small ones, which that leaves as they are.
-    """
+    """The problem with operands for which every order of summation gives the same bits: whole numbers, alpha and beta powers of two."""
 
     def power(factor: float) -> float:
         return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor) if factor else 0.0
 
-    return replace(problem, distribution="integers" if tf32 else "exact", alpha=power(problem.alpha), beta=power(problem.beta))
+    return replace(problem, distribution="exact_tf32" if tf32 else "exact", alpha=power(problem.alpha), beta=power(problem.beta))
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:

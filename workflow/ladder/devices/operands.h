@@ -23,7 +23,7 @@ typedef struct {
   u64 seed;
 } Draw;
 
-enum { UNIFORM, NORMAL, INTEGERS, EXACT, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE };
+enum { UNIFORM, NORMAL, INTEGERS, EXACT, EXACT_TF32, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE };
 
 // SplitMix64's output function (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014)
 HD u64 mix(u64 z) {
@@ -50,12 +50,13 @@ HD double operand(Draw d, long long i, long long j) {
   const u64 h = hashed(d.seed, d.matrix, i, j);
   const long long k = d.matrix == 0 ? j : i, other = d.matrix == 0 ? i : j;  // place along K, and the row of A or column of B
   const double x = unit(h);
-  if (d.distribution == INTEGERS || d.distribution == EXACT) {
+  const int exact = d.distribution == EXACT || d.distribution == EXACT_TF32;
+  if (exact || d.distribution == INTEGERS) {
     const u64 whose = hashed(d.seed, 8 + d.matrix, other, 0);
     // in turns along K the elements of A and those of B are wide: two wide ones never meet, so that products and sums stay whole and exact
-    if (d.distribution == EXACT && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)
+    if (exact && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)
       return sign_of(h) * (double)(((h >> 8) & ((1ull << (d.wide - 1)) - 1)) | (1ull << (d.wide - 1)) | 1);
-    if (d.distribution == EXACT) return sign_of(h) * (double)(1 + (h >> 8) % d.small);  // none is 0: no product can be left out unseen
+    if (exact) return sign_of(h) * (double)(1 + (h >> 8) % d.small);  // none is 0: no product can be left out unseen
     return (double)((long long)((h >> 8) % (2 * d.small + 1)) - d.small);
   }
   if (d.matrix == 2) return x;

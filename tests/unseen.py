@@ -1,0 +1,129 @@
+"""How far a result may be off and pass: by the bound on rounded numbers alone, and with the launch on whole numbers besides."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from host import buffers, inside
+from ladder.campaign import Problem
+from ladder.devices import TF32_DIGITS, Errors, exactly, places, whole
+from ladder.verify import judge
+
+DEPTHS = (4096, 16384, 65536, 1048576)
+"""K."""
+SIDE, WHOLE = 16, 4096
+"""Rows and columns that are computed, and those of the C of which they are a part: one wrong element is little in the norm of that."""
+TRIALS = 100
+"""Products that are left out, each of another element, one at a time."""
+PARTS = [2.0**exponent for exponent in range(-12, 1)]
+"""Of K, from its beginning."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kind of result; what the next narrower operands are called, and their significant bits."""
+
+    name: str
+    element_type: str
+    narrower: str
+    bits: int
+
+    @property
+    def tf32(self) -> bool:
+        """Whether operands may be rounded to TF32."""
+        return self.name == "TF32"
+
+
+CALLS = [
+    Call("float32", "float32", "TF32", TF32_DIGITS),
+    Call("TF32", "float32", "bfloat16", 8),
+    Call("float64", "float64", "float32", 24),
+    Call("float16", "float16", "bfloat16", 8),
+]
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What passes in one launch."""
+
+    off: float
+    """What one element may be off by, as a share of the root mean square of C, to a factor of 2^(1/4)."""
+    left_out: float
+    """Of the products that are not 0, the share of which one may be left out of one element."""
+    narrower: float
+    """The largest of `PARTS` in which operands may be narrower."""
+
+
+def fewer_bits(values: Any, bits: int) -> Any:
+    """Values rounded to so many significant bits, ties to even."""
+    fraction, exponent = np.frexp(np.asarray(values, np.float64))
+    return np.ldexp(np.round(np.ldexp(fraction, bits)), exponent - bits)
+
+
+class _Launch:
+    def __init__(self, call: Call, problem: Problem) -> None:
+        self.call, self.problem = call, problem
+        drawn = zip(buffers(problem)[:2], places(problem)[:2], strict=True)
+        self.a, self.b = (inside(buffer, place).astype(np.float64) for buffer, place in drawn)
+        self.product, self.scale = self.a @ self.b, np.abs(self.a) @ np.abs(self.b)
+
+    def _rounded(self, result: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return result.astype(self.problem.element_type).astype(np.float64)
+
+    def passes(self, wrong: Any, alone: bool) -> bool:
+        """Whether a result that is off by so much, before it is rounded, passes as all of C; `alone`: as a part of one that is right."""
+        reference = self._rounded(self.product) if whole(self.problem) else self.product
+        diff = np.abs(self._rounded(self.product + wrong) - reference)
+        times = (WHOLE / SIDE) ** 2 if alone else 1
+        where = int(np.argmax(diff / self.scale))
+        sums = {"ref2": times * float(np.sum(reference**2)), "scale2": times * float(np.sum(self.scale**2))}
+        worst = float((diff / self.scale).flat[where])
+        errors = Errors(diff2=float(np.sum(diff**2)), worst=worst, where=where, wild=0, stray=0, **sums)
+        return judge(errors, self.problem, self.call.tf32).status == "correct"
+
+    def _one(self, i: int, j: int, value: float) -> bool:
+        wrong = np.zeros_like(self.product)
+        wrong[i, j] = value
+        return self.passes(wrong, alone=True)
+
+    def unseen(self) -> Unseen:
+        size = float(np.sqrt(np.mean(self.product**2)))
+        off = [share for share in 2.0 ** np.arange(-60, 8, 0.25) if self._one(3, 5, share * size)]
+        random, left_out = np.random.default_rng(self.problem.k), []
+        while len(left_out) < TRIALS:
+            i, j, k = *random.integers(SIDE, size=2), random.integers(self.problem.k)
+            if product := self.a[i, k] * self.b[k, j]:
+                left_out.append(self._one(i, j, -product))
+        return Unseen(
+            max(off, default=0.0), float(np.mean(left_out)), max((part for part in PARTS if self._narrower(part)), default=0.0)
+        )
+
+    def _narrower(self, part: float) -> bool:
+        a, b = self.a[:, : round(part * self.problem.k)], self.b[: round(part * self.problem.k)]
+        return self.passes(fewer_bits(a, self.call.bits) @ fewer_bits(b, self.call.bits) - a @ b, alone=False)
+
+
+def unseen(call: Call, k: int) -> tuple[Unseen, Unseen]:
+    """What passes the bound on rounded numbers, and what passes the launch on whole ones."""
+    problem = Problem(SIDE, SIDE, k, element_type=call.element_type)
+    return _Launch(call, problem).unseen(), _Launch(call, exactly(problem, call.tf32)).unseen()
+
+
+def table() -> list[str]:
+    """Lines of the page's table."""
+
+    def share(value: float) -> str:
+        return f"{100 * value:.2g} %" if value else "0"
+
+    columns = ["result", "K", "one element off by, of C's root mean square", "one product left out, in so many of 100 elements",
+               "narrower operands in a part of K"]  # fmt: skip
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for call in CALLS:
+        for k in DEPTHS:
+            bound, exact = unseen(call, k)
+            left_out, narrower = (min(getattr(bound, name), getattr(exact, name)) for name in ("left_out", "narrower"))
+            cells = [call.name, str(k), share(bound.off), f"{100 * bound.left_out:.0f}; **{100 * left_out:.0f}**",
+                     f"{call.narrower}: {share(bound.narrower)}; **{share(narrower)}**"]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
