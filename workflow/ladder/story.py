@@ -36,7 +36,9 @@ DOCUMENTS = (
 )
 MEASURED = re.compile(
     r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
-    r"|\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|\s?times (?:as|faster|slower|quicker|longer)\b)"
+    r"|(?<![\^\d.])\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|x\b(?!\s?\d)|\s?times\b)"
+    r"|(?i:\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|a hundred|a thousand)\s+times\b)"
+    r"|(?i:\btwice\s+(?:as|the\s+(?:rate|speed|time))\b)"
 )
 """A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
@@ -440,8 +442,8 @@ def claimed(story: Story) -> str:
 def unsaid(text: str) -> list[str]:
     """The measured numbers that a page says by hand, so that no claim and no table carries them.
 
-    Such is a number with a unit of rate, share, time or energy, or with `×` or `times`, outside code and outside the parts that are filled
-    in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
+    Such is a number with a unit of rate, share, time or energy, or with `×`, `x` or `times`, in words too, outside code and outside the
+    parts that are filled in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
     """
     text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
     found = []
