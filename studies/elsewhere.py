@@ -35,7 +35,7 @@ STUDY = Study("elsewhere", "Is it reproduced elsewhere?", found, ".venv/bin/pyth
 def read(folder: Path) -> dict[str, Any]:
     """Of a campaign's folder, what was said to the claims that were held against its own datasets."""
     entries = json.loads((folder / "reproduced.json").read_text())
-    own = [entry for entry in entries if str(entry["dataset"]).startswith(f"{folder.name}/")]
+    own = [entry for entry in entries if str(entry["dataset"]).startswith(f"results/{folder.name}/")]
     return {
         "states": dict(Counter(entry["state"] for entry in own).most_common()),
         "not_reproduced": [entry["id"] for entry in own if entry["state"] == "not reproduced"],

@@ -58,7 +58,7 @@ def reproduce(folder: Path, percent: int) -> dict[str, list[str]]:
     assert table.exists(), done.stdout[-8000:]
     states: dict[str, list[str]] = {"not reproduced": [], "reproduced": [], "not distinguishable": []}
     for entry in json.loads(table.read_text()):
-        if str(entry["dataset"]).startswith("reproduce-short/") and entry["state"] in states:
+        if str(entry["dataset"]).startswith("results/reproduce-short/") and entry["state"] in states:
             states[entry["state"]].append(entry["id"])
     assert bool(states["not reproduced"]) == (done.returncode != 0), done.stdout[-8000:]
     return states

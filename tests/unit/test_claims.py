@@ -10,7 +10,7 @@ import pytest
 import synthetic
 import yaml
 from ladder import campaign, claims, repeat, story
-from ladder.claims import ELSEWHERE, FAILED, NOTHING, REPRODUCED, UNSURE, Claim, Data, Found
+from ladder.claims import DISPUTED, ELSEWHERE, FAILED, NOTHING, REPRODUCED, UNSURE, Claim, Data, Found
 from ladder.environment import ROOT
 from ladder.kernels import discover
 from ladder.study import ANSWERS, PUBLISHED
@@ -179,7 +179,7 @@ def checkout(tmp_path_factory):
     root = tmp_path_factory.mktemp("checkout")
     (root / "config").mkdir()
     (root / "config" / "claims.yaml").write_text(OWN)
-    for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "once-more")):
+    for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "nvidia-made-up/once-more")):
         made(root / "results" / "published" / name, seed)
     repeat.write(root / "results" / "published")
     claims.write_published(root)
@@ -216,6 +216,10 @@ def test_published_data_decide_what_is_said(checkout):
     assert {entry["id"].split(":")[0] for entry in entries} == {"gains", "ratio-10", "ratio-05", "exact"}
     assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in entries)  # a twin: nothing to claim
     assert sum(entry["id"].startswith("gains:05_register_tile") for entry in entries) == 2 * 4
+    assert "nvidia-made-up/once-more" in {
+        entry["dataset"] for entry in entries if entry["id"] == "ratio-10"
+    }  # a repeat counts too
+    assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {"any GPU; measured on nvidia-made-up"}
 
 
 def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
@@ -240,7 +244,7 @@ def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
 def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
     entries = said(checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0}))
     gain = entries["gains:05_register_tile:02_naive_coalesced:4096"]
-    assert (gain["state"], gain["where"]) == (FAILED, "any GPU")
+    assert (gain["state"], gain["where"]) == (FAILED, "any GPU; measured on nvidia-made-up")
     assert gain["published"] > 1 > gain["high"]
     assert "05_register_tile over 02_naive_coalesced at 4096" in gain["says"]
 
@@ -270,13 +274,19 @@ def test_what_is_wrong_is_not_exact(checkout, tmp_path):
 def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
-    for seed, name in enumerate(("nvidia-made-up", "again")):
-        made(tmp_path / "results" / "published" / name, seed, slower={"10_block_tile_128": 1.0 + 5 * seed})
-    ids = {entry["id"] for entry in claims.of_published(tmp_path)}
+    for seed, name in enumerate(("again", "nvidia-made-up", "nvidia-made-up/other-gpu")):
+        made(tmp_path / "results" / "published" / name, seed, slower={"10_block_tile_128": 6.0 if seed == 2 else 1.0})
+    found = claims.of_published(tmp_path)
+    ids = {entry["id"] for entry in found if entry["state"] != DISPUTED}
     both = {entry["id"] for entry in claims.read_published(checkout)}
     lost = {f"gains:10_block_tile_128:08_padded_shared:{size}" for size in (1024, 4096)}
     assert lost <= both
     assert ids == both - lost | {f"gains:16_thin_edge:10_block_tile_128:{size}" for size in (1024, 4096)} & ids
+    told = {(entry["id"], entry["dataset"]): entry["value"] for entry in found if entry["state"] == DISPUTED}
+    for id in lost:  # that one has it and the other has not is told, and nobody's data are held against it
+        assert told[id, "again"] > 1 > told[id, "nvidia-made-up/other-gpu"]
+    claims.write(found, tmp_path / "results" / "published" / "claims.json")
+    assert not lost & set(said(tmp_path, tmp_path / "results" / "published" / "again"))
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
@@ -399,8 +409,8 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
 def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     entries = list(said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
     entries[0]["says"] = "1 < 2 & so on"
-    published = [entry | {"state": REPRODUCED} for entry in entries[:2]]
-    own = [entry | {"dataset": "reproduce/slowed"} for entry in entries]
+    published = [entry | {"state": REPRODUCED, "dataset": "nvidia-x/again"} for entry in entries[:2]]
+    own = [entry | {"dataset": "results/reproduce/slowed"} for entry in entries]
     page = claims.page([*published, *own])
     assert not re.search(r"(src|href)=|https?:|<script", page)
     assert "1 &lt; 2 &amp; so on" in page
@@ -413,8 +423,8 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert len(rows) == len(entries)
     assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
     told = claims.text([*own, *published]).splitlines()
-    assert re.match(r"slowed: 2 reproduced", told[0])  # one's own comes last, where it is seen, claim by claim
-    assert re.match(r"reproduce/slowed: 1 not reproduced, \d+ reproduced", told[1])
+    assert re.match(r"nvidia-x/again: 2 reproduced", told[0])  # one's own comes last, where it is seen, claim by claim
+    assert re.match(r"results/reproduce/slowed: 1 not reproduced, \d+ reproduced", told[1])
     assert len(told) > 3
     path = tmp_path / "claims.json"
     claims.write(entries, path)
@@ -426,7 +436,7 @@ def test_the_pages_are_filled_from_the_claims(checkout):
     table = story.fill("<!-- table: claimed -->old<!-- end -->", known)
     entry = next(entry for entry in claims.read_published(checkout) if entry["id"] == "ratio-10")
     assert f"| {entry['says']} | nvidia-made-up | 4 reproduced |" in table
-    assert re.search(r"\| A rung gains\. \| any GPU \| \d+ reproduced \|", table)
+    assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| \d+ reproduced", table)
     assert story.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
         f"It is: <!-- value: claim ratio-10 -->{entry['says']}<!-- end -->"
     )

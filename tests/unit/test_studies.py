@@ -231,10 +231,10 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
 
 def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
     said = [
-        ("reproduced", "here/gpu"),
-        ("not reproduced", "here/gpu"),
-        ("reproduced", "here/gpu"),
-        ("not reproduced", "published"),
+        ("reproduced", "results/here/gpu"),
+        ("not reproduced", "results/here/gpu"),
+        ("reproduced", "results/here/gpu"),
+        ("not reproduced", "published/same-gpu"),
     ]
     entries = [{"id": f"claim {index}", "state": state, "dataset": dataset} for index, (state, dataset) in enumerate(said)]
     (tmp_path / "here").mkdir()

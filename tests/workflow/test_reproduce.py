@@ -54,9 +54,9 @@ def tiny(make_project):
 
 def test_what_is_not_reproduced_is_named_and_fails(tiny):
     assert tiny.done.returncode != 0
-    assert re.search(r"Error: not reproduced:\n +wrong \(At least 0 are wrong\.\): 0 \(0 to 0\)", tiny.done.stdout), (
-        tiny.done.stdout[-3000:]
-    )
+    assert re.search(
+        r"Error: not reproduced:\n +wrong \(At least 0 are wrong\. Where: any machine\): 0 \(0 to 0\)", tiny.done.stdout
+    ), tiny.done.stdout[-3000:]
     assert re.search(r"exact: reproduced\n +wrong: not reproduced\n +elsewhere: not applicable here\n", tiny.done.stdout)
 
 
@@ -68,7 +68,7 @@ def test_the_table_and_the_page_are_there_all_the_same(tiny):
     assert {entry["id"]: entry["state"] for entry in entries} == {
         "exact": "reproduced", "wrong": "not reproduced", "elsewhere": "not applicable here",
     }  # fmt: skip
-    assert {entry["dataset"] for entry in entries} == {f"tiny/{own.parent.name}"}
+    assert {entry["dataset"] for entry in entries} == {f"results/tiny/{own.parent.name}"}
     assert "At least 0 are wrong." in (folder / "reproduced.html").read_text()
 
 

@@ -31,7 +31,9 @@ from ladder.units import InputError
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
 """What data say to a claim; where they lack what it is about, it is `NOTHING`."""
-STATES = (FAILED, REPRODUCED, UNSURE, NOTHING, ELSEWHERE)
+DISPUTED = "not in all published data"
+"""What the first of the published data would claim and others of them do not: it is told, and nothing is held against it."""
+STATES = (FAILED, REPRODUCED, UNSURE, DISPUTED, NOTHING, ELSEWHERE)
 """All of them, the gravest first."""
 IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
 """Columns that say what a row is about."""
@@ -150,10 +152,10 @@ def read(root: Path) -> list[Claim]:
     return claims
 
 
-def of_samples(folder: Path) -> Data:
+def of_samples(folder: Path, name: str = "") -> Data:
     """A published dataset, whose tables are made from its samples."""
     made, environment = of_folder(folder, [])
-    return Data(folder.name, environment, {table: made[table] for table in CLAIMED_OF})
+    return Data(name or folder.name, environment, {table: made[table] for table in CLAIMED_OF})
 
 
 def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
@@ -297,7 +299,7 @@ def _entry(
     return {
         "id": origin["id"] if origin else ":".join([claim.id, *whose]),
         "says": origin["says"] if origin else say(claim, found),
-        "where": claim.place,
+        "where": origin["where"] if origin else claim.place,
         "state": state,
         "value": rounded(found.value if found else None),
         "low": rounded(found.low if found else None),
@@ -347,39 +349,58 @@ def _judged(
 
 
 def _published_data(root: Path) -> list[Data]:
-    """The published datasets, that which the text is about first, and the answers to studies."""
-    folders = [path.parent for path in (root / PUBLISHED).glob("*/environment.json")]
-    ordered = sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name))
-    return [*map(of_samples, ordered), *of_studies(root, PUBLISHED)]
+    """The published datasets, that which the text is about first, other runs of one behind it, and the answers to studies."""
+    names = [path.parent.relative_to(root / PUBLISHED).as_posix() for path in (root / PUBLISHED).rglob("environment.json")]
+    ordered = sorted(names, key=lambda name: (name.split("/")[0] != SHOWN, name))
+    return [*(of_samples(root / PUBLISHED / name, name) for name in ordered), *of_studies(root, PUBLISHED)]
 
 
 def of_published(root: Path) -> list[dict[str, Any]]:
     """What the published data say to every claim, and to everything that it is about: the entries of `results/published/claims.json`.
 
     What a claim says is what the first of the datasets says that have it: the others are held against it as anybody's are. Of things that
-    `when` is asked of there are those of which it is true in all datasets.
+    `when` is asked of it is about those of which it is true in all datasets; where it is true in the first only, they are `DISPUTED`.
     """
     everything, claims = _published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
     own: dict[str, list[Data]] = {}
     origins: dict[str, dict[Key, Entry]] = {}
+    disputed: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
-        found = {data.name: find(claim, data) for data in everything if claim.applies(data.environment)}
-        own[claim.id] = [data for data in everything if found.get(data.name)]
-        first: dict[Key, tuple[str, Found]] = {}
-        dropped: set[Key] = set()
-        for name, one in ((name, one) for name, several in found.items() for one in several):
-            published = first.setdefault(one.key, (name, one))[1].value
-            names = {**one.names, "value": one.value, "low": one.low, "high": one.high, "published": published}
-            if claim.when and not evaluate(claim.when, names):
-                dropped.add(one.key)
-        origins[claim.id] = {key: _entry(claim, name, "", one) for key, (name, one) in first.items() if key not in dropped}
+        found = [(data, find(claim, data)) for data in everything if claim.applies(data.environment)]
+        own[claim.id] = [data for data, several in found if several]
+        origins[claim.id], disputed[claim.id] = {}, []
+        things: dict[Key, dict[str, Found]] = {}
+        for data, several in found:
+            for one in several:
+                things.setdefault(one.key, {})[data.name] = one
+        for key, by_name in things.items():
+            name, first = next(iter(by_name.items()))
+            origin = _entry(claim, name, "", first) | {"where": _where(claim, own[claim.id])}
+            has_it = [_is_claimed(claim, one, first) for one in by_name.values()]
+            if all(has_it):
+                origins[claim.id][key] = origin
+            elif has_it[0]:
+                disputed[claim.id] += [_entry(claim, name, DISPUTED, one, origin) for name, one in by_name.items()]
     entries, near = [], _near(claims, origins)
     for claim in claims:
         known = origins[claim.id]
         judged = [entry for data in own[claim.id] if known for entry in _judged(claim, data, known, environments, root, near)]
-        entries += [entry for entry in judged if entry["value"] is not None] or [_entry(claim, None, NOTHING)]
+        judged = [*(entry for entry in judged if entry["value"] is not None), *disputed[claim.id]]
+        entries += judged or [_entry(claim, None, NOTHING)]
     return entries
+
+
+def _is_claimed(claim: Claim, found: Found, first: Found) -> bool:
+    """Whether a claim is about a thing, by what a dataset says of it, and the first of all."""
+    names = {**found.names, "value": found.value, "low": found.low, "high": found.high, "published": first.value}
+    return not claim.when or bool(evaluate(claim.when, names))
+
+
+def _where(claim: Claim, own: Sequence[Data]) -> str:
+    """Where a claim holds, and, where that is more than one model of device, on which it was measured."""
+    models = ", ".join(sorted({str(data.environment["device"]) for data in own}))
+    return claim.place if claim.place == models else f"{claim.place}; measured on {models}"
 
 
 def _near(claims: Sequence[Claim], origins: Mapping[str, Mapping[Key, Entry]]) -> int:
@@ -404,12 +425,13 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
     entries = []
     origins: dict[str, dict[Key, Entry]] = {}
     for entry in read_published(root):
-        if entry["value"] is not None:
+        if entry["value"] is not None and entry["state"] != DISPUTED:
             origins.setdefault(entry["id"].split(":")[0], {}).setdefault(tuple(entry["key"]), entry)
     names = {entry["dataset"] for known in origins.values() for entry in known.values()}
     environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}
-    for path in (root / PUBLISHED).glob("*/environment.json"):
-        environments |= {path.parent.name: read_environment(path)} if path.parent.name in names else {}
+    for path in (root / PUBLISHED).rglob("environment.json"):
+        name = path.parent.relative_to(root / PUBLISHED).as_posix()
+        environments |= {name: read_environment(path)} if name in names else {}
     claims = read(root)
     near = _near(claims, origins)
     for claim, data in product(claims, everything):
@@ -439,8 +461,8 @@ def told(counted: Mapping[str, int]) -> str:
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether an entry is of a campaign's dataset, `campaign/device`, and not of published data, whose names have no slash."""
-    return "/" in str(entry["dataset"])
+    """Whether an entry is of a campaign's dataset, `results/campaign/device`, and not of published data."""
+    return str(entry["dataset"]).startswith("results/")
 
 
 def summary(entries: Sequence[Entry]) -> str:
@@ -463,7 +485,8 @@ def failure(entry: Entry) -> str:
     """An entry in words: its name, sentence and numbers."""
     limit = f", runs differ by x{entry['limit']:.4g} at most" if entry["limit"] else ""
     published = f"; published {entry['published']:.4g}" if entry["published"] is not None else ""
-    return f"{entry['id']} ({entry['says']}): {entry['value']:.4g} ({entry['low']:.4g} to {entry['high']:.4g}){published}{limit}"
+    told = f"{entry['id']} ({entry['says']} Where: {entry['where']})"
+    return f"{told}: {entry['value']:.4g} ({entry['low']:.4g} to {entry['high']:.4g}){published}{limit}"
 
 
 PAGE = """<!doctype html>

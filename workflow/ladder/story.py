@@ -431,11 +431,12 @@ def answers(story: Story) -> str:
 
 def claimed(story: Story) -> str:
     """Every claim, where it holds, and what the published data say to it."""
-    counted, entries = claims.counts(story.entries), {entry["id"]: entry for entry in reversed(story.entries)}
-    rows = []
+    counted, rows = claims.counts(story.entries), []
     for claim in claims.read(story.root):
-        says = entries[claim.id]["says"] if claim.id in entries else claim.says
-        rows.append([says, claim.place, claims.told(counted.get(claim.id, {})) or NOTHING])
+        entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
+        says = next((entry["says"] for entry in entries if entry["id"] == claim.id), claim.says)
+        where = entries[0]["where"] if entries else claim.place
+        rows.append([says, where, claims.told(counted.get(claim.id, {})) or NOTHING])
     return _table(["claim", "where", "the published data"], rows, words=range(3))
 
 

@@ -10,6 +10,6 @@ from ladder.targets import CLAIMED_OF, REDRAWN
 with job(snakemake.log[0]):
     dataset, device = snakemake.wildcards.dataset, snakemake.wildcards.device
     paths = {name: Path(snakemake.input[name]) for name in CLAIMED_OF}
-    name = device if dataset == REDRAWN else f"{dataset}/{device}"
+    name = device if dataset == REDRAWN else f"results/{dataset}/{device}"
     data = claims.of_tables(paths, Path(snakemake.input.environment), name)
     claims.write(claims.held_against(ROOT, [data]), Path(snakemake.output[0]))
