@@ -110,6 +110,7 @@ def dataset(
     ]  # fmt: skip
     return {
         "name": name,
+        "kind": environment["kind"],
         "about": _about(environment),
         "unit": unit,
         "size": size,
@@ -163,7 +164,7 @@ LABELS: dict[Scale, str] = {
 def against_size(scale: Scale, squares: bool) -> Chart:
     """`value` of `rows` against size with its interval from `low` to `high`, a line a kernel, or for other shapes than squares a dot.
 
-    A row has a `colour`, a `shape` and a `tooltip`; `lines` are levels to compare with.
+    A row has a `colour`, a `shape`, a `tooltip` and a `label`, which is read out; `lines` are levels to compare with.
     """
     chosen = "datum.kernel === chosen_kernel && datum.problem === chosen_problem"
     over = alt.selection_point(name="over", on="pointerover", clear="pointerout", fields=["kernel"])
@@ -197,7 +198,9 @@ def against_size(scale: Scale, squares: bool) -> Chart:
     ring = rows.transform_filter(chosen).mark_point(filled=False, size=260, strokeWidth=2, clip=True, aria=False)
     layers += [
         rows.mark_point(filled=True, size=70, strokeWidth=1, cursor="pointer", stroke="white", clip=True)
-        .encode(shape=alt.Shape("shape:N", scale=None), tooltip=alt.TooltipValue(alt.ExprRef("datum.tooltip")))
+        .encode(
+            shape=alt.Shape("shape:N", scale=None), tooltip=alt.TooltipValue(alt.ExprRef("datum.tooltip")), description="label:N"
+        )
         .add_params(over),
         ring.encode(color=alt.value("#000000"), opacity=alt.value(1)),
     ]
@@ -220,8 +223,10 @@ def landscape() -> Chart:
     tooltip = alt.TooltipValue(alt.ExprRef("datum.tooltip"))
     letter = alt.condition("datum.share > 80", alt.value("#000000"), alt.value("#ffffff"))
     return alt.layer(
-        cells.mark_rect(stroke="white", cursor="pointer").encode(color=fill, tooltip=tooltip),
-        cells.transform_filter("datum.sign").mark_text(fontSize=11).encode(text="sign:N", color=letter, tooltip=tooltip),
+        cells.mark_rect(stroke="white", cursor="pointer").encode(color=fill, tooltip=tooltip, description="label:N"),
+        cells.transform_filter("datum.sign")
+        .mark_text(fontSize=11, aria=False)
+        .encode(text="sign:N", color=letter, tooltip=tooltip),
         cells.transform_filter("datum.best").mark_rect(filled=False, stroke="#d55e00", strokeWidth=2, aria=False),
     ).properties(width="container", height=alt.Step(18))
 
@@ -234,8 +239,8 @@ def distribution() -> Chart:
     )
     tooltip = [alt.Tooltip("process:N"), alt.Tooltip("round:Q"), alt.Tooltip("time_us:Q", title="µs", format=".5~g")]
     return alt.layer(
-        samples.mark_circle(size=40, opacity=0.45, color="#31688e").encode(tooltip=tooltip),
-        samples.mark_tick(color="#d55e00", thickness=3, size=22).encode(x=alt.X("median(time_us):Q", title="µs")),
+        samples.mark_circle(size=40, opacity=0.45, color="#31688e").encode(tooltip=tooltip, description="label:N"),
+        samples.mark_tick(color="#d55e00", thickness=3, size=22, aria=False).encode(x=alt.X("median(time_us):Q", title="µs")),
     ).properties(width="container", height=alt.Step(30))
 
 
