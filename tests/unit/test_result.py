@@ -114,7 +114,8 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     (redrawn / "environment.json").rename(published / "environment.json")
     page, checked = redrawn.parent / "index.html", redrawn / "drawn.checked"
     page.touch(), checked.touch()
-    made = {"aggregate": [redrawn / "best.csv"], "index": [page], "check_drawn": [checked]}
+    again = shutil.copytree(redrawn, redrawn / "again")
+    made = {"aggregate": [redrawn / "best.csv", again / "best.csv"], "index": [page], "check_drawn": [checked]}
     told, wrong = result.tell(made, 60)
     assert wrong == ""
     assert told.strip().startswith("NVIDIA Made Up, M=4096")

@@ -81,7 +81,10 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     (tmp_path / "nvidia-a").rename(tmp_path / targets.SHOWN)
     assert found.shown() == [f"results/redrawn/{targets.SHOWN}/drawn.checked"]
     (tmp_path / targets.SHOWN).rename(tmp_path / "nvidia-a")
-    assert found.indexed(targets.REDRAWN) == ["cpu-b", "nvidia-a"]
+    (tmp_path / "cpu-b" / "again").mkdir()
+    (tmp_path / "cpu-b" / "again" / "environment.json").touch()
+    assert found.indexed(targets.REDRAWN) == ["cpu-b", "cpu-b/again", "nvidia-a"]
+    assert found.checked(targets.REDRAWN, "cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
     assert found.claims(targets.REDRAWN) == []
     (tmp_path / "claims.json").touch()
     assert found.claims(targets.REDRAWN) == [tmp_path / "claims.json"]

@@ -158,7 +158,8 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
 
     Copies the raw samples of sweep and confirmation, the environment and what the compiler and the counters said, and writes the
     checksums of what is drawn from them; other files of the folder stay. A name such as `nvidia-h200/again` makes it another run of a
-    published dataset: it lies in that one's folder, and `ladder repeat` looks at it, but nothing is drawn from it.
+    published dataset: it lies in that one's folder; the claims, the page to look around in and `ladder repeat` look at it, but no figure
+    is drawn from it.
 
     Raises `InputError` for a name that is none, for a folder without a dataset, and for one measured from a checkout that had changes or
     no commit: a published figure says which commit made it.

@@ -31,7 +31,8 @@ def tell(made: Mapping[str, Sequence[Path]], lines: int) -> tuple[str, str]:
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
     best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
     folders = [folder for folder in best if REDRAWN not in folder.parts]
-    results = folders or best  # of a run that only draws what is published that is the result
+    # of a run that only draws what is published that is the result, but for repeats, which are there for the page
+    results = folders or [folder for folder in best if folder.parent.name == REDRAWN]
     compiled = [row for path in of_rule.get("compile", []) for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
     told = [line for folder in results for line in ["", *table(folder, (lines - AROUND) // len(results))]]

@@ -127,8 +127,8 @@ class Targets:
                 path.unlink()
 
     def checked(self, dataset: str, device: str) -> list[str]:
-        """What must be right of a dataset before anything is drawn from it: where it is published, its files."""
-        return [f"results/{REDRAWN}/{device}/data.checked"] if dataset == REDRAWN else []
+        """What must be right of a dataset before anything is drawn from it: where it is published, its files and those of its repeats."""
+        return [f"results/{REDRAWN}/{device.split('/')[0]}/data.checked"] if dataset == REDRAWN else []
 
     def drawn(self, device: str) -> list[str]:
         """What is drawn from a published dataset, the counters' figure where it has counters."""
@@ -137,9 +137,9 @@ class Targets:
         return [f"{folder}/figures", *([f"{folder}/counters.svg"] if counted else [])]
 
     def indexed(self, dataset: str) -> list[str]:
-        """The datasets that the page of a campaign, or of all that is published, shows."""
+        """The datasets that the page of a campaign, or of all that is published, shows: of these with their repeats, `dataset/run`."""
         if dataset == REDRAWN:
-            return sorted(path.parent.name for path in self.published.glob("*/environment.json"))
+            return sorted(path.parent.relative_to(self.published).as_posix() for path in self.published.rglob("environment.json"))
         return [device.slug for device in self.devices]
 
     def claims(self, dataset: str) -> list[Path]:

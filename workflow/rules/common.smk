@@ -92,7 +92,8 @@ if BIND not in workflow.deployment_settings.apptainer_args:
 
 
 wildcard_constraints:
-    device="[a-z0-9-]+",
+    # with a slash a published dataset's repeat
+    device="[a-z0-9-]+(/[a-z0-9-]+)?",
     dataset="[a-z0-9_-]+",
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",

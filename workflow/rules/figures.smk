@@ -79,6 +79,7 @@ rule index:
             if wildcards.dataset == targets.REDRAWN
             else f"Gemm Ladder: campaign {wildcards.dataset}"
         ),
+        names=lambda wildcards: TARGETS.indexed(wildcards.dataset),
         code=sources.digest("index"),
     script:
         "../scripts/index.py"

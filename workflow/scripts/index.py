@@ -9,8 +9,7 @@ from ladder.jobs import job, write_whole
 
 with job(snakemake.log[0]):
     datasets, claims = {}, []
-    for environment in map(Path, snakemake.input.environments):
-        name = environment.parent.name
+    for name, environment in zip(snakemake.params.names, map(Path, snakemake.input.environments), strict=True):
         folder = Path(snakemake.output[0]).parent / name
         read = {table: tables.read_csv(folder / f"{table}.csv") for table in INDEXED}
         datasets[name] = read, json.loads(environment.read_text())
