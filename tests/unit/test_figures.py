@@ -103,6 +103,31 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(dataset, compiled, wh
         assert text.get_fontsize() >= 5.5, text.get_text()
 
 
+@pytest.mark.parametrize("which", ["performance", "ratio", "time", "accuracy", "samples"])
+def test_a_figure_fits_a_column(dataset, which):
+    figure = draw(dataset, which, width=3.4)
+    assert figure.get_size_inches()[1] < 6
+    assert not any("register tile" in text for text in words(figure))  # rungs stand by their numbers
+    assert "05 register tile" in "".join(
+        words(draw(dataset, which)) + [it.get_text() for it in draw(dataset, which).axes[0].get_yticklabels()]
+    )
+
+
+def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
+    tables, environment = dataset
+    best, ends = tables["best"].copy(), ["ratio", "ratio_low", "ratio_high"]
+    at = (best["state"] == "warm") & (best["problem"].astype(str).isin(["4096", "256x256x16384"]))
+    best.loc[at & best["kernel"].isin(["05_register_tile", "cublas_tf32"]), ends] = [3.0, 2.9, 3.1]
+    best.loc[at & (best["kernel"] == "03_shared_tile"), ends] = [2.85, 2.8, 2.95]
+    best.loc[at & (best["kernel"] == "02_naive_coalesced"), ends] = [2.7, 2.6, 2.8]
+    figure = draw(({**tables, "best": best}, environment), "performance")
+    told = [{round(text.get_position()[0], 3): text.get_text() for text in axes.texts} for axes in figure.axes]
+    assert told[0][4096] == "05\n≈03"
+    assert told[1][[it.get_text() for it in figure.axes[3].get_xticklabels()].index("256×256×16384")] == "05\n≈03"
+    assert told[2:] == [{}, {}]
+    assert "after ≈ those whose intervals overlap its" in note(figure)
+
+
 def test_how_many_panels_stand_side_by_side():
     assert [side_by_side(width) for width in WIDTHS] == [3, 2, 1]
 
@@ -354,7 +379,7 @@ def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
 def test_samples_show_every_sample_by_process(dataset):
     figure = draw(dataset, "samples")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert titles == ["4096:\nthe ladder's", "256:\nthe smallest", "256×256×16384:\nthe widest spread"]
+    assert titles == ["4096:\nthe ladder's", "256:\nsmallest", "256×256×16384:\nwidest spread"]
     for axes in figure.axes:
         assert sum(len(it.get_offsets()) for it in axes.collections) == len(synthetic.SHARES) * 5 * 8
         assert len({tuple(it.get_facecolor()[0]) for it in axes.collections}) == 5
@@ -381,7 +406,7 @@ def test_time_stands_on_the_empty_launch(dataset):
     assert {axes.get_yscale() for axes in figure.axes} == {"log"}
     drawn = lines(figure.axes[0])
     assert drawn["empty launch"].get_ydata()[0] == 5.1
-    assert drawn["empty launch, repeated within a sample"].get_ydata()[0] == 1.4
+    assert drawn["empty launch, repeated"].get_ydata()[0] == 1.4
     best = dataset[0]["best"].astype({"problem": str})
     small = best[(best["state"] == "warm") & (best["kernel"] == "cublas") & (best["problem"] == "256")].iloc[0]
     assert drawn["cuBLAS"].get_ydata()[0] == pytest.approx(small["median_us"])

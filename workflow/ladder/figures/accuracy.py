@@ -13,11 +13,11 @@ from ladder.units import ELEMENT_TYPES
 def accuracy(data: Dataset) -> Figure:
     """The errors of every kernel's and baseline's best configuration against K, and against its speed."""
     rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # which are of times
-    figure, grid = panels(data, 3, 2.9)
+    figure, grid = panels(data, 3, 1.35 if data.in_column else 2.9)
     colours, markers, size = data.colours(), data.markers(), 0.55 * text_size(data.width)
     described = (
         ("k", "frobenius_error", "K (log)", r"$|C-R|_F\,/\,|R|_F$ (log)", "Frobenius error"),
-        ("k", "component_error", "K (log)", r"largest $|C-R|\,/\,(|A||B|)$ (log)", "largest error of an element"),
+        ("k", "component_error", "K (log)", r"$|C-R|\,/\,(|A||B|)$ (log)", "largest error of an element"),
         (
             "ratio",
             "frobenius_error",
@@ -42,7 +42,7 @@ def accuracy(data: Dataset) -> Figure:
         axes.set(xlabel=across, ylabel=up, title=title)
         logarithmic(axes)
         logarithmic(axes, "x")
-    bound = Line2D([], [], color="#b22222", ls=":", label="the bound that an element must keep")
+    bound = Line2D([], [], color="#b22222", ls=":", label="the bound of an element")
     notes = [
         "Against float64; the kernels of a K side by side. Errors of the sweep's check, of each problem's best configuration."
     ]
@@ -71,7 +71,7 @@ def distributions(data: Dataset) -> Figure:
         bounds = [kept[column].get(name, np.nan) * scale for name in names]
         grid[1].hlines(bounds, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#b22222", ls=dash, zorder=2)
     lines = [
-        Line2D([], [], color="#b22222", ls=":", label="the bound that an element must keep"),
+        Line2D([], [], color="#b22222", ls=":", label="the bound of an element"),
         Line2D([], [], color="#b22222", ls="-", label="K, the a-priori bound of any order of summation"),
     ]
     sizes = ", ".join(dict.fromkeys(rows["m"].astype(str) + "×" + rows["n"].astype(str)))

@@ -18,6 +18,8 @@ from ladder.units import rate_unit
 from ladder.verdicts import SAME, UNCONFIRMED
 
 MARKERS = "osD^vPX<>hp*"
+COLUMN = 5.4
+"""Inches: a narrower figure stands in one column of a paper, with fewer panels, and rungs by their numbers."""
 BASELINE_STYLE = {
     "cublas": ("#000000", "-"),
     "cublas_tf32": ("#7f7f7f", "--"),
@@ -71,6 +73,7 @@ class Dataset:
         summary, best, pairs = (tables[name].astype({"problem": str}) for name in ("summary", "best", "pairs"))
         self.models = tables["models"]
         self.width, self.environment, self.state = width, environment, state
+        self.in_column = width < COLUMN
         self.summary = summary[summary["state"] == state]
         self.pairs = pairs[pairs["state"] == state]
         self.rounds, self.references = (self._of_state(tables[name]) for name in ("rounds", "references"))
@@ -115,6 +118,10 @@ class Dataset:
     def easier(row: Mapping[str, Any]) -> bool:
         """Whether a row is of a call or kernel that rounds its operands."""
         return bool(pd.notna(row["precision"]))
+
+    def label(self, kernel: str) -> str:
+        """A kernel's or baseline's name in a legend or at an axis, for which a column has little room."""
+        return self.brief(kernel) if self.in_column else self.nice(kernel)
 
     def nice(self, kernel: str) -> str:
         """A kernel's or baseline's name as it is shown."""
@@ -171,7 +178,14 @@ class Dataset:
             marker = "" if lines and kernel in context else markers[kernel]
             found.append(
                 Line2D(
-                    [], [], color=colours[kernel], ls=dash if lines else "", marker=marker, mec="white", label=self.nice(kernel)
+                    [],
+                    [],
+                    color=colours[kernel],
+                    ls=dash if lines else "",
+                    marker=marker,
+                    mec="white",
+                    mew=0.5,
+                    label=self.label(kernel),
                 )
             )
         present = {mark for row in rows.to_dict("records") for mark in marked(row)}

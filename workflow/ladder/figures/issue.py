@@ -20,7 +20,7 @@ def issue(data: Dataset) -> Figure:
     """Every configuration at the problem where it is fastest, against what its main loop could issue were the rest free."""
     rows = modelled(data)
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
-    figure, (axes,) = panels(data, 1, 4.2 if data.width > 5 else 3.4)
+    figure, (axes,) = panels(data, 1, 4.2 if not data.in_column else 2.9)
     colours, markers, size = data.colours(), data.markers(), 0.6 * text_size(data.width)
     for kernel, mine in rows.groupby("kernel"):
         points(axes, data.rate(mine["issue_tflops"]), data.rate(mine["tflops"]), mine, colours[kernel], markers[kernel], size)

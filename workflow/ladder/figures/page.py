@@ -110,7 +110,7 @@ def finish(
         text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
         text.set_wrap(False)
     legend = None
-    for columns in range(min(len(handles), 6), 0, -1):
+    for columns in range(min(len(handles), 8), 0, -1):
         legend = figure.legend(
             handles=list(handles), loc="lower left", ncols=columns, frameon=False, borderpad=0, borderaxespad=0, columnspacing=1.5,
             handlelength=1.8, labelspacing=0.3, bbox_to_anchor=(left, 0),

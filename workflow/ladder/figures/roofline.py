@@ -16,7 +16,7 @@ def roofline(data: Dataset) -> Figure:
     rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()
     rows = rows.set_index("kernel")
     least = float(rows["compulsory_intensity"].max())
-    figure, (axes,) = panels(data, 1, 4.6 if data.width > 5 else 3.4)
+    figure, (axes,) = panels(data, 1, 4.6 if not data.in_column else 3.0)
     low, high = np.nanmin([*rows["intensity"], least]) / 3, least * 3
     bottom = data.rate(rows["tflops"].min()) / 3
     roofs = [(data.environment["peaks"]["copy_tb_s"], "#b22222", "memory, measured copy")]
@@ -53,7 +53,7 @@ def roofline(data: Dataset) -> Figure:
         axes.plot(row["intensity"], rate, marker, color=colour, ms=0.8 * size, mec="white", mew=0.06 * size, zorder=5)
         axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.09 * size, zorder=3)
         axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=0.9 * size, mew=0.16 * size, zorder=4)
-        handles.append(Line2D([], [], marker=marker, color=colour, ls="", label=f"{data.nice(kernel)}: {rate:.3g}"))
+        handles.append(Line2D([], [], marker=marker, color=colour, ls="", label=f"{data.label(kernel)}: {rate:.3g}"))
     axes.set(
         xlim=(low, high), ylim=(bottom, top * 1.7), ylabel=f"{data.unit} (log)", xlabel="arithmetic intensity in FLOP/byte (log)"
     )

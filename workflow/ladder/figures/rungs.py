@@ -62,13 +62,14 @@ def ladder(data: Dataset) -> Figure:
     texts = []
     for kernel, row in rows.iterrows():
         kernel = str(kernel)
-        words = [f"{data.nice(kernel)}: {data.rate(row['tflops']):.3g} {data.unit}"]
+        words = [f"{data.label(kernel)}: {data.rate(row['tflops']):.3g} {data.unit}"]
         words += [said(data.gain(kernel, data.shown))] if kernel in data.kernels else []
         mean = data.mean(kernel)
         share = f"{100 * row['ratio']:.3g} %" + (f" (mean {100 * mean:.3g} %)" if mean and kernel in data.kernels else "")
         words += [share, "as warm" if row["as_warm"] else ""]
         ties = [tie for tie in str(row["tied_with"]).split("; ") if tie and tie != "nan"]
-        words += [f"{row['configuration']}{f' and {len(ties)} tied' if ties else ''}" if row["configuration"] != "-" else ""]
+        configuration = "" if data.in_column or row["configuration"] == "-" else f"{row['configuration']} and "
+        words += [f"{configuration}{len(ties)} tied" if ties else configuration.removesuffix(" and ")]
         texts.append(", ".join(filter(None, [*words, letters(row)])))
     columns = ("tflops", "tflops_low", "tflops_high")
     bars = [
@@ -107,7 +108,7 @@ def energy(data: Dataset) -> Figure:
     for problem in names:
         here = rows[rows["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
         here = here.loc[[kernel for kernel in [*data.kernels, *data.baselines] if kernel in here.index]]
-        texts = [f"{data.nice(str(k))}: {row['tflop_per_j']:.3g} {letters(row)}".rstrip() for k, row in here.iterrows()]
+        texts = [f"{data.label(str(k))}: {row['tflop_per_j']:.3g} {letters(row)}".rstrip() for k, row in here.iterrows()]
         found[problem] = []
         for text, (kernel, row) in zip(_wrapped(data, texts, wide), here.iterrows(), strict=True):
             value, joules = float(row["tflop_per_j"]), float(row["energy_j"])

@@ -25,8 +25,8 @@ def chosen(data: Dataset) -> dict[str, str]:
     smallest = best.loc[(best["m"].astype(float) * best["n"] * best["k"]).idxmin(), "problem"]
     spreads = rows.groupby(["problem", "kernel"], sort=False)["time_us"].agg(_spread).groupby("problem", sort=False).median()
     found = {data.shown: "the ladder's"} if data.shown in set(rows["problem"]) else {}
-    found.setdefault(str(smallest), "the smallest")
-    found.setdefault(str(spreads.idxmax()), "the widest spread")
+    found.setdefault(str(smallest), "smallest")
+    found.setdefault(str(spreads.idxmax()), "widest spread")
     return found
 
 
@@ -34,17 +34,17 @@ def samples(data: Dataset) -> Figure:
     """A dot a sample, a colour a process: its time relative to the median of all of the kernel's, each kernel at its best."""
     problems, size = chosen(data), text_size(data.width)
     order = [*data.kernels, *data.baselines]
-    figure, grid = panels(data, len(problems), inches(1.55, 0.9 * size) * len(order) + 0.9)
+    lines = 1.2 if data.in_column else 1.55
+    figure, grid = panels(data, len(problems), inches(lines, 0.9 * size) * len(order) + 0.9, narrow=3 if data.in_column else 1)
     processes = sorted(data.rounds["process"].unique())
     colours = dict(zip(processes, sns.color_palette("colorblind", len(processes)), strict=True))
     beyond = 0
     for axes, (problem, why) in zip(grid, problems.items(), strict=True):
         here = data.rounds[data.rounds["problem"] == problem]
         best = data.best[data.best["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
-        labels = [
-            f"{data.nice(kernel)} {letters(best.loc[kernel])}".rstrip() if kernel in best.index else data.nice(kernel)
-            for kernel in order
-        ]
+        marks = [letters(best.loc[kernel]) if kernel in best.index else "" for kernel in order]
+        bare = data.in_column and axes is not grid[0]  # the first panel has the names
+        labels = [mark if bare else f"{data.label(kernel)} {mark}".rstrip() for kernel, mark in zip(order, marks, strict=True)]
         for place, kernel in enumerate(order):
             mine = here[here["kernel"] == kernel]
             off = 100 * (mine["time_us"] / mine["time_us"].median() - 1)
@@ -56,10 +56,12 @@ def samples(data: Dataset) -> Figure:
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
         axes.set_yticks(range(len(order)), labels)
         axes.set_ylim(len(order) - 0.4, -0.6)
-        axes.set(title=f"{problem.replace('x', '×')}:\n{why}", xlabel="time, % off the median")
+        axes.set_title(f"{problem.replace('x', '×')}:\n{why}", fontsize=(0.85 if data.in_column else 1) * size)
+        axes.set_xlabel("% off median" if data.in_column else "time, % off the median")
         axes.set_xscale("symlog", linthresh=1, linscale=1)
         edge = min(WIDEST, max(1.0, float(np.abs(axes.get_xlim()).max())))
-        ticks = [tick for tick in (-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20) if abs(tick) <= edge]
+        marked = (-20, -1, 0, 1, 20) if data.in_column else (-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20)
+        ticks = [tick for tick in marked if abs(tick) <= edge]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         axes.set_xlim(-1.05 * edge, 1.05 * edge)

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.figures.dataset import MARKS, Dataset, marked, marks_note
-from ladder.figures.page import finish, logarithmic, panels, problems, side_by_side
+from ladder.figures.page import finish, logarithmic, panels, problems, text_size
+from ladder.statistics import tied
 
 LIMIT = "#b22222"
 
@@ -55,7 +56,7 @@ def _highest(data: Dataset) -> float:
 
 def _empty(data: Dataset) -> dict[str, float | None]:
     env = data.environment
-    return {"empty launch": env.get("launch_us"), "empty launch, repeated within a sample": env.get("repeated_launch_us")}
+    return {"empty launch": env.get("launch_us"), "empty launch, repeated": env.get("repeated_launch_us")}
 
 
 QUANTITIES = {
@@ -96,12 +97,12 @@ def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: 
     """Markers, whose edges say what is marked of their rows."""
     found = [marked(row) for row in rows.to_dict("records")]
     edges = [MARKS[marks[0]][1] if marks else "#ffffff" for marks in found]
-    widths = [0.22 * size if marks else 0.08 * size for marks in found]
+    widths = [0.16 * size if marks else 0.08 * size for marks in found]
     axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=edges, linewidths=widths, zorder=4)
 
 
-def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> None:
-    """Lines with a band from end to end of the intervals."""
+def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> dict[str, float]:
+    """Lines with a band from end to end of the intervals; returns where the problems stand whose labels have room."""
     squares, colours, markers, context = (
         data.best[data.best["square"]].sort_values("m"),
         data.colours(),
@@ -119,9 +120,24 @@ def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> None:
             points(axes, rows["m"], value, rows, colours[kernel], markers[kernel], size * _text(axes))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, _apart(sizes, axes))
+    labels = _apart(sizes, axes)
+    axes.set_xticks(sizes, labels)
     axes.minorticks_off()
     axes.set_xlabel("M = N = K")
+    return {label: size for label, size in zip(labels, sizes, strict=True) if label}
+
+
+def fastest(data: Dataset) -> dict[str, str]:
+    """Of every problem the fastest, and below it those whose intervals overlap its; of what is no rung the reference alone takes part."""
+    ranked = data.best[data.best["kernel"].isin([*data.kernels, data.reference])].sort_values(
+        "ratio", ascending=False, kind="stable"
+    )
+    found = {}
+    for problem, rows in ranked.groupby("problem"):
+        _, low, high = _ends(rows, QUANTITIES["ratio"].columns, 1.0)
+        alike = rows["kernel"][tied(low, high, 0)]
+        found[str(problem)] = "\n≈".join(map(data.brief, [rows["kernel"].iloc[0], *alike]))
+    return found
 
 
 def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
@@ -136,8 +152,8 @@ def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
     return [str(size) if size in kept else "" for size in sizes]
 
 
-def _others(axes: Axes, data: Dataset, quantity: Quantity) -> None:
-    """Kernels side by side in each problem, with bars from end to end of the intervals; baselines across."""
+def _others(axes: Axes, data: Dataset, quantity: Quantity) -> dict[str, float]:
+    """Kernels side by side in each problem, with bars from end to end of the intervals; baselines across. Returns where problems stand."""
     rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
     labels, colours, markers, context = list(dict.fromkeys(rows["problem"])), data.colours(), data.markers(), data.context()
     offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
@@ -153,6 +169,7 @@ def _others(axes: Axes, data: Dataset, quantity: Quantity) -> None:
             points(axes, at, value, mine, colours[kernel], markers[kernel], 0.4 * _text(axes))
     problems(axes, labels)
     axes.set_xlabel("M×N×K")
+    return {label: place for place, label in enumerate(labels)}
 
 
 def _text(axes: Axes) -> float:
@@ -163,20 +180,28 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
     """Squares as lines, other shapes beside or below them, on a linear scale and on a logarithmic one."""
     drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
     scales = ["linear", "log"] if quantity.linear else ["log"]
-    figure, grid = panels(data, len(drawn) * len(scales), 2.7 if data.width > 5 else 2.2, most=len(drawn))
+    scales = scales[:1] if data.in_column else scales
+    # below a column's two panels stand the problems' names, aslant
+    longer = max(0, max(map(len, data.order)) - 13) * 0.45 * text_size(data.width) / 72
+    height = 1.6 + longer / 2 if data.in_column else 2.7
+    figure, grid = panels(data, len(drawn) * len(scales), height, most=len(drawn))
     order = [(scale, draw) for scale in scales for draw in drawn]
-    if side_by_side(data.width) == 1:  # what shares an axis stands below each other
-        order.sort(key=lambda pair: drawn.index(pair[1]))
     limits, beyond = {name: value for name, value in quantity.limits(data).items() if value}, 0
     dashes = dict(zip(limits, (":", (0, (1, 3))), strict=False))
     for axes, (scale, draw) in zip(grid, order, strict=True):
-        draw(axes, data, quantity)
+        places = draw(axes, data, quantity)
+        if scale == scales[0]:
+            for problem, told in fastest(data).items():
+                if problem in places:
+                    above = axes.get_xaxis_transform()
+                    axes.text(places[problem], 1.01, told, transform=above, ha="center", va="bottom", fontsize=0.8 * _text(axes))
         for name, value in limits.items():
             axes.axhline(value, color=LIMIT, ls=dashes[name], zorder=2, label=name)
         if scale == "linear" and quantity.linear:
             low, high = axes.set_ylim(*quantity.linear(data))
-            axes.tick_params(labelbottom=False)
-            axes.set_xlabel("")
+            if len(scales) > 1:
+                axes.tick_params(labelbottom=False)
+                axes.set_xlabel("")
             values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
             beyond = int(((values < low) | (values > high)).sum())
         else:
@@ -187,11 +212,13 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
     handles = data.handles(data.best) + [
         Line2D([], [], color=LIMIT, ls=dashes[name], label=f"{name}, {value:.3g}") for name, value in limits.items()
     ]
-    notes = ["Bands and bars: the intervals."]
+    notes = [
+        "Bands and bars: the intervals. Above: the fastest of rungs and reference, and after ≈ those whose intervals overlap its."
+    ]
     if beyond and quantity.linear:
         low, high = quantity.linear(data)
         where = f"below {low:.0f} or above {high:.0f}" if low else f"above {high:.0f}"
-        notes.append(f"{beyond} points {where} are in the logarithmic panels only.")
+        notes.append(f"{beyond} points {where} are {'in the logarithmic panels only' if len(scales) > 1 else 'not drawn'}.")
     if quantity is QUANTITIES["ratio"]:
         notes.append("Grey: within 2 %.")
     notes += [marks_note(data.best.to_dict("records")), data.as_warm_note()]
