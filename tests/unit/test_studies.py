@@ -41,8 +41,8 @@ MEASURED = {
     ),
     "benchmark": (
         {"campaign_s": 400.0, "confirm_share": 0.31, "nothing_to_do_s": 2.0, "measure_jobs": {"d": COST}},
-        "the default campaign 400 s with one core, 31% of them the confirmation; a run with nothing to do 2.0 s; `d` was executing for 80% of the 200 s of its measure "
-        "jobs; 1 above what it may be",
+        "the default campaign 400 s with one core, 31% of them the confirmation; a run with nothing to do 2.0 s; `d` was executing for 80% "
+        "of the 200 s of its measure jobs; 1 above what it may be",
     ),
     "checks": (
         {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},

@@ -55,7 +55,7 @@ def tiny(make_project):
 def test_what_is_not_reproduced_is_named_and_fails(tiny):
     assert tiny.done.returncode != 0
     assert re.search(
-        r"Error: not reproduced:\n +wrong \(At least 0 are wrong\. Where: any machine\): 0 \(0 to 0\)", tiny.done.stdout
+        r"Error: not reproduced:\n +wrong \(At least 0 are wrong\. Where: any CPU\): 0 \(0 to 0\)", tiny.done.stdout
     ), tiny.done.stdout[-3000:]
     assert re.search(r"exact: reproduced\n +wrong: not reproduced\n +elsewhere: not applicable here\n", tiny.done.stdout)
 
