@@ -45,7 +45,9 @@ def read(folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Run it, and write what was said."""
     device = first_gpu()
-    known = [json.loads(path.read_text())["fingerprint"].get("uuids", []) for path in (ROOT / PUBLISHED).rglob("environment.json")]
+    known = [
+        json.loads(path.read_text())["fingerprint"].get("uuids", []) for path in (ROOT / PUBLISHED).rglob("environment.json")
+    ]
     start = time.perf_counter()
     command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *sys.argv[1:]]
     status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
