@@ -191,10 +191,11 @@ def test_a_bad_kernel_header_is_refused_before_anything_runs(project):
 
 
 def publish(project, name="nvidia-a"):
-    """A made-up published dataset in the copy of the project; returns its folder."""
+    """A made-up published dataset with a repeat in the copy of the project; returns its folder."""
     folder = project.folder / "results" / "published" / name
     small = {"problems": synthetic.SMALL, "kernels": ("03_shared_tile", "cublas"), "processes": 3}
     synthetic.write(folder, device=name, **small)
+    synthetic.write(folder / "again", seed=1, device=name, **small)
     write_sums(project, name)
     return folder
 
@@ -220,6 +221,9 @@ def test_published_data_are_drawn_again_and_held_against_their_checksums(project
     redrawn = project.folder / "results" / "redrawn" / "nvidia-a"
     assert (redrawn / "figures" / "performance-warm.svg").exists()
     assert not (folder / "figures").exists()
+    assert (redrawn / "again" / "best.csv").exists()  # the page shows the repeat; no figure does
+    assert not (redrawn / "again" / "figures").exists()
+    assert (redrawn.parent / "index.html").exists()
 
     svg = redrawn / "figures" / "ladder-warm.svg"
     svg.write_text(svg.read_text() + " ")
