@@ -368,7 +368,7 @@ def test_another_harness_is_held_against_how_far_runs_differ(checkout):
     answer = Data("a", {"device": "nvidia-made-up", "kind": "cuda"}, measured={"agreement": {"rows": rows}})
     harness = CLAIMS["another-harness"]
     near, far = claims.find(harness, answer)
-    assert (near.value, far.value, near.limit_of) == (1.001, 1.09, ("float32", "1024", "warm"))
+    assert (near.value, far.value, near.limit_of) == (1.001, 1.09, ("float32", "1024", "warm", False))
     assert (near.about, near.key) == ("cublas at 1024", ("1024", "cublas"))
 
 

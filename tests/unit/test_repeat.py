@@ -22,7 +22,7 @@ OF_MACHINE, OF_RUN = 0.02, 0.005
 def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
     random = np.random.default_rng(seed)
-    names = [(f"k{i}", "-", "", "float32", str(size), "warm") for size in SIZES for i in range(contestants)]
+    names = [(f"k{i}", "-", "", "float32", str(size), "warm", False) for size in SIZES for i in range(contestants)]
     table = pd.DataFrame(names, columns=repeat.CONTESTANT)
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
@@ -48,6 +48,19 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     assert (found["reproduce_limit"] / found["reproduce_sd"]).tolist() == pytest.approx([math.sqrt(2) * 4.3027] * 2, rel=1e-4)
     for name in ("repeat", "reproduce"):
         assert found[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * found[f"{name}_limit"]))
+
+
+def test_what_uses_the_tensor_cores_has_a_limit_of_its_own():
+    """It draws another power; few such finalists would not be seen among many others."""
+    found = runs(["a", "b", "c"], contestants=60)
+    hot = found[0].ratios["kernel"].isin(["k0", "k1", "k2"])
+    for number, run in enumerate(found):
+        run.ratios["tensor_cores"] = hot
+        run.ratios.loc[hot, "log_ratio"] = 0.2 * number
+    limits = repeat.table(found).set_index(["problem", "tensor_cores"])
+    assert limits.loc[("64", True), "contestants"] == 3
+    assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
+    assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
 
 
 def test_what_is_committed_is_what_the_published_data_make():
@@ -80,7 +93,7 @@ def test_coverage_is_counted_against_what_was_stated():
 def test_a_limit_that_few_machines_made_holds_of_the_next_ones(machines):
     """Where what is a machine's own moves all contestants together, however many there are."""
     random, held = np.random.default_rng(3), []
-    names = [(f"k{i}", "-", "", "float32", "64", "warm") for i in range(3)]
+    names = [(f"k{i}", "-", "", "float32", "64", "warm", False) for i in range(3)]
     for _ in range(250):
         ratios = [
             pd.DataFrame(names, columns=repeat.CONTESTANT).assign(log_ratio=level, half=0.0, log_us=0.0)
@@ -170,16 +183,24 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
 
 
 def test_the_limit_is_that_of_the_machines(tmp_path):
-    row = {"element_type": "float32", "problem": "64", "state": "warm", "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02}
+    row = {
+        "element_type": "float32",
+        "problem": "64",
+        "state": "warm",
+        "tensor_cores": False,
+        "repeat_time_limit": 0.01,
+        "reproduce_time_limit": 0.02,
+    }
     row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
-    tables.write_csv(pd.DataFrame([row, row | {"problem": "65", "repeat_time_limit": None}]), tmp_path / "repeat-d.csv")
+    other = row | {"problem": "65", "tensor_cores": True, "repeat_time_limit": None}
+    tables.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")
 
     def limits(device, uuids, other, others, of=""):
         environments = ({"device": name, "attributes": {"uuid": uuid}} for name, uuid in ((device, uuids), (other, others)))
         return repeat.limits(tmp_path, *environments, of)
 
-    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm"): 0.01}
-    both = {("float32", "64", "warm"): 0.02, ("float32", "65", "warm"): 0.02}
+    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False): 0.01}
+    both = {("float32", "64", "warm", False): 0.02, ("float32", "65", "warm", True): 0.02}
     assert limits("d", "a", "d", "b", "time_") == both
     assert limits("d", None, "d", None, "time_") == both  # a CPU has none
     assert set(limits("d", "a", "d", "a").values()) == {0.03}

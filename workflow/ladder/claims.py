@@ -22,7 +22,7 @@ from ladder import yamlfile
 from ladder.aggregate import of_folder
 from ladder.expressions import evaluate, names_in
 from ladder.jobs import read_environment, write_whole
-from ladder.repeat import limits
+from ladder.repeat import Limited, limited, limits
 from ladder.statistics import CONFIDENCE, student_t
 from ladder.study import NOTHING, PUBLISHED, Study, studies
 from ladder.tables import read_csv
@@ -107,8 +107,8 @@ class Found:
     processes: int
     names: Mapping[str, Any]
     """More that expressions may ask for."""
-    limit_of: tuple[str, str, str] = ("", "", "")
-    """Element type, problem and state, by which a repeat limit is looked up."""
+    limit_of: Limited = ("", "", "", False)
+    """By which a repeat limit is looked up."""
 
     def half(self, confidence: float) -> float:
         """Half of its interval, in logarithms."""
@@ -229,8 +229,8 @@ def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Found | None:
         "" if claim.whole or _one(claim) else " over ".join(str(row[name]) for name in ("kernel", "other", "name") if name in row)
     )
     size = str(row.get("problem", row.get("size", "")))
-    at = (str(row.get("element_type", "float32")), size, str(row.get("state", "warm")))
-    return Found(key, f"{about} at {size}" if about else "", value, low, high, int(row.get("processes") or 1), names, at)
+    of = limited({"element_type": "float32", "problem": size, "state": "warm", **row})
+    return Found(key, f"{about} at {size}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)
 
 
 def _one(claim: Claim) -> bool:

@@ -14,7 +14,7 @@ from ladder import verdicts
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.jobs import read_environment, write_whole
-from ladder.repeat import limits
+from ladder.repeat import Limited, limited, limits
 from ladder.statistics import CONFIDENCE, between_runs
 from ladder.tables import Confirmed, best, files, load, summarise
 from ladder.units import InputError
@@ -30,8 +30,6 @@ MEASURED = ("peaks", "idle", "launch_us", "repeated_launch_us")
 """What `environment.json` says that was measured: no two are the same."""
 SLOWER = 3
 """The exit code of `ladder compare --fail-if-slower` where something is."""
-
-Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
     return next(((one, one) for one in [*bests, *first] if one in first and one in second), bests)
 
 
-def changes(one: Side, other: Side, known: Mapping[Key, float]) -> pd.DataFrame:
+def changes(one: Side, other: Side, known: Mapping[Limited, float]) -> pd.DataFrame:
     """A row a kernel, problem and state that both have: `ratio` is how many times as fast it is in `other`.
 
     By its times in the confirmations, in microseconds; `low` and `high` are the ends of the 95 % interval between processes of two runs.
@@ -152,14 +150,14 @@ def changes(one: Side, other: Side, known: Mapping[Key, float]) -> pd.DataFrame:
 
 
 def _judged(
-    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Key, float], count: int
+    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, float], count: int
 ) -> dict[str, Any]:
     """The columns of `changes` that rest on the processes of two confirmations, of `count` rows."""
     times = []
     for side, problem, name in zip((one, other), (row["problem"], row["problem_other"]), names, strict=True):
         group = side.confirmed.groups[row["element_type"], problem, row["state"]]
         times.append([record["samples_us"] for record in group[row["kernel"], name].values()])
-    limit = known.get((row["element_type"], row["problem"], row["state"]))
+    limit = known.get(limited(row))
 
     def verdict(confidence: float) -> tuple[str, float, float, float]:
         ratio, low, high = between_runs(times[0], times[1], confidence)

@@ -18,14 +18,17 @@ from ladder.statistics import between_processes, student_t
 from ladder.tables import Confirmed, files, load, read_csv, to_csv
 from ladder.units import InputError
 
+Limited = tuple[str, str, str, bool]
+"""Element type, problem, state, and whether it uses the tensor cores."""
 LIMIT = 2.8
 """Times the standard deviation: what two results differ by at most with a probability of 95 %, 1.96 * sqrt(2) (ISO 5725-6). Of a standard
 deviation among few machines it is Student's t of one degree of freedom fewer than machines in place of 1.96."""
-PROBLEM = ["element_type", "problem", "state"]
+PROBLEM = ["element_type", "problem", "state", "tensor_cores"]
+"""What a limit is of. What uses the tensor cores draws another power, and differs among machines by another amount."""
 CONTESTANT = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must both have: the same code, on the same problem."""
 COLUMNS = [
-    "element_type", "problem", "state", "contestants", "machines", "runs",
+    *PROBLEM, "contestants", "machines", "runs",
     "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
     "reproduce_pairs", "reproduce_sd", "reproduce_limit", "reproduce_time_limit",
 ]  # fmt: skip
@@ -75,7 +78,8 @@ def ratios(confirmed: Confirmed) -> pd.DataFrame:
             found = confirmed.ratio(key, one)
             time = between_processes([record["samples_us"] for record in group[one].values()])[0]
             binary = next(iter(group[one].values()))["binary_sha256"] or ""  # a baseline has none
-            values = [*one, binary, *key, math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)]
+            logs = math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)
+            values = [*one, binary, *key, confirmed.on_tensor_cores(key, one), *logs]
             rows.append(dict(zip([*CONTESTANT, "log_ratio", "half", "log_us"], values, strict=True)))
     return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half", "log_us"])
 
@@ -108,7 +112,7 @@ def _sd(differences: pd.Series) -> float:
 
 
 def table(runs: Sequence[Run]) -> pd.DataFrame:
-    """A row a problem and state: how far log ratios of one kernel and configuration repeat, pooled over the finalists.
+    """A row a problem and state, on tensor cores or not: how far log ratios of one configuration repeat, pooled over the finalists.
 
     `repeat_sd` is their standard deviation among runs on the same machine, `reproduce_sd` among machines, and the limits are what two results
     differ by at most with a probability of 95 % (ISO 5725-6), the `time_limit` of log times. They rest on `machines` and `runs`, however
@@ -131,8 +135,13 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[tuple[str, str, str], float]:
-    """How far logarithms of two runs differ at most, 95 %, by element type, problem and state, given what `environment.json` says of both.
+def limited(row: Mapping[str, Any]) -> Limited:
+    """Of which limit a row of `best`, `pairs` or `table` is."""
+    return row["element_type"], str(row["problem"]), row["state"], str(row.get("tensor_cores")) == "True"
+
+
+def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, float]:
+    """How far logarithms of two runs differ at most, 95 %, by what they are of, given what `environment.json` says of both.
 
     Of ratios to the reference, or, with "time_", of times; by the table in the folder of published datasets, on one machine or on several of
     the model. Of two models nothing is known.
@@ -143,7 +152,7 @@ def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of
     machine, another = (it.get("attributes", {}).get("uuid") for it in (one, other))
     column = f"{'repeat' if machine and machine == another else 'reproduce'}_{of}limit"
     rows = read_csv(path).dropna(subset=[column])
-    return {(row["element_type"], str(row["problem"]), row["state"]): row[column] for row in rows.to_dict("records")}
+    return {limited(row): row[column] for row in rows.to_dict("records")}
 
 
 def _covered(pairs: pd.DataFrame, allowed: pd.Series) -> dict[str, Any]:

@@ -33,7 +33,7 @@ BETWEEN, WITHIN = "between-process", "within-run"
 """What the column `interval` of `best.csv` says of the intervals: from a confirmation, or, where it was left out, from the sweep."""
 PAIRS = [
     "pair", "kernel", "configuration", "other", "other_configuration", "element_type", "problem", "state", "ratio",
-    "low", "high", "within_low", "within_high", "processes", "verdict",
+    "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
 REFUSED = "in the confirmation,"
@@ -151,7 +151,7 @@ def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | 
         if record["process"]:
             continue
         row = {name: record[name] for name in COPIED} | {"problem": problem, "samples": len(record["samples_us"] or [])}
-        row["reason"] = _disturbed([record]) or record["reason"]
+        row |= {"reason": _disturbed([record]) or record["reason"], "tensor_cores": uses_tensor_cores(record)}
         failure = failed.get((record["kernel"], record["element_type"], record["configuration"]))
         if record["status"] == "correct" and failure:
             row |= {"status": failure["status"], "reason": f"{REFUSED} on {labels([failure])[0]}: {failure['reason']}"}
@@ -162,7 +162,7 @@ def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | 
         rows.append(row)
     columns = [*COPIED[:8], "problem", *COPIED[8:], "samples", "median_us", "low_us", "high_us", "tflops", "tflops_low", "tflops_high",
                "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
-               "throttled_share", "marks"]  # fmt: skip
+               "throttled_share", "marks", "tensor_cores"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -195,6 +195,11 @@ def _disturbed(records: Sequence[Record]) -> str:
     """What to say of a value that was measured while others computed on the device, or ""."""
     others = max(record["other_processes"] or 0 for record in records)
     return f"timed while {others} other process(es) computed on the device" if others else ""
+
+
+def uses_tensor_cores(record: Record) -> bool:
+    """Whether what was measured uses the tensor cores: by its binary, or, of a baseline, by its precision."""
+    return bool(record["tensor_cores"]) or record["precision"] == "tf32"
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
@@ -241,9 +246,13 @@ class Confirmed:
         self.groups: dict[Key, dict[tuple[str, str], dict[int, Record]]] = {}
         self.as_warm: dict[tuple[str, Key], Record] = {}
         """Kernels that were not timed cold, since it makes no difference there, with the first record that says so."""
+        self.tensor_cores: set[tuple[str, str, str]] = set()
+        """Kernels, element types and configurations that use them."""
         failed = refused(records)
         for record, problem in zip(records, labels(records), strict=True):
             name = record["kernel"], record["element_type"], record["configuration"]
+            if uses_tensor_cores(record):
+                self.tensor_cores.add(name)
             key = record["element_type"], problem, record["state"]
             if record["process"] and str(record["reason"]).startswith(AS_WARM) and record["role"] != "control":
                 self.as_warm.setdefault((record["kernel"], key), record)
@@ -271,6 +280,10 @@ class Confirmed:
         """The same against the reference of the same rounds."""
         records = self.groups[key][one]
         return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
+
+    def on_tensor_cores(self, key: Key, *contestants: tuple[str, str]) -> bool:
+        """Whether one of these kernels and configurations uses the tensor cores."""
+        return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in contestants)
 
     def row(self, key: Key, one: tuple[str, str], swept: Record) -> dict[str, Any]:
         """The columns of `best.csv` for a finalist that the confirmation finds: all but those that `swept`, its row of the sweep, has."""
@@ -438,13 +451,11 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, co
     binaries = {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in resources.to_dict("records")}
     keys: dict[Key, None] = {group[1:]: None for group in labelled}
     for key in keys:
-        common = dict(zip(GROUP[1:], key, strict=True))
 
-        def add(
-            kind: str, one: tuple[str, str], other: tuple[str, str], found: Mapping[str, Any], common: dict[str, Any] = common
-        ) -> None:
+        def add(kind: str, one: tuple[str, str], other: tuple[str, str], found: Mapping[str, Any], key: Key = key) -> None:
             names = {"pair": kind, "kernel": one[0], "configuration": one[1], "other": other[0], "other_configuration": other[1]}
-            rows.append({**names, **common, **found})
+            at = dict(zip(GROUP[1:], key, strict=True)) | {"tensor_cores": confirmed.on_tensor_cores(key, one, other)}
+            rows.append(names | at | dict(found))
 
         for below, rung in pairwise(rungs):
             mine, theirs = labelled.get((rung, *key)), labelled.get((below, *key))
