@@ -278,6 +278,12 @@ MACHINE = {
         "error",
         "the compiler was cut off, which says nothing of the kernel; run again",
     ),
+    "hungry": Fault(
+        "a kernel for which a compiler wants more memory than 4 GiB",
+        "test_a_compiler_that_is_too_hungry_is_stopped",
+        "`compile_error`",
+        "GiB of memory, and asked for more",
+    ),
     "compiler": Fault(
         "a compiler that compiles nothing",
         "test_a_compiler_that_refuses_everything_is_not_the_kernels_fault",

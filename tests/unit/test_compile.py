@@ -208,6 +208,8 @@ def test_compiling_needs_no_driver():
     [
         "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
         "virtual memory exhausted: Cannot allocate memory",
+        "ptxas fatal   : Memory allocation failure",
+        "k.cu(1): catastrophic error: out of memory",
         "/tmp/x.s: No space left on device",
         "gcc: fatal error: Killed signal terminated program cc1",
         "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
@@ -258,6 +260,60 @@ def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypa
         (row,), after = pool.apply(compiled_under_a_limit, (kernels.parse(path), folder / "build"))
     assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
     assert after == resource.getrlimit(resource.RLIMIT_CPU)
+
+
+HUNGRY = {
+    "cuda": "template <int N, int M> struct S { static constexpr long v = S<N - 1, 2 * M>::v + S<N - 1, 2 * M + 1>::v; };\n"
+    "template <int M> struct S<0, M> { static constexpr long v = M; };\n",
+    "cpu": "#define MANY(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x\n"
+    "static const double many[] = {MANY(MANY(MANY(MANY(MANY(MANY(MANY(1)))))))};\n",
+}
+"""A class of which there are 2^26, and 2^28 numbers: some 10 GB each."""
+
+
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
+def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler):
+    monkeypatch.setattr(compiling, "COMPILE_BYTES", 1 << 29)
+    if compiler == "cc":
+        text = c_kernel("t", "C[0] = many[M];").replace("---*/", "---*/\n" + HUNGRY["cpu"], 1)
+        builds, name = [()], "cpu/20_test.c"
+    else:
+        text = cuda_kernel("t", "C[0] = S<26, 1>::v;").replace('extern "C"', HUNGRY["cuda"] + 'extern "C"', 1)
+        builds, name = [(("compiler", compiler),)], "cuda/20_test.cu"
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    row, *_ = build(folder, name, text.replace("[8, 16]", "[8]"), builds=builds)
+    assert row.status == "compile_error"
+    assert row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
+    assert "out of memory" in row.reason
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder, monkeypatch):
+    def starve(theirs, errors, *_):
+        os.write(errors, b"LLVM ERROR: out of memory\n")
+        os.kill(os.getpid(), 5)
+
+    monkeypatch.setattr(compiling, "_nvrtc_child", starve)
+    row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    assert (row.status, row.reason) == (
+        "compile_error",
+        "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory",
+    )
+
+
+def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch):
+    """A shell or batch system may have set a lower one."""
+    ours = r"^the compiler may use 4 GiB of memory, and asked for more: ld: memory exhausted$"
+    with pytest.raises(compiling.CompileError, match=ours), compiling._limited():
+        raise compiling._refusal("ld: memory exhausted")
+    monkeypatch.setattr(compiling, "COMPILE_BYTES", 1 << 50)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, before[1]))
+    try:
+        with pytest.raises(InputError, match="says nothing of the kernel; run again: ld: memory exhausted"), compiling._limited():
+            raise compiling._refusal("ld: memory exhausted")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_every_rung_compiles_for_an_older_architecture_too_or_is_not_supported_there(tmp_path):

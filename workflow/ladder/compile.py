@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import re
 import resource
 import subprocess
@@ -21,6 +22,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
+
 from ladder import cubin, issue
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
@@ -34,6 +37,8 @@ STANDARD = ("cstddef", "cstdint", "stddef.h", "stdint.h")
 """The C library's headers that a kernel may want and NVRTC does not have; libcu++'s stand in for them."""
 COMPILE_SECONDS = 600
 """Time of a core that each program of a compiler may use."""
+COMPILE_BYTES = 4 << 30
+"""Memory that each may use; those of the project's kernels take 0.2 GiB."""
 LINE_SECONDS = 10.0
 """Between lines of progress."""
 
@@ -168,14 +173,28 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """What is started meanwhile is ended by the system once it has computed for `COMPILE_SECONDS`, and says so (setrlimit(2), RLIMIT_CPU)."""
-    used, (soft, hard) = math.ceil(time.process_time()), resource.getrlimit(resource.RLIMIT_CPU)
-    limits = [limit for limit in (used + COMPILE_SECONDS, soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_CPU, (min(limits), hard))
+    """What is started meanwhile is ended by the system once it has computed for `COMPILE_SECONDS`, and gets `COMPILE_BYTES` (setrlimit(2)).
+
+    Raises `CompileError` where that memory was too little. What this process has used is added: NVRTC runs in a copy of it.
+    """
+    bounds = {
+        resource.RLIMIT_CPU: math.ceil(time.process_time()) + COMPILE_SECONDS,
+        resource.RLIMIT_AS: psutil.Process().memory_info().vms + COMPILE_BYTES,
+    }
+    before = {kind: resource.getrlimit(kind) for kind in bounds}
+    for kind, (soft, hard) in before.items():
+        bounds[kind] = min(limit for limit in (bounds[kind], soft, hard) if limit != resource.RLIM_INFINITY)
+        resource.setrlimit(kind, (bounds[kind], hard))
     try:
         yield
+    except InputError as error:
+        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS] or not _NO_MEMORY.search(str(error)):
+            raise
+        said = str(error).partition(": ")[2]  # without that it says nothing of the kernel
+        raise CompileError(f"the compiler may use {COMPILE_BYTES / 2**30:g} GiB of memory, and asked for more: {said}") from None
     finally:
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+        for kind, limits in before.items():
+            resource.setrlimit(kind, limits)
 
 
 def compile_support(kind: str, arch: str) -> bytes:
@@ -241,24 +260,27 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
         *(f"-I{folder}" for folder in (include, toolkit, toolkit / "cccl")),
     ]
     ours, theirs = Pipe(duplex=False)
-    child = get_context("fork").Process(target=_nvrtc_child, args=(theirs, source, options))
-    child.start()
-    theirs.close()
-    try:
-        cubin, said = ours.recv()
-    except EOFError:
+    with tempfile.TemporaryFile() as errors:
+        child = get_context("fork").Process(target=_nvrtc_child, args=(theirs, errors.fileno(), source, options))
+        child.start()
+        theirs.close()
+        try:
+            cubin, said = ours.recv()
+        except EOFError:
+            child.join()
+            errors.seek(0)
+            cubin, said = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}\n{errors.read().decode(errors='replace')}"
         child.join()
-        cubin, said = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}"
-    child.join()
     if not cubin:
         raise _refusal(said)
     return cubin, parse_ptxas(said)
 
 
-def _nvrtc_child(connection: Connection, source: str, options: Sequence[str]) -> None:
-    """Send the cubin, empty where there is none, and what the compiler said (NVRTC, "User Interface")."""
+def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequence[str]) -> None:
+    """Send the cubin, empty where there is none, and what the compiler said (NVRTC, "User Interface"); its last words go to `errors`."""
     from cuda.bindings import nvrtc
 
+    os.dup2(errors, 2)
     headers = [f"#include <cuda/std/{'c' + name[:-2] if name.endswith('.h') else name}>".encode() for name in STANDARD]
     names = [name.encode() for name in STANDARD]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(names), headers, names)
@@ -289,16 +311,21 @@ def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> t
         return (Path(scratch) / "kernel.so").read_bytes(), {}
 
 
-_CUT_OFF = re.compile(
-    r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b|out of memory allocating"
-    r"|virtual memory exhausted|[Cc]annot allocate memory|Resource temporarily unavailable|Input/output error|Read-only file system"
+_NO_MEMORY = re.compile(
+    r"error: out of memory|out of memory allocating|memory exhausted|cannot allocate memory|memory allocation failure|bad_alloc",
+    re.IGNORECASE,
 )
-"""What compilers, their drivers and the system say of a machine that gave them too little."""
+"""What compilers say of too little memory."""
+_CUT_OFF = re.compile(
+    r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b"
+    r"|Resource temporarily unavailable|Input/output error|Read-only file system"
+)
+"""What compilers, their drivers and the system say of a machine that gave them too little else."""
 
 
 def _refusal(message: str) -> CompileError:
     """What the compiler said of the source. Raises `InputError` where it did not come to that: nothing of the kernel's then."""
-    if _CUT_OFF.search(message):
+    if _NO_MEMORY.search(message) or _CUT_OFF.search(message):
         raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
     return CompileError(_tidy(message))
 
