@@ -88,8 +88,11 @@ def test_where_nothing_can_be_counted_the_table_says_why(smoke):
     assert figure.stat().st_size > 5000
 
 
-def test_a_second_run_has_nothing_to_do(smoke):
-    assert "Nothing to be done" in smoke.ok("--config", "campaign=smoke", "devices=[cpu]")
+def test_a_second_run_has_nothing_to_do_but_to_tell(smoke):
+    again = smoke.ok("--config", "campaign=smoke", "devices=[cpu]")
+    assert "1 of 1 steps (100%) done" in again
+    table, told = (said[said.index("steps (100%) done") : said.index("Complete log")] for said in (smoke.log, again))
+    assert told == table
 
 
 def test_what_it_cost_is_printed_and_recorded(smoke):

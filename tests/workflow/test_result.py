@@ -92,3 +92,12 @@ def test_what_a_failed_job_says_is_said_last(done):
     assert len(said) == 2
     assert "90_right.float32.journal: line 1: damaged" in said[1]
     assert "Finished" not in failed.stdout[failed.stdout.rindex(said[1]) :]
+
+
+def test_a_run_that_finds_all_of_it_made_ends_as_the_one_that_made_it(done):
+    first, again = (done.snakemake("--configfile", "config/test.yaml", cores=2) for _ in range(2))
+    assert first.returncode == again.returncode == 2, again.stdout[-4000:]
+    assert "1 of 1 steps (100%) done" in again.stdout
+    end = again.stdout[again.stdout.index("steps (100%) done") :]
+    assert first.stdout.endswith(end)
+    assert "cpu/91_wrong: incorrect in 1 row(s); " in end
