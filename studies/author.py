@@ -47,7 +47,8 @@ It uses a campaign's own modules, touches no campaign's results, and keeps what 
   leading dimension, alpha or beta, an edge, a part of K left out, nothing written, a race.
 - Right: the rate, its ratio to the reference and to the best rung, its share of the measured peak; of a CUDA kernel registers, spills,
   shared memory, occupancy and what limits it, bank conflicts by the model; with `--counters` the top reasons for stalls, where Nsight
-  Compute can count them. Then faster, slower or not distinguishable, with the interval, and what the compiler changed.
+  Compute can count them. Then faster, slower or not distinguishable, with the interval, and what the compiler changed. A line says so
+  where other processes used the CPU, or computed on the GPU, while it was timed.
 - The problem is a square of 4096 on a GPU and of 256 on a CPU unless `--size` or `--problem` says otherwise; `--set` gives values of
   parameters in place of the header's sweep, and of [`compiler`, `maxrregcount` and `dlcm`](compilers.md).
 - Exit code 0: right; 1: wrong, in any configuration; 2: it could not be tried. Without a GPU a CUDA kernel is compiled and not run.
@@ -102,6 +103,7 @@ def page(log: str) -> str:
 def without_numbers(text: str) -> str:
     """What of a page or log does not depend on the machine and the moment."""
     text = re.sub(r"faster|slower|not distinguishable", "so", re.sub(r"on [^\n]*(Processor|CPU|EPYC|Xeon)[^\n]*", "on it", text))
+    text = re.sub(r"(?m)^  timed while .*\n", "", text)
     text = re.sub(r"(?m)^.*, M=", "It, M=", re.sub(r"(?m)  (?:multimodal|drifting|, )+$", "", text))
     text = re.sub(r"(?m)(?:^  \S+ .*%.*\n){2,}", lambda rows: "".join(sorted(rows[0].splitlines(keepends=True))), text)  # by rate
     return re.sub(r"cpu-[\w-]+", "cpu", re.sub(r" +", " ", re.sub(r"\d[\d.e+-]*", "0", text)))

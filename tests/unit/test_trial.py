@@ -1,9 +1,11 @@
 """What `ladder try` does before it has a kernel's binary."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+from ladder import trial
 from ladder.lock import exclusive
 
 WITHOUT_PANDAS = """
@@ -29,3 +31,16 @@ def test_a_device_is_taken_at_once_or_not_at_all():
             assert uuid == "test-b"
         with pytest.raises(BlockingIOError), exclusive(["test-a"], wait=False):
             pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "others", "said"),
+    [
+        ("cpu", 0.2, ""),
+        ("cpu", 1.26, f"timed while other processes used 1.3 of {os.cpu_count()} cores"),
+        ("cuda", 0, ""),
+        ("cuda", 1, "timed while 1 other process(es) computed on the device"),
+    ],
+)
+def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
+    assert trial.beside(kind, others) == said

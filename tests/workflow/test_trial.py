@@ -57,7 +57,7 @@ def test_the_template_is_right_and_timed(cpu):
     project, _, _, first = cpu
     lines = first.splitlines()
     assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
-    assert re.fullmatch(rf"-: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
+    assert re.fullmatch(rf"mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
     assert re.fullmatch(r"right; \d+\.\d s", lines[-1])
     assert sorted(path.name for path in (project.folder / "results").iterdir()) == ["try"]
     told = ladder(project, "new", "mine", "--cpu", code=1)
@@ -83,7 +83,7 @@ def test_the_first_wrong_element_is_told_with_a_guess(mine):
     edit(path, "i * ldc", "i * N")
     told = ladder(project, "try", str(path), code=1)
     assert re.search(
-        r"incorrect: -: on M=127 N=1 K=63 padding=1 exact: C\[1\]\[0\] is -?\d+; expected -?\d+ \(126 of 127 elements are wrong\)",
+        r"incorrect: mine: on M=127 N=1 K=63 padding=1 exact: C\[1\]\[0\] is -?\d+; expected -?\d+ \(126 of 127 elements are wrong\)",
         told,
     )
     assert "it looks like this: leading dimension: ldc is taken for N" in told
@@ -95,11 +95,11 @@ def test_the_first_wrong_element_is_told_with_a_guess(mine):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("const T a", "cnst T a", "compile_error: -\nmine.c:13:7: error: unknown type name"),
+        ("const T a", "cnst T a", "compile_error: mine\nmine.c:13:7: error: unknown type name"),
         (
             "const T a",
             "*(volatile int *)0 = 0; const T a",
-            "launch_error: -: on M=1 N=1 K=1 exact: the child process was killed by signal 11",
+            "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11",
         ),
         ("const T a", "if (M == 96) for (volatile int n = 0; n < 2000000000; ++n); const T a", "no answer within"),
     ],
@@ -119,7 +119,7 @@ def test_what_the_compiler_says_does_not_wait_for_the_device(mine):
     project, path = mine
     edit(path, "const T a", "cnst T a")
     with exclusive([CPU]):
-        assert "compile_error: -\n" in ladder(project, "try", str(path), code=1)
+        assert "compile_error: mine\n" in ladder(project, "try", str(path), code=1)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,20 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(mine):
         assert re.search(rf"of 03_blocked {INTERVAL}; ", ladder(project, "try", str(path), "--size", "96"))
     finally:
         (folder / "x.parquet").unlink()
+
+
+def test_what_other_processes_do_beside_it_is_told(mine):
+    project, path = mine
+    cores = os.cpu_count()
+    busy = [subprocess.Popen([project.python, "-c", "while True: pass"]) for _ in range(cores)]
+    try:
+        told = ladder(project, "try", str(path), "--size", "96")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    (used,) = re.findall(rf"^  timed while other processes used (\S+) of {cores} cores$", told, re.MULTILINE)
+    assert 0.25 <= float(used) <= cores + 0.1
 
 
 def test_a_kernel_that_never_ends_is_interrupted_at_once(mine):
@@ -223,7 +237,7 @@ def test_watching_answers_at_every_save_with_a_warm_worker(mine):
 
 def test_a_cuda_kernel_with_its_model_and_ways_of_compiling(project, monkeypatch):
     project.write("kernels/cuda/80_mine.cu", cuda_kernel("mine", CU_RIGHT))
-    for name, value in project.pretend(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
+    for name, value in project.pretend(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[2]).items():
         monkeypatch.setenv(name, value)
     told = ladder(
         project,
@@ -245,6 +259,7 @@ def test_a_cuda_kernel_with_its_model_and_ways_of_compiling(project, monkeypatch
         in told
     )
     assert "no counters: " in told
+    assert "\n  timed while 2 other process(es) computed on the device\n" in told
     project.write("kernels/cuda/80_mine.cu", cuda_kernel("mine", "// python: right(); c[0, 0] += 1\n" + CU_RIGHT))
     told = ladder(project, "try", "kernels/cuda/80_mine.cu", "--problem", "8x9x10", "--set", "BX=8", code=1)
     assert re.search(r"incorrect: BX=8: on M=1 N=1 K=1 exact: C\[0\]\[0\] is -?\d+; expected -?\d+ \(1 of 1", told), told

@@ -15,6 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
+
 from ladder import campaign, gauntlet, records, sources, verdicts
 from ladder.campaign import BASELINES, Campaign, Limits, Problem
 from ladder.child import START_SECONDS, Child, Failure
@@ -39,6 +41,8 @@ LIMITS = Limits(race=False, target=0.01, min_samples=6, max_samples=20, max_seco
 """Six samples are the fewest whose range is a 95 % interval of the median."""
 BESIDE = 6
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
+OTHERS = 0.25
+"""Cores from which on what other processes use is told: counters of the system go by hundredths of a second."""
 WATCH_SECONDS = 0.1
 """Between looks at the file."""
 
@@ -70,6 +74,11 @@ class Contestant:
     beside: Sequence["Contestant"] = ()
     """What was timed in the same rounds."""
 
+    @property
+    def label(self) -> str:
+        """What it is called here."""
+        return _label(self.kernel.name, self.configuration.label)
+
     def given(self) -> tuple[Any, ...]:
         """What the worker makes a launch of."""
         return self.kernel.name, str(self.kernel.path), self.configuration.parameters, str(self.binary), self.kernel.precision
@@ -98,6 +107,8 @@ class Trial:
         """Where the last right try is kept, with the suffix of each file."""
         self.child: Child | None = None
         self.uuid = ""
+        self.others = 0.0
+        """Beside what was timed: the cores that other processes used, or how many computed on the GPU."""
         self.rung: tuple[Path, str] | None = None
         self.sought = False
 
@@ -127,7 +138,7 @@ class Trial:
         wrong = any(row.status == "compile_error" for row in refused)
         if not self.device:
             for one in mine:
-                print(f"compiled for {arch}: {one.configuration.label}: {_resources(one.resource)}")
+                print(f"compiled for {arch}: {one.label}: {_resources(one.resource)}")
         if not self.device and not wrong:
             raise InputError("no GPU was found here: compiled, not run; expected an NVIDIA GPU and its driver")
         if mine and self.device:
@@ -222,6 +233,7 @@ class Trial:
         environment: Mapping[str, Any],
     ) -> None:
         """Set status and series of the contestants: the gauntlet, whole numbers of the problem's size, then timed rounds."""
+        self.others = 0.0
         for one in mine:
             self._judge(one, problem, support)
         right = [one for one in mine if one.status == "correct"]
@@ -299,13 +311,17 @@ class Trial:
         try:
             self._present(problem, contestants, support)
             seed = time.time_ns() % 2**32
+            start, used = time.monotonic(), self._used_by_others()
             for answer in self._ask(support, ("time", list(range(len(contestants))), "warm", asdict(LIMITS), seed, 0.0)):
                 if answer[0] == "series":
                     one, verdict = contestants[answer[1]], answer[4]
+                    self.others = max(self.others, answer[3] or 0)
                     if verdict["status"] == "correct":
                         one.series = answer[2]
                     else:
                         one.status, one.reason = verdict["status"], f"while timed: {verdict['reason']}"
+            if self.kind == "cpu":
+                self.others = max(self.others, (self._used_by_others() - used) / (time.monotonic() - start))
         except Failure as failure:
             self._failed(failure)
             for one in contestants:
@@ -313,6 +329,14 @@ class Trial:
                     one.status, one.reason = failure.status, f"while timed: {failure.reason}"
             return False
         return True
+
+    def _used_by_others(self) -> float:
+        """Seconds of a core that all but the worker have used, other virtual machines too, since the system or the worker started."""
+        assert self.child
+        everyone, worker = psutil.cpu_times(), psutil.Process(self.child.process.pid).cpu_times()
+        return (
+            sum(everyone) - everyone.idle - everyone.iowait - everyone.guest - everyone.guest_nice - worker.user - worker.system
+        )
 
     def _last(self, kernel: Kernel) -> list[Contestant]:
         """The best of the last right try, where it was of the same device, as a contestant."""
@@ -344,7 +368,7 @@ class Trial:
         for one in timed:
             us, low, high = median_interval((one.series or {})["samples"])
             rate, least, most = (tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low))
-            words = [f"{one.configuration.label}: {_interval(rate, least, most)} {unit}"]
+            words = [f"{one.label}: {_interval(rate, least, most)} {unit}"]
             words.append(f"of {BASELINES[self.kind][0]} {_interval(*one.ratio())}")
             rungs = [rung for rung in one.beside if rung.series and rung.kernel.path.parent == self.path.parent]
             words += [f"of {rung.kernel.name} {_interval(*one.ratio(rung))}" for rung in rungs]
@@ -355,13 +379,15 @@ class Trial:
                 print(f"  {modelled}")
         if timed:
             print("  intervals: 95 %, within-run")
+            if said := beside(self.kind, self.others):
+                print(f"  {said}")
             for one in last:
                 print(f"  since the last right try: {_changes(timed[0], one)}")
         if timed and self.asked.counters:
             print(f"  {self._stalls(timed[0], problem, support)}")
         for one in mine:
             if one.status != "correct":
-                print(f"{one.status}: {one.configuration.label}: {one.reason}")
+                print(f"{one.status}: {one.label}: {one.reason}")
         self._keep(timed, mine, problem)
 
     def _stalls(self, best: Contestant, problem: Problem, support: Path) -> str:
@@ -435,6 +461,13 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
     return None
 
 
+def beside(kind: str, others: float) -> str:
+    """What other processes did while it was timed, in words; "" where that is too little to tell."""
+    if kind == "cuda":
+        return f"timed while {others:.0f} other process(es) computed on the device" if others else ""
+    return f"timed while other processes used {others:.1f} of {psutil.cpu_count()} cores" if others >= OTHERS else ""
+
+
 def _changes(best: Contestant, last: Contestant) -> str:
     """How the best compares with that of the last try."""
     names = ("registers", "static_shared", "spill_stores", "spill_loads")
@@ -447,7 +480,7 @@ def _changes(best: Contestant, last: Contestant) -> str:
     if best.resource["sha256"] == last.resource["sha256"]:
         verdict = "the same machine code"
     elif again is None:
-        verdict = f"{best.configuration.label} is the best now, {last.configuration.label} was"
+        verdict = f"{best.label} is the best now, {last.label} was"
     elif again.series is None:
         verdict = f"it could not be timed again: {again.reason}"
     else:
@@ -460,8 +493,13 @@ def _alike(refused: Sequence[Resource]) -> dict[tuple[str, str], list[str]]:
     """The configurations that were refused, by status and reason: what a compiler says it says of each."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in refused:
-        found.setdefault((row.status, row.reason or ""), []).append(row.configuration)
+        found.setdefault((row.status, row.reason or ""), []).append(_label(row.kernel, row.configuration))
     return found
+
+
+def _label(kernel: str, configuration: str) -> str:
+    """A configuration's label; the kernel's name where it has no parameters."""
+    return kernel if configuration == "-" else configuration
 
 
 def _numbers(values: Sequence[str]) -> list[int | str]:
