@@ -208,6 +208,7 @@ def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     found = made(devices=[CPU], architectures=[])
     build, figures = Path(found.compiled()[0]), Path(found.measured("figures")[0])
+    support = Path(found.support("t", CPU.slug))
     for folder in (build.parent, figures):
         folder.mkdir(parents=True)
 
@@ -216,26 +217,32 @@ def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, mon
             path.write_text(path.name)
         sha256 = hashlib.sha256(b"a.so").hexdigest()
         build.write_text(f"kernel,binary,sha256\n03_blocked,a.so,{sha256}\n03_blocked,,\n")
-        targets.list_files(figures)
-        return build, targets.listing(figures)
+        support.write_text("compiled")
+        for listed in (figures, support):
+            targets.list_files(listed)
+        return build, targets.listing(figures), support
 
     def left():
         found.forget_incomplete()
-        return [path.exists() for path in lists]
+        return [path.exists() for path in made_again]
 
-    lists = write()
-    assert left() == [True, True]
+    made_again = write()
+    assert left() == [True, True, True]
     (build.parent / "a.so").write_text("other")
-    assert left() == [False, True]
+    assert left() == [False, True, True]
     write()
     (figures / "b.png").unlink()
-    assert left() == [True, False]
+    assert left() == [True, False, True]
     write()
     (figures / "b.png").write_text("other")
-    assert left() == [True, False]
-    assert left() == [True, False]  # one that is not there is no complaint
-    lists[1].write_bytes(b"\xff what is this")
-    assert left() == [True, False]
+    assert left() == [True, False, True]
+    assert left() == [True, False, True]  # one that is not there is no complaint
+    for garbage in (b"\xff what is this", b"what is this"):
+        made_again[1].write_bytes(garbage)
+        assert left() == [True, False, True]
+    write()
+    support.write_text("garbage")
+    assert left() == [True, True, False]
 
 
 def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):

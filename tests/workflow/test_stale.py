@@ -233,3 +233,12 @@ def test_two_environments_are_not_mixed_in_one_dataset(done):
         mixed.stdout,
     )
     assert "Traceback" not in mixed.stdout
+
+
+def test_a_support_file_that_is_garbage_is_made_again_where_it_is_needed(done):
+    (support,) = done.folder.glob("results/stale/build/cpu-*/support.bin")
+    before = support.read_bytes()
+    support.write_text("garbage")
+    environment = f"results/stale/{CPU}/environment.json"
+    done.ok(environment, "--forcerun", "probe", "--configfile", "config/test.yaml")
+    assert support.read_bytes() == before

@@ -117,14 +117,18 @@ class Targets:
         folders += [
             Path("results") / REDRAWN / path.parent.name / "figures" for path in self.published.glob("*/environment.json")
         ]
+        supports = [Path(self.support(self.campaign.name, device.slug)) for device in self.devices]
         found = {path: path.parent for path in compiled} | {listing(folder): folder for folder in folders}
+        found |= {listing(path): path.parent for path in supports}
         return {path: folder for path, folder in found.items() if path.exists()}
 
     def forget_incomplete(self) -> None:
-        """Remove the lists of which a file is missing or another, so that Snakemake has it made again."""
+        """Remove the lists of which a file is missing or another, and such files, so that Snakemake has them made again."""
         for path, folder in self.lists().items():
-            if any(not (folder / name).is_file() or _sha256(folder / name) != sha256 for name, sha256 in _listed(path).items()):
-                path.unlink()
+            files = {folder / name: sha256 for name, sha256 in _listed(path).items()}
+            wrong = [file for file, sha256 in files.items() if not file.is_file() or _sha256(file) != sha256]
+            for file in filter(Path.is_file, [*wrong, path] if wrong else []):
+                file.unlink()
 
     def checked(self, dataset: str, device: str) -> list[str]:
         """What must be right of a dataset before anything is drawn from it: where it is published, its files and those of its repeats."""
@@ -286,13 +290,14 @@ def _sha256(*paths: Path) -> str:
 
 
 def listing(folder: Path) -> Path:
-    """The file that lists those of a folder of figures, in the form of the command `sha256sum`."""
+    """The file that lists those of a folder of figures, or one file, in the form of the command `sha256sum`."""
     return folder.with_suffix(".sha256")
 
 
 def list_files(folder: Path) -> None:
     """Write it."""
-    lines = (f"{_sha256(path)}  {folder.name}/{path.name}\n" for path in sorted(folder.iterdir()))
+    files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+    lines = (f"{_sha256(path)}  {path.relative_to(folder.parent)}\n" for path in files)
     write_whole(listing(folder), "".join(lines).encode())
 
 
@@ -301,7 +306,7 @@ def _listed(path: Path) -> dict[str, str]:
     try:
         if path.suffix == ".csv":
             with path.open(newline="") as file:
-                return {row["binary"]: row["sha256"] for row in csv.DictReader(file) if row["binary"]}
+                return {Path(row["binary"]).name: row["sha256"] for row in csv.DictReader(file) if row["binary"]}
         return {Path(line[66:]).name: line[:64] for line in path.read_text().splitlines()}
     except (OSError, ValueError, KeyError, csv.Error):
         return {"damaged": ""}

@@ -2,6 +2,7 @@
 rule support:
     output:
         "results/{dataset}/build/{arch}/support.bin",
+        "results/{dataset}/build/{arch}/support.sha256",
     log:
         "results/{dataset}/logs/support-{arch}.log",
     priority: 2
