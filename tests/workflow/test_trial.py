@@ -167,6 +167,30 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(mine):
         (folder / "x.parquet").unlink()
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ("build/*/support-*.bin", r"support-\w+\.bin: cannot be loaded from .*; expected what was compiled"),
+        ("cpu-*/environment.json", r"cpu-\S+/environment\.json: has no .*; expected what describes a device"),
+        ("cpu/mine.json", r"cpu/mine\.json: got JSONDecodeError.*; expected what the last right try has left"),
+    ],
+)
+def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(mine, kept, said):
+    project, path = mine
+    (file,) = project.folder.glob(f"results/try/{kept}")
+    (environment,) = project.folder.glob("results/try/cpu-*/environment.json")
+    before, described = file.read_bytes(), environment.read_bytes()
+    if kept.startswith("build"):
+        environment.unlink()  # it is to be measured again
+    file.write_text("garbage")
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=2)
+    finally:
+        environment.write_bytes(described)
+        file.write_bytes(before)
+    assert re.search(rf"^Error: .*/results/try/.*{said}", told, re.MULTILINE), told
+
+
 def test_what_other_processes_do_beside_it_is_told(mine):
     project, path = mine
     cores = os.cpu_count()

@@ -25,7 +25,7 @@ from ladder.compile import Resource, compile_kernel, compile_support
 from ladder.devices import exactly
 from ladder.diagnosis import Diagnosis
 from ladder.environment import DEFAULT_ARCHITECTURE, ROOT, Device, detect_cpu, detect_gpus, fingerprint
-from ladder.jobs import write_whole
+from ladder.jobs import read_environment, write_whole
 from ladder.kernels import OF_BUILD, SUFFIX, Configuration, Kernel, parse
 from ladder.lock import exclusive, uuids
 from ladder.measure import too_fast
@@ -144,6 +144,7 @@ class Trial:
         if mine and self.device:
             support = self._support(arch)
             with exclusive([self.uuid] if self.uuid else uuids(self.device)) as (self.uuid, _):
+                self._alive(support)  # a device or support file that cannot be used is told by it in a line
                 environment = self._environment(support)
                 last = self._last(kernel)
                 changed = [one for one in last if one.resource["sha256"] not in {one.resource["sha256"] for one in mine}]
@@ -202,7 +203,7 @@ class Trial:
         assert self.device
         path = FOLDER / self.device.slug / "environment.json"
         if path.exists():
-            known: dict[str, Any] = json.loads(path.read_text())
+            known = read_environment(path)
             if known["fingerprint"] == fingerprint(self.device):
                 return known
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
@@ -343,11 +344,16 @@ class Trial:
         note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(SUFFIX[self.kind])
         if not note.exists():
             return []
-        known = json.loads(note.read_text())
-        if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.asked.element_type:
-            return []
-        configuration = Configuration.of(known["element_type"], known["configuration"])
-        return [Contestant(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
+        try:
+            known = json.loads(note.read_text())
+            if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.asked.element_type:
+                return []
+            configuration = Configuration.of(known["element_type"], known["configuration"])
+            return [Contestant(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(
+                f"{note}: got {error!r}; expected what the last right try has left. Remove it and try again"
+            ) from None
 
     def _best_rung(self, problem: Problem, arch: str) -> list[Contestant]:
         """The best rung of this device's own or published results, compiled; none where there are no results, or it does not run here."""
