@@ -132,12 +132,6 @@ def test_the_report_is_made_without_a_network(run: Run, image: str, results: Pat
     assert 'src="http' not in page
 
 
-def test_where_nothing_can_be_counted_the_table_says_why(run: Run, image: str, results: Path) -> None:
-    run(*HARDENED, "-v", f"{results}:/data/results", image, "counters", "--config", "campaign=smoke")
-    (counters,) = results.glob("smoke/cpu-*/counters.csv")
-    assert "Nsight Compute counts on NVIDIA GPUs only" in counters.read_text()
-
-
 def test_the_command_is_there(run: Run, image: str) -> None:
     said = run(*HARDENED, "--entrypoint=ladder", image, "publish", "/data/results", code=1)
     assert said.startswith("Error: /data/results: no environment.json")

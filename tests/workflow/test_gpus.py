@@ -62,6 +62,10 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
     four.ok("results/four/fake/summary.csv", "--configfile", "config/test.yaml", cores=4)
     assert set(four.table("four/fake/summary.csv")["uuid"]) == {"GPU-0"}
 
+    refused = four.snakemake("counters", "--configfile", "config/test.yaml")
+    assert refused.returncode == 1
+    assert "Error: PATH: has no ncu; expected that of Nsight Compute" in refused.stdout
+    assert "rule " not in refused.stdout
     ncu = four.write("tools/ncu", NCU)
     ncu.chmod(0o755)
     monkeypatch.setenv("PATH", str(ncu.parent), prepend=os.pathsep)

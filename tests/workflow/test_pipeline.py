@@ -79,13 +79,11 @@ def test_the_models_have_a_row_for_all_that_ran(smoke):
     assert (models["intensity"] <= models["compulsory_intensity"]).all()
 
 
-def test_where_nothing_can_be_counted_the_table_says_why(smoke):
-    smoke.ok("counters", "--config", "campaign=smoke", "devices=[cpu]")
-    counters = smoke.table("smoke/cpu-*/counters.csv")
-    assert set(counters["kernel"]) == {"01_naive_ijk", "02_reordered_ikj", "03_blocked"}
-    assert set(counters["reason"]) == {"Nsight Compute counts on NVIDIA GPUs only"}
-    (figure,) = (smoke.folder / "results" / "smoke").glob("cpu-*/counters.svg")
-    assert figure.stat().st_size > 5000
+def test_where_nothing_can_be_counted_that_is_told_before_anything_is_measured(smoke):
+    refused = smoke.snakemake("counters", "--forceall", "--config", "campaign=smoke", "devices=[cpu]")
+    assert refused.returncode == 1
+    assert re.search(r"Error: .*: devices: got cpu-\S+; expected an NVIDIA GPU among them: ", refused.stdout), refused.stdout
+    assert "rule " not in refused.stdout
 
 
 def test_a_second_run_has_nothing_to_do_but_to_tell(smoke):

@@ -78,6 +78,18 @@ if workflow.is_main_process:
     TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
+# What `snakemake counters` lacks is told before the campaign that it counts is measured; what runs submitted jobs may have other programs.
+if "counters" in sys.argv:
+    if not TARGETS.measured("counters.svg", kind="cuda"):
+        sys.exit(
+            f"Error: {source}: devices: got {', '.join(device.slug for device in DEVICES)}; expected an NVIDIA GPU among them: "
+            "Nsight Compute, of which `counters` is made, counts on no other device"
+        )
+    if not SUBMITTING and not shutil.which("ncu"):
+        sys.exit(
+            "Error: PATH: has no ncu; expected that of Nsight Compute, by which `counters` is made"
+        )
+
 # On this machine one GPU at a time, if `--resources gpu=N` does not say how many; a cluster knows how many it has.
 if (
     workflow.is_main_process
