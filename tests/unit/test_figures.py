@@ -1,8 +1,13 @@
 """What the figures show, read from what is drawn: of a made-up dataset, and at the widths of a screen and of a paper's columns."""
 
+import contextlib
 import json
+import os
 import re
+import signal
+import time
 from itertools import pairwise
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -469,6 +474,30 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     assert not [stem for stem in stems if stem.startswith(("parameters", "gpus", "energy")) and stem.endswith("cold")]
     for data, _, stem, _ in tasks:
         assert (data.peak is None) == ("float64" in stem.name)
+
+
+def slow(task):
+    task[2].touch()
+    time.sleep(60)
+
+
+def drawing(*arguments):
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        figures.draw_all(*arguments)
+
+
+def test_ctrl_c_while_figures_are_drawn_is_the_jobs_to_tell(dataset, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(figures, "_draw_and_save", slow)
+    process = get_context("fork").Process(target=drawing, args=(*dataset, tmp_path, 2))
+    process.start()
+    while len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal does: all of them get it
+    process.join(20)
+    assert process.exitcode == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_a_state_in_which_all_was_skipped_is_not_drawn(dataset, tmp_path, monkeypatch):

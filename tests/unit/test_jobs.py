@@ -1,6 +1,10 @@
 """What a job's script says when it cannot go on."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
 
 import pytest
 import synthetic
@@ -15,6 +19,15 @@ def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
     said = capfd.readouterr().err
     assert said == "Interrupted: what was finished before is kept, run again to go on\n"
     assert (tmp_path / "log").read_text() == said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [("KeyboardInterrupt", r"Interrupted\n"), ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n")]
+)
+def test_ctrl_c_before_a_job_begins_is_one_line_too(error, said):
+    done = subprocess.run([sys.executable, "-c", f"import ladder; raise {error}"], capture_output=True, text=True, check=False)
+    assert re.fullmatch(said, done.stderr)
+    assert done.returncode == (-signal.SIGINT if said.startswith("I") else 1)
 
 
 def test_what_describes_a_device_is_read_or_refused(tmp_path):

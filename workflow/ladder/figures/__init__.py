@@ -3,6 +3,7 @@
 Every figure is written as SVG, and as PDF and PNG where asked for, the same bytes for the same data.
 """
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -95,7 +96,9 @@ def draw_all(
     if threads == 1:
         list(map(_draw_and_save, tasks))
         return
-    with ProcessPoolExecutor(threads, mp_context=get_context("fork")) as pool:
+    # Ctrl-C ends these processes without a traceback of each: the job tells
+    ended = signal.SIGINT, signal.SIG_DFL
+    with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
         list(pool.map(_draw_and_save, tasks))
 
 
