@@ -93,6 +93,34 @@ def test_the_first_wrong_element_is_told_with_a_guess(mine):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "guess"),
+    [
+        ("alpha *", "", "alpha is left out"),
+        ("alpha *", "2 * alpha *", None),  # on some problems that is 1
+        ("alpha *", "alpha * alpha *", None),
+        ("beta * c[j]", "c[j]", "beta is left out: the old C is added as it is"),
+        ("beta * c[j]", "2 * beta * c[j]", None),
+        ("* lda", "* K", "leading dimension: lda is taken for K"),
+        ("k < K", "k < K - 1", "the last 1 of K are left out"),
+    ],
+)
+def test_a_guess_is_what_most_problems_suggest_or_none(mine, old, new, guess):
+    project, path = mine
+    edit(path, old, new)
+    told = ladder(project, "try", str(path), "--size", "96", code=1)
+    assert re.findall(r"it looks like this: (.*)", told) == ([guess] if guess else []), told
+
+
+def test_a_wrong_kernel_that_refuses_some_problems_or_crashes_on_them_is_wrong(mine):
+    project, path = mine
+    edit(path, "---*/", "needs: [N % 2 == 1]\n---*/")
+    edit(path, "alpha *", "3 * alpha *")
+    assert "incorrect: mine: on M=1 N=1 K=1 exact: " in ladder(project, "try", str(path), "--size", "97", code=1)
+    edit(path, "const T a =", "if (M == 257) *(volatile int *)0 = 0;\n      const T a =")
+    assert "incorrect: mine: on M=1 N=1 K=1 exact: " in ladder(project, "try", str(path), "--size", "97", code=1)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("const T a", "cnst T a", "compile_error: mine\nmine.c:13:7: error: unknown type name"),

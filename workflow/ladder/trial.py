@@ -5,6 +5,7 @@ The worker, the rounds and the verdicts are those of a campaign. What is kept li
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -277,16 +278,27 @@ class Trial:
             one.status, one.reason = failure.status, f"on {gauntlet.describe(at)}: {failure.reason}"
 
     def _look(self, one: Contestant, problems: Sequence[Problem], support: Path) -> tuple[Diagnosis | None, str]:
-        """What is seen on the first of several problems, and a guess at the mistake from the first that suggests one."""
-        first, guess = None, ""
+        """What is seen on the first of several problems, and a guess at the mistake: what half of those that it gets wrong suggest.
+
+        One alone suggests too much: a stride that is wrong meets the NaN between rows, whatever it was taken for.
+        """
+        seen: list[Diagnosis] = []
         for problem in problems:
-            ((_, found),) = self._ask(support, ("diagnose", vars(problem), *one.given()))
-            seen = Diagnosis(**found) if found else None
-            first = first or seen
-            guess = seen.guess if seen else ""
-            if guess or not first:
-                break
-        return first, guess
+            try:
+                ((_, found),) = self._ask(support, ("diagnose", vars(problem), *one.given()))
+            except Failure as failure:
+                self._failed(failure)
+                if not failure.alive:
+                    break
+            else:
+                if not seen and not found:
+                    break
+                seen += [Diagnosis(**found)] if found else []
+        alike: dict[str, list[str]] = {}
+        for guess in (diagnosis.guess for diagnosis in seen):
+            alike.setdefault(re.sub(r"\d+", "", guess), []).append(guess)
+        most = max(alike.values(), key=len, default=[""])
+        return (seen[0] if seen else None), (most[0] if 2 * len(most) >= len(seen) else "")
 
     def _ask(self, support: Path, request: tuple[Any, ...]) -> Iterator[list[Any]]:
         return self._alive(support).ask(request, LIMITS.timeout_seconds)
