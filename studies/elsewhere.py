@@ -42,19 +42,22 @@ def read(folder: Path) -> dict[str, Any]:
     }
 
 
+def published(folder: Path) -> set[str]:
+    """The UUIDs of the GPUs that took part in what is published."""
+    environments = (json.loads(path.read_text()) for path in folder.rglob("environment.json"))
+    return {uuid for environment in environments for uuid in environment["fingerprint"].get("uuids", [])}
+
+
 def main() -> None:
     """Run it, and write what was said."""
     device = first_gpu()
-    known = [
-        json.loads(path.read_text())["fingerprint"].get("uuids", []) for path in (ROOT / PUBLISHED).rglob("environment.json")
-    ]
     start = time.perf_counter()
     command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *sys.argv[1:]]
     status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
     spent = time.perf_counter() - start
     name = next((one.partition("=")[2] for one in sys.argv if one.startswith("campaign=")), "reproduce")
     said = read(ROOT / "results" / name)
-    took_part = any(uuid in uuids for uuids in known for uuid in device.uuids)
+    took_part = bool(published(ROOT / PUBLISHED) & set(device.uuids))
     STUDY.write(device, said | {"seconds": spent, "exit_status": status, "took_part": took_part}, uuids=list(device.uuids))
     sys.exit(status)
 

@@ -1,6 +1,7 @@
 """What a measure job asks its child, and what it makes of the answers: a scripted child in place of the worker."""
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -98,6 +99,19 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     assert [request[0] for request in run.asked[:first]].count("gauntlet") == 3  # nothing is timed before it
     record = run.journal.records[run.entries[0].key]
     assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
+
+
+def test_tf32_of_denormal_operands_is_not_asked_for(make):
+    """Tensor cores take them for 0: no kernel's fault, and no result."""
+    run = make()
+    for entry in run.entries:
+        entry.contestant["precision"] = "tf32"
+    denormal = [replace(entry, problem=replace(entry.problem, distribution="denormal")) for entry in run.entries[:3]]
+    run.entries[:3] = denormal
+    run.entries_of = {denormal[0].problem: denormal, run.entries[3].problem: run.entries[3:]}
+    found = outcomes(run)
+    assert found[:3] == [("not_supported", "tensor cores take TF32 operands that are denormal for 0")] * 3
+    assert found[3:] == [("correct", "")] * 3
 
 
 def test_a_problem_is_set_up_again_in_a_fresh_process(make):

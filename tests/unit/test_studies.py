@@ -22,6 +22,7 @@ from ladder.campaign import Limits, Problem
 from ladder.compare import changes, read_side
 from ladder.compile import compile_kernel, compile_support
 from ladder.kernels import discover
+from ladder.study import PUBLISHED
 from ladder.units import InputError
 from ladder.worker import open_device
 from planted import ROOT
@@ -298,3 +299,21 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
     late = told_apart.longer(sides[0])
     assert changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
     assert changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is
+
+
+def test_who_took_part_is_every_gpu_of_what_is_published():
+    known = elsewhere.published(ROOT / PUBLISHED)  # a CPU among them
+    assert len(known) > 2
+    assert all(uuid.startswith("GPU-") for uuid in known)
+
+
+def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
+    entries = [
+        {"id": "own", "dataset": "results/reproduce-short-x/d", "state": "not reproduced"},
+        {"id": "other", "dataset": "nvidia-h200", "state": "not reproduced"},
+        {"id": "more", "dataset": "results/reproduce-short-x/d", "state": "reproduced"},
+        {"id": "none", "dataset": "results/reproduce-short-x/d", "state": "not measured yet"},
+    ]
+    (tmp_path / "reproduce-short-x").mkdir()
+    (tmp_path / "reproduce-short-x" / "reproduced.json").write_text(json.dumps(entries))
+    assert slowed.said(tmp_path) == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}

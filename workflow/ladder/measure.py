@@ -133,12 +133,14 @@ class Run:
         return self.ratios[record["key"]]
 
     def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
-        """The outcome of a contestant that the plan or the compiler has already ruled out."""
+        """The outcome of a contestant that the plan, the compiler or what the device computes has already ruled out."""
         if entry.contestant["objection"]:
             return {"status": "skipped", "reason": entry.contestant["objection"]}
         if self.job.plan["kernel"] and entry.binary.get("status") != "compiled":
             status = entry.binary.get("status", "compile_error")
             return {"status": status, "reason": entry.binary.get("reason", "no row in resources.csv")}
+        if _tf32(entry) and entry.problem.distribution == "denormal":
+            return {"status": "not_supported", "reason": "tensor cores take TF32 operands that are denormal for 0"}
         return None
 
     def _alive(self) -> Child:

@@ -327,21 +327,26 @@ def gains(story: Story, kind: str) -> str:
     )
 
 
-def past(story: Story, name: str) -> str:
-    """Of a published campaign, on every problem the fastest rung, beside cuBLAS's own choice and its fastest algorithm.
+def _fastest(data: Dataset) -> list[Any]:
+    """The row of `best` of the fastest rung on every problem.
 
     Where rungs are ahead of cuBLAS, the fastest of those whose error is no larger than its: it may cut K into more and shorter sums.
     """
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    rungs = data.best[data.best["kernel"].isin(data.kernels)]
+    fit = (rungs["ratio"] >= 1) & (rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors))
+    by_merit = rungs.assign(fit=fit).sort_values(["fit", "ratio"])
+    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
+
+
+def past(story: Story, name: str) -> str:
+    """Of a published campaign, on every problem the fastest rung, beside cuBLAS's own choice and its fastest algorithm."""
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
-    rungs = data.best[data.best["kernel"].isin(data.kernels)]
-    fit = (rungs["ratio"] >= 1) & (rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors))
-    by_merit = rungs.assign(fit=fit).sort_values(["fit", "ratio"])
-    found = [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
-    rows, beyond = [], 0
+    found, rows, beyond = _fastest(data), [], 0
     for row in found:
         other = others.get(row["problem"], math.nan)
         beyond += bool(row["ratio"] >= other)
@@ -360,6 +365,24 @@ def past(story: Story, name: str) -> str:
         f"cuBLAS's, is at most ×{ACCURATE} on {precise}; a rung that is faster with a larger one is passed over, unless none else is "
         f"ahead.\n\n{_table(columns, rows, words=(0, 1, -1))}"
     )
+
+
+def elsewhere(story: Story, name: str, other: str) -> str:
+    """Of two published campaigns, the problems on which the fastest rungs or their configurations are not the same."""
+    both = [data for data in (story.campaign(one) for one in (name, other)) if data]
+    if len(both) < 2:
+        return NOTHING.capitalize() + "."
+    fastest = [{row["problem"]: row for row in _fastest(data)} for data in both]
+    problems, rows = [problem for problem in fastest[0] if problem in fastest[1]], []
+    for problem in problems:
+        pair = [of[problem] for of in fastest]
+        if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
+            rows.append(
+                [_shown(problem), *(f"{_code(row['kernel'])} ×{row['ratio']:.3f}<br>`{row['configuration']}`" for row in pair)]
+            )
+    columns = ["problem", *(data.environment["name"] for data in both)]
+    told = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
+    return f"{told} On the others:\n\n{_table(columns, rows, words=(0, 1, 2))}" if rows else told
 
 
 def errors(story: Story, name: str, kernel: str) -> str:
@@ -490,7 +513,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function
-    for function in (device, best, rung, compare, methods, gains, past, errors, compilers, rates, answers, claimed)
+    for function in (device, best, rung, compare, methods, gains, past, elsewhere, errors, compilers, rates, answers, claimed)
 }
 
 

@@ -58,6 +58,8 @@ NEEDS: dict[str, Callable[[Dataset], bool]] = {
     "compilers": lambda data: len(compared(data)) > 0,
 }
 """When there is something to draw."""
+ANY_OPERANDS = ("accuracy", "distributions", "compilers")
+"""Figures of all operands; the others are of those from the first distribution: rates hardly depend on it."""
 
 
 def draw(name: str, data: Dataset) -> Figure:
@@ -85,14 +87,17 @@ def draw_all(
     folder.mkdir(parents=True, exist_ok=True)
     states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
     for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
-        data = Dataset(_of_type(tables, element_type), environment, state, width)
-        if all(map(is_baseline, data.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
+        typed = _of_type(tables, element_type)
+        whole, data = (Dataset(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
+        if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
             continue
         # the sweep is that of the first state; another follows its best configurations only
         sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
         which = state if element_type == "float32" else f"{element_type}-{state}"
-        names = [name for name in (*FIGURES, *sweeps) if name not in NEEDS or NEEDS[name](data)]
-        tasks += [(data, name, folder / f"{name}-{which}", formats) for name in names]
+        for name in (*FIGURES, *sweeps):
+            drawn = whole if name in ANY_OPERANDS else data
+            if name not in NEEDS or NEEDS[name](drawn):
+                tasks.append((drawn, name, folder / f"{name}-{which}", formats))
     if threads == 1:
         list(map(_draw_and_save, tasks))
         return
@@ -109,6 +114,14 @@ def _draw_and_save(task: tuple[Dataset, str, Path, Sequence[str]]) -> None:
 
 def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str, pd.DataFrame]:
     return {name: table[table["element_type"] == element_type] for name, table in tables.items()}
+
+
+def _of_first_distribution(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    summary = tables["summary"]
+    first = set(summary.loc[summary["distribution"] == summary["distribution"].iloc[0], "problem"].astype(str))
+    return {
+        name: table[table["problem"].astype(str).isin(first)] if "problem" in table else table for name, table in tables.items()
+    }
 
 
 def draw_counters(
