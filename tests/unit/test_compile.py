@@ -284,7 +284,6 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler)
     row, *_ = build(folder, name, text.replace("[8, 16]", "[8]"), builds=builds)
     assert row.status == "compile_error"
     assert row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
-    assert "out of memory" in row.reason
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
