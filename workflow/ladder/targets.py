@@ -123,12 +123,11 @@ class Targets:
         return {path: folder for path, folder in found.items() if path.exists()}
 
     def forget_incomplete(self) -> None:
-        """Remove the lists of which a file is missing or another, and such files, so that Snakemake has them made again."""
+        """Remove the lists of which a file is missing or another, so that Snakemake has it made again."""
         for path, folder in self.lists().items():
-            files = {folder / name: sha256 for name, sha256 in _listed(path).items()}
-            wrong = [file for file, sha256 in files.items() if not file.is_file() or _sha256(file) != sha256]
-            for file in filter(Path.is_file, [*wrong, path] if wrong else []):
-                file.unlink()
+            if any(not (folder / name).is_file() or _sha256(folder / name) != sha256 for name, sha256 in _listed(path).items()):
+                path.unlink()
+                path.with_suffix(".bin").unlink(missing_ok=True)  # the support file, which jobs ask for, and not for its list
 
     def checked(self, dataset: str, device: str) -> list[str]:
         """What must be right of a dataset before anything is drawn from it: where it is published, its files and those of its repeats."""
@@ -306,7 +305,7 @@ def _listed(path: Path) -> dict[str, str]:
     try:
         if path.suffix == ".csv":
             with path.open(newline="") as file:
-                return {Path(row["binary"]).name: row["sha256"] for row in csv.DictReader(file) if row["binary"]}
+                return {row["binary"]: row["sha256"] for row in csv.DictReader(file) if row["binary"]}
         return {Path(line[66:]).name: line[:64] for line in path.read_text().splitlines()}
     except (OSError, ValueError, KeyError, csv.Error):
         return {"damaged": ""}
