@@ -25,8 +25,10 @@ def found(measured: Mapping[str, Any]) -> str:
     clean = "; ".join(
         f"{tool}: {said['errors']} errors in {said['launches']} launches" for tool, said in measured["sanitizer"].items()
     )
+    failed = ", ".join(f"`{name.split('.')[-1]}`" for name, outcome in measured["tests"].items() if outcome == "failed")
     return (
-        f"{outcomes['passed']} tests on the GPU passed, {outcomes['failed']} failed, {outcomes['skipped']} were skipped; "
+        f"{outcomes['passed']} tests on the GPU passed, {outcomes['failed']} failed{failed and f' ({failed})'}, "
+        f"{outcomes['skipped']} were skipped; "
         f"compute-sanitizer over every rung: {clean or 'not run'}"
     )
 

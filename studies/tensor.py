@@ -4,13 +4,16 @@
 
 Tensor cores draw so much power that what is timed in the same rounds is timed at a lower clock. So rung 21, in its best configuration by a
 published dataset, and cuBLAS are timed in the same rounds; each beside itself alone; and each launched again and again for some seconds, with
-the energy that the board counts. Then once more in the same rounds on operands of which every chunk is left to float32. Measured are times
-of a launch in microseconds, and joules.
+the energy that the board counts. Then all its configurations in the same rounds on operands of which every chunk is left to float32, and the
+fastest is told. Measured are times of a launch in microseconds, and joules.
 """
 
+import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from ladder.campaign import Limits, Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.devices import Device, Launch
 from ladder.environment import ROOT
-from ladder.kernels import Configuration, discover
+from ladder.kernels import discover
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval
 from ladder.study import PUBLISHED, Study
@@ -31,10 +34,13 @@ from ladder.worker import open_device
 KERNEL = "21_tensor_split"
 DATASET = "nvidia-h200"
 SIZES = (512, 1024, 2048, 4096, 8192)
+NAMES = ("rung_us", "sgemm_us")
 HELD_SECONDS = 3.0
 UNFIT = "lognormal"
 """The distribution of which no chunk fits."""
 LIMITS = Limits(min_samples=20, max_samples=20, target=1e-6, race=False)
+FEW = replace(LIMITS, min_samples=5, max_samples=5)
+"""For all configurations, of which most are slow on operands that do not fit."""
 
 
 def found(measured: Mapping[str, Any]) -> str:
@@ -59,12 +65,60 @@ def found(measured: Mapping[str, Any]) -> str:
 STUDY = Study("tensor", "How fast are float32 results from tensor cores, really?", found, ".venv/bin/python studies/tensor.py")
 
 
-def timed(device: Device, launch: Launch, reference: Launch) -> list[float]:
-    """Medians of a launch and of the reference, in the same rounds. Exits where a result is wrong."""
-    ((_, series),) = (item for item in timing.measure(device, {0: launch}, reference, "warm", LIMITS, 0) if item)
-    if series.fault:
-        sys.exit(series.fault)
-    return [median_interval(samples)[0] for samples in (series.samples, series.reference)]
+Rung = Callable[[], Launch]
+"""A configuration's launch on the present problem."""
+
+
+def timed(device: Device, launches: Sequence[Launch], reference: Launch, limits: Limits = LIMITS) -> list[list[float]]:
+    """Of each, medians of launches and of the reference in the same rounds. Exits where a result is wrong."""
+    found = {}
+    for index, series in filter(None, timing.measure(device, dict(enumerate(launches)), reference, "warm", limits, 0)):
+        if series.fault:
+            sys.exit(series.fault)
+        found[index] = [median_interval(samples)[0] for samples in (series.samples, series.reference)]
+    return [found[index] for index in range(len(launches))]
+
+
+def right(device: Device, problem: Problem, launches: Iterable[Launch]) -> None:
+    """Exit where a result is wrong."""
+    for launch in launches:
+        verdict = judge(device.check(launch), problem)
+        if verdict.status != "correct":
+            sys.exit(f"{problem.label}: {verdict.status}: {verdict.reason}")
+
+
+def fitting(device: Device, size: int, made: Rung) -> dict[str, Any]:
+    """Times in the same rounds, each beside itself, and held, with joules."""
+    problem = Problem(size, size, size)
+    operands = device.operands(problem)
+    rung, sgemm = made(), device.baseline("cublas")
+    right(device, problem, (rung, sgemm))
+    alone = {name: timed(device, [one], one)[0][0] for name, one in zip(NAMES, (rung, sgemm), strict=True)}
+    row: dict[str, Any] = {
+        "together": dict(zip(NAMES, timed(device, [rung], sgemm)[0], strict=True)),
+        "alone": alone,
+        "held": {},
+    }
+    for name, launch in zip(NAMES, (rung, sgemm), strict=True):
+        repeats = max(1, round(LIMITS.sample_us / alone[name]))
+        counted = device.energy(device.sample(launch, repeats), HELD_SECONDS)
+        if counted is None:
+            sys.exit("the GPU's energy cannot be read")
+        row["held"] |= {name: counted[1] / repeats, name.replace("_us", "_j"): counted[0] / repeats}
+    device.free(operands)
+    return row
+
+
+def unfit(device: Device, size: int, rungs: Mapping[str, Rung]) -> dict[str, Any]:
+    """The configuration that is fastest beside SGEMM where no chunk fits, as a campaign on such operands would choose it."""
+    problem = Problem(size, size, size, distribution=UNFIT)
+    operands = device.operands(problem)
+    launches, sgemm = [made() for made in rungs.values()], device.baseline("cublas")
+    right(device, problem, (*launches, sgemm))
+    found = dict(zip(rungs, timed(device, launches, sgemm, FEW), strict=True))
+    best = max(found, key=lambda label: found[label][1] / found[label][0])
+    device.free(operands)
+    return {"configuration": best, **dict(zip(NAMES, found[best], strict=True))}
 
 
 def main(dataset: str) -> None:
@@ -72,41 +126,27 @@ def main(dataset: str) -> None:
     gpu, kernel = first_gpu(), discover(ROOT)[f"cuda/{KERNEL}"]
     best = of_folder(ROOT / PUBLISHED / dataset, [kernel])[0]["best"]
     best = best[(best["kernel"] == KERNEL) & (best["state"] == "warm")].set_index("problem")["configuration"]
-    names, rows, binaries = ("rung_us", "sgemm_us"), [], {}
+    rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        support = Path(scratch) / "support.bin"
+        support, build = Path(scratch) / "support.bin", Path(scratch) / "build"
         support.write_bytes(compile_support("cuda", gpu.arch))
+        configurations = list(kernel.expand({}, ["float32"]))
+        built = compile_kernel(kernel, configurations, gpu.arch, build, len(os.sched_getaffinity(0)))
         device = open_device("cuda", gpu.uuids[0], support)
+        rungs = {
+            one.label: partial(device.kernel, kernel, one, (build / row.binary).read_bytes())
+            for (one, _), row in zip(configurations, built, strict=True)
+        }
         for size in SIZES:
-            chosen = Configuration.of("float32", best[str(size)])
-            (built,) = compile_kernel(kernel, [(chosen, "")], gpu.arch, Path(scratch) / "build", 1)
-            binary = (Path(scratch) / "build" / built.binary).read_bytes()
-            binaries[f"{KERNEL} {chosen.label}"] = built.sha256
-            row: dict[str, Any] = {"size": size, "configuration": chosen.label}
-            for problem in (Problem(size, size, size), Problem(size, size, size, distribution=UNFIT)):
-                operands = device.operands(problem)
-                rung, sgemm = device.kernel(kernel, chosen, binary), device.baseline("cublas")
-                for launch in (rung, sgemm):
-                    verdict = judge(device.check(launch), problem)
-                    if verdict.status != "correct":
-                        sys.exit(f"{problem.label}: {verdict.status}: {verdict.reason}")
-                together = dict(zip(names, timed(device, rung, sgemm), strict=True))
-                if problem.distribution == UNFIT:
-                    row["unfit"] = together
-                else:
-                    row["together"] = together
-                    row["alone"] = {name: timed(device, one, one)[0] for name, one in zip(names, (rung, sgemm), strict=True)}
-                    row["held"] = {}
-                    for who, launch in (("rung", rung), ("sgemm", sgemm)):
-                        repeats = max(1, round(LIMITS.sample_us / row["alone"][f"{who}_us"]))
-                        counted = device.energy(device.sample(launch, repeats), HELD_SECONDS)
-                        if counted is None:
-                            sys.exit(f"{gpu.name}: its energy cannot be read")
-                        row["held"] |= {f"{who}_j": counted[0] / repeats, f"{who}_us": counted[1] / repeats}
-                device.free(operands)
-            rows.append(row)
-            print(row, flush=True)
+            chosen = best[str(size)]
+            rows.append(
+                {"size": size, "configuration": chosen}
+                | fitting(device, size, rungs[chosen])
+                | {"unfit": unfit(device, size, rungs)}
+            )
+            print(rows[-1], flush=True)
         device.close()
+    binaries = {f"{KERNEL} {one.label}": row.sha256 for (one, _), row in zip(configurations, built, strict=True)}
     STUDY.write(gpu, {"held_seconds": HELD_SECONDS, "rows": rows}, uuids=[gpu.uuids[0]], binaries=binaries)
 
 

@@ -202,8 +202,23 @@ def test_numbers_have_three_digits():
 def test_past_the_vendor_is_who_is_no_less_precise(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
     assert "| 64 | `01_first` | ×1.250 |" in story.past(story.Story(small), "test")
-    publish(small, second_us=25.0, first=(60.0, 2.0))
+    publish(small, second_us=25.0, first=(60.0, 2.0))  # behind cuBLAS
+    assert "| 64 | `01_first` | ×0.833 |" in story.past(story.Story(small), "test")
+    publish(small, second_us=25.0, first=(40.0, 5.0))
     assert "| 64 | `02_second` | ×2.000 |" in story.past(story.Story(small), "test")
+
+
+def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
+    publish(small, second_us=25.0, first=(40.0, 2.0))
+    one = small / "results" / "published" / "test"
+    assert story.elsewhere(story.Story(small), "test", "other") == "Not measured yet."
+    shutil.copytree(one, one.with_name("other"))
+    same = "On 1 of 1 problems the fastest rung and its configuration are the same."
+    assert story.elsewhere(story.Story(small), "test", "other") == same
+    publish(small, second_us=25.0, first=(40.0, 5.0))
+    told = story.elsewhere(story.Story(small), "test", "other")
+    assert "On 0 of 1" in told
+    assert "| 64 | `02_second` ×2.000<br>`" in told
 
 
 def test_errors_are_told_beside_the_references(small):

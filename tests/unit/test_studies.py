@@ -47,7 +47,7 @@ MEASURED = {
     ),
     "checks": (
         {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},
-        "2 tests on the GPU passed, 1 failed, 0 were skipped; compute-sanitizer over every rung: memcheck: 0 errors in 180 launches",
+        "2 tests on the GPU passed, 1 failed (`c`), 0 were skipped; compute-sanitizer over every rung: memcheck: 0 errors in 180 launches",
     ),
     "disturbance": (
         {"cores": 16, "pairs": 6, "rows": [{"busy_to_quiet": 1.001}, {"busy_to_quiet": 0.997}]},

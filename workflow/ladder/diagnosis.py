@@ -28,8 +28,8 @@ class Diagnosis:
     wanted: float
     wrong: int
     elements: int
-    guess: str
-    """The mistake that it looks like, or ""."""
+    guesses: list[str]
+    """The mistakes that it looks like."""
 
 
 def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
@@ -86,14 +86,14 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
 
     found, place = got[rows], (start + row) * problem.ldc + column
     if not np.array_equal(result.view(np.uint8), again.view(np.uint8)):
-        guess = "a race, or memory that nobody set: two launches differ"
+        guesses = ["a race, or memory that nobody set: two launches differ"]
     else:
-        guess = next((words for words, other in _mistakes(problem) if same(**other)), "")
-    if not guess and problem.beta == 0 and result[place : place + 1].tobytes() in POISON:
-        guess = "nothing is written there, or C is read although beta is 0: it was NaN before"
-    guess = guess or _edge(problem, rows, wrong)
+        guesses = [words for words, other in _mistakes(problem) if same(**other)]
+    if not guesses and problem.beta == 0 and result[place : place + 1].tobytes() in POISON:
+        guesses = ["nothing is written there, or C is read although beta is 0: it was NaN before"]
+    guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
     return Diagnosis(
-        start + row, column, float(found[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guess
+        start + row, column, float(found[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses
     )
 
 
@@ -122,9 +122,9 @@ def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:
     places = np.argwhere(wrong)
     row, column = places[:, 0] + looked_at.start, places[:, 1]
     rows, columns = problem.m - int(row.min()), problem.n - int(column.min())
-    if rows < problem.m and rows < TILES[0]:
+    if rows <= problem.m // 2 and rows < TILES[0]:  # what a tile leaves over is less than one
         return f"an edge: only the last {rows} rows are wrong"
-    if columns < problem.n and columns < TILES[0]:
+    if columns <= problem.n // 2 and columns < TILES[0]:
         return f"an edge: only the last {columns} columns are wrong"
     for tile in reversed(TILES):
         edge = (row >= problem.m - problem.m % tile) | (column >= problem.n - problem.n % tile)

@@ -36,6 +36,8 @@ PAIRS = [
     "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
+GAPS = 1.25
+"""Times as long as where it was timed a launch may take in a stretch of them; power and heat account for less."""
 REFUSED = "in the confirmation,"
 """How the reason begins of what failed there."""
 AS_WARM = "as warm"
@@ -202,6 +204,13 @@ def uses_tensor_cores(record: Record) -> bool:
     return bool(record["tensor_cores"]) or record["precision"] == "tf32"
 
 
+def _back_to_back(record: Record) -> bool:
+    """Whether the launches of which the energy was counted followed each other: in gaps the board draws power that is not theirs."""
+    if record["energy_j"] is None:
+        return False
+    return bool(record["energy_j"] / record["power_w"] * 1e6 <= GAPS * median_interval(record["samples_us"])[0])
+
+
 def _middle(values: Iterable[float | None]) -> float | None:
     """The median of what is known."""
     known = [value for value in values if value is not None]
@@ -290,7 +299,7 @@ class Confirmed:
         records = [record for _, record in sorted(self.groups[key][one].items())]
         found = self.ratio(key, one)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
-        joules = [record["energy_j"] for record in records if record["energy_j"] is not None]
+        joules = [record["energy_j"] for record in records if _back_to_back(record)]
         row |= {
             "reason": _disturbed(records),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),

@@ -295,7 +295,7 @@ class Trial:
                     break
                 seen += [Diagnosis(**found)] if found else []
         alike: dict[str, list[str]] = {}
-        for guess in (diagnosis.guess for diagnosis in seen):
+        for guess in (guess for diagnosis in seen for guess in diagnosis.guesses):
             alike.setdefault(re.sub(r"\d+", "", guess), []).append(guess)
         most = max(alike.values(), key=len, default=[""])
         return (seen[0] if seen else None), (most[0] if 2 * len(most) >= len(seen) else "")

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable
 
-LOOK_SECONDS = 0.002
-"""Between two looks: one takes the host about a millisecond, in which it launches nothing."""
+LOOK_SECONDS, LOOK_SHARE = 0.002, 0.25
+"""Between two looks, and the most of the time that they may take: in it the host launches nothing, and the device may run dry. One takes
+about a millisecond, on some machines several."""
 KNOWN_SECONDS = 0.02
 """A step between two looks that are further apart than this is passed over: when it was is not known."""
 
@@ -18,16 +19,17 @@ class Meter:
 
     def __init__(self, read: Callable[[], int | None], since: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._read, self._since, self._clock = read, since, clock
-        self._last, self._looked = read(), clock()
+        self._last, self._looked, self._again = read(), clock(), 0.0
         self._steps: list[tuple[float, int]] = []
 
     def look(self) -> None:
         """See whether the counter has moved; to be called often. A step is taken to lie halfway between two looks."""
         now = self._clock()
-        if now - self._looked < LOOK_SECONDS:
+        if now < self._again:
             return
         value, before = self._read(), self._looked
-        self._looked = now
+        self._looked, done = now, self._clock()
+        self._again = done + max(LOOK_SECONDS, (done - now) * (1 / LOOK_SHARE - 1))
         if value is not None and value != self._last:
             self._last = value
             if before >= self._since and now - before <= KNOWN_SECONDS:
