@@ -438,6 +438,9 @@ def test_datasets_side_by_side(dataset, tmp_path):
     widths = [bar.get_width() for bar in ratios.patches]
     assert np.divide(widths[count:], widths[:count]) == pytest.approx([1] * count, rel=0.03)
     assert {"nvidia-made-up: NVIDIA Made Up", "nvidia-other: NVIDIA Other"} <= set(words(figure))
+    right = ratios.get_xlim()[1]
+    assert 125 < right < 140  # the rungs can be told apart; what leaves the panel has its value written there
+    assert [text.get_text() for text in ratios.texts] == [f"{width:.3g}" for width in widths if width > right] != []
     assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
 
 

@@ -142,7 +142,8 @@ class Targets:
     def indexed(self, dataset: str) -> list[str]:
         """The datasets that the page of a campaign, or of all that is published, shows: of these with their repeats, `dataset/run`."""
         if dataset == REDRAWN:
-            return sorted(path.parent.relative_to(self.published).as_posix() for path in self.published.rglob("environment.json"))
+            names = [path.parent.relative_to(self.published).as_posix() for path in self.published.rglob("environment.json")]
+            return sorted(names, key=lambda name: (name.split("/")[0] != SHOWN, name))
         return [device.slug for device in self.devices]
 
     def claims(self, dataset: str) -> list[Path]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ladder.figures.dataset import HATCHED, MARKS, OUTSIDE, Dataset, hatches
+from ladder.figures.dataset import HATCHED, MARKS, Dataset, hatches
 from ladder.figures.page import finish, inches, panels, problems, text_size
 
 
@@ -94,12 +94,29 @@ def comparison(datasets: Mapping[str, Dataset]) -> Figure:
         axes.set_yticks(range(len(shown)), [first.nice(kernel) for kernel in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
-        ranked = pd.concat([table.loc[table["precision"].isna(), columns[0]] for table in tables.values()])
-        axes.set(xlabel=label, xlim=(0, 1.05 * scale * ranked.max()))
+        lanes = [table[table["precision"].isna() & ~table["tensor_cores"].astype(bool)] for table in tables.values()]
+        ranked = pd.concat([table[columns[0]] for table in (lanes if any(map(len, lanes)) else tables.values())])
+        right = 1.25 * scale * ranked.max()
+        axes.set(xlabel=label, xlim=(0, right))
+        for bars in axes.containers:
+            for bar in bars:
+                if bar.get_width() > right:  # it leaves the panel: its value is written
+                    middle = bar.get_y() + bar.get_height() / 2
+                    axes.text(
+                        0.99 * right,
+                        middle,
+                        f"{bar.get_width():.3g}",
+                        ha="right",
+                        va="center",
+                        color="white",
+                        fontsize=0.7 * size,
+                    )
     handles = [Patch(color=palette[name], label=f"{name}: {data.environment['name']}") for name, data in datasets.items()]
     if any(hatches(row) for table in tables.values() for row in table.to_dict("records")):
         handles.append(HATCHED)
-    notes = [f"Line: the interval; rates relative to the reference of the same dataset. {OUTSIDE}"]
+    notes = [
+        "Line: the interval; rates relative to the reference of the same dataset. What uses the tensor cores may leave the panel."
+    ]
     notes += [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
     notes.append(f"{next(iter(datasets))}:")  # whose note follows
     where = f"M = N = K = {problem}" if problem.isdigit() else problem.replace("x", "×")
