@@ -7,6 +7,7 @@ import math
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -98,7 +99,9 @@ def compile_kernel(
         rows = [job(item) for item in configurations]
     else:
         # fork: a spawned child would import the main module, which under Snakemake is the whole job script
-        with ProcessPoolExecutor(min(workers, len(configurations)), mp_context=get_context("fork")) as pool:
+        ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback of each: the job tells
+        context = get_context("fork")
+        with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=signal.signal, initargs=ended) as pool:
             rows, said = [], time.monotonic()
             for row in pool.map(job, configurations):
                 rows.append(row)
