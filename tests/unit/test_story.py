@@ -187,9 +187,11 @@ def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
     told = story.past(story.Story(small), "test")
     rows = story.Story(small).published("test").best.query("kernel != 'cublas'").to_dict("records")
     fastest = max(rows, key=lambda row: row["ratio"])
-    assert f"ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
+    assert f"Ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
+    assert told.count("| problem |") == 1
+    assert story.past(story.Story(small), "test", "64").count("| problem |") == 1
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
-    assert f"is ×{fastest['ratio']:.3f}." in told
+    assert f"is ×{fastest['ratio']:.3f};" in told
     assert "at most ×1.05 on 0;" in told
     assert "| ×2.50 | `BM=16` |" in told
     assert story.past(story.Story(small), "none") == "Not measured yet."

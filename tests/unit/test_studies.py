@@ -17,6 +17,7 @@ import pytest
 import slowed
 import synthetic
 import told_apart
+import tried
 from ladder import environment, story, study
 from ladder.campaign import Limits, Problem
 from ladder.compare import changes, read_side
@@ -93,6 +94,10 @@ MEASURED = {
         {"patterns": [{"measured": 0.5, "model": 0.49}, {"measured": 0.98, "model": 1}], "write_back": {"4": 0.1, "8": 1.08, "16": 1.8}},
         "of 2 patterns of registers the model is +2.0 % off at most; from 0.50 to 0.98 multiply-adds a clock; writing back loads of 4, 8 and "
         "16 bytes takes 0.10, 1.08, 1.80 clocks",
+    ),
+    "tried": (
+        {"changes": [{"low": 0.9, "high": 0.95}, {"low": 1.01, "high": 1.02}, {"low": 0.99, "high": 1.01}]},
+        "of 3 changes of rungs 13 to 16 1 are faster than the rung as it is",
     ),
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
@@ -317,3 +322,12 @@ def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
     (tmp_path / "reproduce-short-x").mkdir()
     (tmp_path / "reproduce-short-x" / "reproduced.json").write_text(json.dumps(entries))
     assert slowed.said(tmp_path) == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}
+
+
+@pytest.mark.parametrize("number", range(len(tried.CHANGES)))
+def test_changes_of_rungs_fit_them(number, tmp_path):
+    """Each edit has its place, and each configuration is legal."""
+    change = tried.CHANGES[number]
+    kernel, configuration = tried.configured(discover(ROOT)[f"cuda/{change.kernel}"], change.base)
+    other, changed = tried.changed(change, tmp_path / "kernels")
+    assert (other.digest, changed.label) != (kernel.digest, configuration.label)

@@ -2,8 +2,8 @@
 
 A quarter of an SM issues an instruction a clock. Its register file has two banks, the even and the odd registers, each of which gives one
 register of all lanes a clock; an operand in the reuse cache, which keeps those of the instruction before by slot, is not read. Reads run at
-most one instruction behind. What a load from shared memory brings goes through the same banks. The rules and the constants are of compute
-capability 9.0; `studies/registers.py` measures them, for NVIDIA documents neither them nor the encoding. That a register file has banks and
+most one instruction behind. What a load from shared memory brings goes through the same banks. The rules are of compute capability 9.0;
+`studies/registers.py` measures them, for NVIDIA documents neither them nor the encoding. That a register file has banks and
 a cache for reuse, and how to see them: Z. Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018
 (arXiv:1804.06826).
 """
@@ -20,7 +20,8 @@ FFMA, FFMA_WITHOUT_B, LDS, BRA = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947
 NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued and does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
-"""Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width."""
+"""Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width. They fit loops in
+which nothing waits for the loads; that of `studies/registers.py` takes more, the wait for them counted."""
 SMALLEST = 32
 """Multiply-adds of the smallest loop that counts as the kernel's."""
 

@@ -328,9 +328,8 @@ def gains(story: Story, kind: str) -> str:
 
 
 def _fastest(data: Dataset) -> list[Any]:
-    """The row of `best` of the fastest rung on every problem, of those whose error is no larger than cuBLAS's where there are any.
-
-    cuBLAS may cut K into more and shorter sums.
+    """The row of `best` of the fastest rung on every problem, each in its fastest configuration, of those whose error is no larger than
+    cuBLAS's where there are any: it may cut K into more and shorter sums.
     """
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
@@ -339,14 +338,25 @@ def _fastest(data: Dataset) -> list[Any]:
     return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
 
 
-def past(story: Story, name: str) -> str:
-    """Of a published campaign, on every problem the fastest rung, beside cuBLAS's own choice and its fastest algorithm."""
+def past(story: Story, name: str, *chosen: str) -> str:
+    """Of a published campaign, on every problem the fastest rung, beside cuBLAS's own choice and its fastest algorithm.
+
+    The problems that the rungs were made for are `chosen`, the others have a table of their own.
+    """
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
+    fastest = _fastest(data)
+    parts = [[row for row in fastest if (row["problem"] in chosen) is inside] for inside in (True, False)]
+    rule = f"{_whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
+    return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
+
+
+def _beside(data: Dataset, found: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of `best` beside cuBLAS, and how many are ahead."""
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
-    found, rows, beyond = _fastest(data), [], 0
+    rows, beyond = [], 0
     for row in found:
         other = others.get(row["problem"], math.nan)
         beyond += bool(row["ratio"] >= other)
@@ -359,11 +369,9 @@ def past(story: Story, name: str) -> str:
     ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
     precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in found)
     return (
-        f"{_whence(data)}: ahead of cuBLAS on {ahead} of "
-        f"{len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on {beyond}; the geometric mean of the "
-        f"ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}. The error, in the Frobenius norm, beside "
-        f"cuBLAS's, is at most ×{ACCURATE} on {precise}; a rung that is faster with a larger one is passed over.\n\n"
-        f"{_table(columns, rows, words=(0, 1, -1))}"
+        f"Ahead of cuBLAS on {ahead} of {len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on "
+        f"{beyond}; the geometric mean of the ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}; errors at most "
+        f"×{ACCURATE} of cuBLAS's on {precise}:\n\n{_table(columns, rows, words=(0, 1, -1))}"
     )
 
 
@@ -443,6 +451,29 @@ def rates(story: Story, kind: str) -> str:
     return _legend(_table([data.unit, *short], rows))
 
 
+def tried(story: Story, kernel: str) -> str:
+    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is."""
+    (study,) = (study for study in studies(story.root) if study.name == "tried")
+    told = []
+    for device, measured in study.published(story.root).values():
+        rows = [
+            [
+                one["what"],
+                _shown(one["problem"]),
+                f"×{one['ratio']:.3f}",
+                f"{one['low']:.3f} to {one['high']:.3f}",
+                f"`{one['configuration']}`",
+            ]
+            for one in measured["changes"]
+            if one["kernel"] == kernel
+        ]
+        columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
+        told.append(
+            f"Of {_code(kernel)}, on `{device}`, in the same rounds as the rung as it is:\n\n{_table(columns, rows, words=(0, 1, -1))}"
+        )
+    return "\n\n".join(told) or NOTHING.capitalize() + "."
+
+
 def answers(story: Story) -> str:
     """Every study: its question, what was found on each device, the command, and the files."""
     rows = []
@@ -513,7 +544,22 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
 TABLES: dict[str, Callable[..., str]] = {
     function.__name__: function
-    for function in (device, best, rung, compare, methods, gains, past, elsewhere, errors, compilers, rates, answers, claimed)
+    for function in (
+        device,
+        best,
+        rung,
+        compare,
+        methods,
+        gains,
+        past,
+        elsewhere,
+        errors,
+        compilers,
+        rates,
+        tried,
+        answers,
+        claimed,
+    )
 }
 
 
