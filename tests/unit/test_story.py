@@ -192,7 +192,7 @@ def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
     assert story.past(story.Story(small), "test", "64").count("| problem |") == 1
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert f"is ×{fastest['ratio']:.3f};" in told
-    assert "at most ×1.05 on 0;" in told
+    assert "at most ×1.05 of cuBLAS's on 0:" in told
     assert "| ×2.50 | `BM=16` |" in told
     assert story.past(story.Story(small), "none") == "Not measured yet."
 
