@@ -9,20 +9,20 @@ from ladder.study import Study
 def found(measured: Mapping[str, Any]) -> str:
     """How often the stated intervals and limits cover the difference to another run, and how often what is alike is called different."""
 
-    def covered(what: str) -> str:
-        part = measured[what]
-        return f"{part['covered']:.1%} of {part['pairs']}" if part["pairs"] else "not measured yet"
-
-    def called(what: str) -> str:
-        part = measured[what]
-        return f"{part['called_different']:.1%} of {part['pairs']}" if part["pairs"] else "not measured yet"
-
-    return (
-        f"{len(measured['runs'])} runs on {measured['machines']} devices: another run on the same device is within the between-process "
-        f"interval: {covered('same_machine')}; one on another device within the repeat interval: {covered('other_machine')}, and where that "
-        f"device took no part in making it: {covered('held_out')}; called different were {called('twins')} twins with the same binary "
-        f"and {called('null')} pairs of the reference with itself"
-    )
+    described = {
+        "same_machine": ("another run on the same device is within the between-process interval", "covered"),
+        "other_machine": ("one on another device within the repeat interval", "covered"),
+        "held_out": ("and where that device took no part in making it", "covered"),
+        "twins": ("twins with the same binary are called different", "called_different"),
+        "null": ("pairs of the reference with itself are", "called_different"),
+    }
+    told = [
+        f"{what}: {measured[name][share]:.1%} of {measured[name]['pairs']}"
+        for name, (what, share) in described.items()
+        if measured[name]["pairs"]
+    ]
+    machines = measured["machines"]
+    return f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}: {'; '.join(told)}"
 
 
 STUDY = Study("repeat", "Do results repeat?", found, ".venv/bin/ladder repeat", "repeat-*.json")
