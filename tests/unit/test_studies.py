@@ -102,8 +102,8 @@ MEASURED = {
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
          "held_out": {"pairs": 0}, "twins": {"pairs": 40, "called_different": 0.025}, "null": {"pairs": 0}},
-        "2 runs on 2 devices: one on another device within the repeat interval: 95.5% of 200; twins with the same binary are called different: "
-        "2.5% of 40",
+        "2 runs on 2 devices: one on another device within the repeat interval: 95.5% of 200; twins with the same binary are called "
+        "different: 2.5% of 40",
     ),
     "elsewhere": (
         {"states": {"reproduced": 12, "not reproduced": 1}, "not_reproduced": ["gains:a:b"], "took_part": False, "seconds": 250.4},
