@@ -80,9 +80,9 @@ def main() -> None:
     gpu, known = first_gpu(), kernels.discover(ROOT)
     rows: list[dict[str, Any]] = []
     binaries = {}
-    from ladder.devices import cuda
+    from ladder.devices import cuda_operands
 
-    cuda.SHIFTS = 1
+    cuda_operands.SHIFTS = 1
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "support.bin").write_bytes(compile_support("cuda", gpu.arch))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ladder import devices, kernels
 from ladder.compile import compile_kernel, compile_support
-from ladder.devices import cuda
+from ladder.devices import cuda_operands
 from ladder.gauntlet import describe, problems
 from ladder.lock import first_gpu
 from ladder.verify import judge
@@ -23,8 +23,8 @@ SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 
 def main() -> None:
     """Compile, launch and verify; ends with exit code 1 where a result is wrong."""
     # what memcheck sees is what leaves an allocation: nothing lies beside an operand in it
-    devices.GUARD = cuda.GUARD = 0
-    cuda.SHIFTS = 1
+    devices.GUARD = 0
+    cuda_operands.SHIFTS = 1
     folder, wrong, launched = Path(tempfile.mkdtemp()), [], 0
     gpu = first_gpu()
     (folder / "support").write_bytes(compile_support("cuda", gpu.arch))

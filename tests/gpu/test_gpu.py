@@ -122,7 +122,7 @@ def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
 
     problem = Problem(33, 65, 170, element_type=element_type, padding=2, offset=1, beta=0.5, distribution=distribution, seed=3)
     with given(gpu, problem) as operands:
-        gpu._poison(operands.results, problem.seed)
+        operands.poison(operands.results, problem.seed)
         gpu.stream.synchronize()
         for source, expected in zip((*operands.sets[0], operands.results), buffers(problem), strict=True):
             found = np.empty_like(expected)

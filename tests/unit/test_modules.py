@@ -7,7 +7,8 @@ from planted import ROOT
 
 ORDER = [
     "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign", "ceilings",
-    "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.meter", "devices.cpu", "devices.cuda", "baselines",
+    "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.meter", "devices.cpu",
+    "devices.nvml", "devices.cuda_operands", "devices.cuda", "baselines",
     "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",
     "child", "lock", "progress", "probe", "measure", "confirm", "verdicts", "tables", "models", "aggregate", "counters", "trial", "result",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",

@@ -1,0 +1,286 @@
+"""The operands of a problem in a GPU's memory: drawn, poisoned, audited, and compared with a float64 reference.
+
+All is done by the pipeline's own kernels (`support.cu`) and the vendor's DGEMM, queued on one stream between the launches that are judged.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pycuda.driver as cuda
+from numpy.typing import NDArray
+
+from ladder.campaign import Problem
+from ladder.devices import CANARY, Audit, Errors, Place, Refused, draws, errors_of, places, scalars, view_step
+from ladder.units import ELEMENT_TYPES
+
+CHECK_BLOCKS, CHECK_THREADS = 1024, 256
+SHIFT_BYTES, SHIFTS = 256, 4096
+"""A buffer begins a random multiple of these bytes into its memory, less than a MiB."""
+MAX_ROUND = 256
+"""Samples of a round."""
+SUMS_BYTES, AUDIT_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8
+"""What a comparison and an audit write for one sample."""
+SAMPLED = 16
+"""Elements of the float64 reference that are computed a second time on the host."""
+
+
+class Support:
+    """The pipeline's own kernels on a stream, and what they find of each sample of a round."""
+
+    def __init__(self, binary: bytes, stream: Any) -> None:
+        self.stream = stream
+        self._module = cuda.module_from_buffer(binary)
+        self._functions: dict[str, Any] = {}
+        self._sums = cuda.mem_alloc(MAX_ROUND * SUMS_BYTES)
+        self._audits = cuda.mem_alloc(MAX_ROUND * AUDIT_BYTES)
+
+    def function(self, name: str, layout: str) -> Any:
+        """One of the kernels, loaded; `layout` is that of `struct`."""
+        if name not in self._functions:
+            self._functions[name] = self._module.get_function(name)
+            self._functions[name].prepare(layout)
+        return self._functions[name]
+
+    def queue(self, name: str, layout: str, *arguments: Any, blocks: int = CHECK_BLOCKS) -> None:
+        """Queue one of the kernels."""
+        self.function(name, layout).prepared_async_call((blocks, 1), (CHECK_THREADS, 1, 1), self.stream, *arguments)
+
+    def sums(self, turn: int = 0) -> int:
+        """Where the comparison of a sample's result is written."""
+        return int(self._sums) + turn * SUMS_BYTES
+
+    def audit(self, turn: int) -> int:
+        """Where the audit of a sample is written, which adds to what is there."""
+        return int(self._audits) + turn * AUDIT_BYTES
+
+    def clear_audits(self, samples: int) -> None:
+        """Queue the clearing of what was found of so many samples."""
+        cuda.memset_d32_async(int(self._audits), 0, samples * AUDIT_BYTES // 4, self.stream)
+
+    def errors(self, samples: int) -> list[Errors]:
+        """What the comparisons have found. Raises `cuda.Error` where the context is lost."""
+        sums = np.empty((samples, CHECK_BLOCKS, 7))
+        cuda.memcpy_dtoh(sums, self._sums)
+        return [errors_of(own) for own in sums]
+
+    def audits(self, samples: int) -> list[Audit]:
+        """What the audits have found. Raises `cuda.Error` where the context is lost."""
+        found = np.empty((samples, 3))
+        cuda.memcpy_dtoh(found, self._audits)
+        return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in found]
+
+
+class Operands:
+    """The operands of a problem on the device: sets of A, B and C, of which `cold` needs several, and what an audit needs beside them.
+
+    `blas` has the vendor's `product64`. There is no memory before `make`.
+    """
+
+    def __init__(self, given: Problem, support: Support, blas: Any) -> None:
+        self.given, self.size = given, ELEMENT_TYPES[given.element_type].size
+        self.draws = draws(given)
+        self.extra = 0
+        """Rows of B below its K, so that the launches of a sample can each have rows of their own."""
+        self.first = self.size * self.places[0].first
+        """Bytes from the beginning of a buffer to that of its matrix."""
+        self.sets: list[tuple[int, int]] = []
+        """Buffers of A and B."""
+        self.results = self.launches = 0
+        """Where the buffers of C lie, one after another, and how many: one for each launch of a sample."""
+        self.stride = -(-self.places[2].total * self.size // SHIFT_BYTES) * SHIFT_BYTES
+        """Bytes from one of them to the next."""
+        self.graphs: list[Any] = []
+        """Launches on these operands that were captured; the device's to free."""
+        self._unseen = 0
+        """A buffer of C that is not looked at."""
+        self._product = self._scale = 0
+        """The float64 reference: R and S, M x N."""
+        self._wide = self._projection = 0, 0
+        """A (M x K) and B (K x N) in float64; of an audit, B x and the square of each row of B (K)."""
+        self._buffers: list[Any] = []
+        self._reference: tuple[Any, ...] = ()
+        """Which seed, set and row of B the float64 reference is of."""
+        self._support, self._blas = support, blas
+        self._random = np.random.default_rng()
+
+    @property
+    def places(self) -> tuple[Place, Place, Place]:
+        """Where A, B and C lie in their buffers."""
+        return places(self.given, self.extra)
+
+    def make(self) -> None:
+        """Take memory for a launch on one set, and for the reference. Raises `Refused` where the device has not enough."""
+        m, n, k = self.given.m, self.given.n, self.given.k
+        self._make_room(1, 1)
+        self._unseen = self._allocate(self.places[2].total, self.size)
+        self._product, self._scale = self._allocate(m * n, 8), self._allocate(m * n, 8)
+        self._wide = self._allocate(m * k, 8), self._allocate(k * n, 8)
+        self._projection = self._allocate(k, 8), self._allocate(k, 8)
+
+    def free(self) -> None:
+        """Give all memory back."""
+        for buffer in self._buffers:
+            buffer.free()
+        self._buffers, self.sets = [], []
+
+    def reserve(self, times: int, flush: int) -> int:
+        """Make room for samples of so many launches: rows of B, and sets of operands, whose number is returned.
+
+        As many that the others have gone through `flush` bytes when a set's turn comes again. Raises `Refused` where the device has not
+        enough memory.
+        """
+        count = min(times, 1 + math.ceil(flush / (self.size * sum(place.total for place in places(self.given)))))
+        extra = view_step(self.given) * (math.ceil(times / count) - 1)
+        if extra > self.extra:
+            self.extra, self.sets = extra, []  # the smaller buffers go with the operands
+        self._make_room(count, times)
+        return count
+
+    def _make_room(self, sets: int, launches: int) -> None:
+        while len(self.sets) < sets:
+            a, b = (self._allocate(place.total, self.size) for place in self.places[:2])
+            self.sets.append((a, b))
+        if launches > self.launches:
+            self.results, self.launches = self._allocate(launches, self.stride), launches
+
+    def _allocate(self, count: int, size: int) -> int:
+        """Device memory for `count` elements of `size` bytes, freed with the operands.
+
+        Where it begins is left to chance: how operands lie to each other sways the time of some launches by per cents.
+        """
+        try:
+            self._buffers.append(cuda.mem_alloc(count * size + (SHIFTS - 1) * SHIFT_BYTES))
+        except cuda.MemoryError:
+            raise Refused("not_supported", f"the device has no {count * size / 2**30:.1f} GiB left for an operand") from None
+        return int(self._buffers[-1]) + SHIFT_BYTES * int(self._random.integers(SHIFTS))
+
+    def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
+        """Where A, B and C of a launch of a sample begin."""
+        return *self._addresses(*self._turn_of(launch, sets)), self.results + launch * self.stride + self.first
+
+    def spare(self) -> tuple[int, int, int]:
+        """Addresses of A, of B and of a C that is not looked at."""
+        return *self._addresses(0, 0), self._unseen + self.first
+
+    def _turn_of(self, launch: int, sets: int) -> tuple[int, int]:
+        """The set of operands that a launch of a sample has, and the row where its B begins."""
+        return launch % sets, view_step(self.given) * (launch // sets)
+
+    def _addresses(self, index: int, row: int) -> tuple[int, int]:
+        """Where A, and B from `row` on, of a set begin."""
+        a, b = self.sets[index]
+        return a + self.first, b + self.first + self.size * row * self.given.ldb
+
+    def _queue(self, name: str, layout: str, *arguments: Any, **more: int) -> None:
+        """Queue one of the pipeline's own kernels of the element type."""
+        self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
+
+    def draw(self, seed: int, sets: int) -> None:
+        """Queue the drawing of A and B of the first sets."""
+        for index in range(sets):
+            for matrix in (0, 1):
+                draw = self.draws[matrix]._replace(seed=_seed(seed, index))
+                self._queue("fill", "PqqqqqiiiiiiiiQ", self.sets[index][matrix], *self.places[matrix], *draw)
+
+    def poison(self, buffer: int, seed: int) -> None:
+        """Queue the poisoning of a buffer of C: canaries, and where beta is not 0 its old values."""
+        place = self.places[2]
+        if self.given.beta == 0:
+            cuda.memset_d32_async(buffer, CANARY, place.total * self.size // 4, self._support.stream)
+        else:
+            self._queue("fill", "PqqqqqiiiiiiiiQ", buffer, *place, *self.draws[2]._replace(seed=seed))
+
+    def poison_results(self, launches: int, sets: int, seed: int) -> None:
+        """Queue the poisoning of the C of each launch of a sample."""
+        if self.given.beta == 0:
+            cuda.memset_d32_async(self.results, CANARY, launches * self.stride // 4, self._support.stream)
+        else:
+            for launch in range(launches):
+                self.poison(self.results + launch * self.stride, _seed(seed, launch % sets))
+
+    def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
+        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, by cuBLAS DGEMM, of the operands of a launch."""
+        index, row = self._turn_of(launch, sets)
+        if self._reference == (seed, index, row):
+            return
+        self._reference = seed, index, row
+        m, n, k = self.given.m, self.given.n, self.given.k
+        alpha, beta = (float(value) for value in scalars(self.given))
+        (a, b), c = self._addresses(index, row), self._unseen + self.first
+        for absolute, out in ((0, self._product), (1, self._scale)):
+            self._widen(a, self.given.lda, m, k, self._wide[0], absolute)
+            self._widen(b, self.given.ldb, k, n, self._wide[1], absolute)
+            if beta != 0:
+                self.poison(self._unseen, _seed(seed, index))
+                self._widen(c, self.given.ldc, m, n, out, absolute)
+            factor = abs if absolute else float
+            self._blas.product64(m, n, k, factor(alpha), self._wide[0], self._wide[1], factor(beta), out)
+
+    def _widen(self, source: int, ld: int, rows: int, cols: int, out: int, absolute: int) -> None:
+        self._queue("widen", "PqqqPi", source, ld, rows, cols, out, absolute)
+
+    def check_reference(self) -> None:
+        """Sampled elements of the reference agree with the host's arithmetic on what is in the device's memory: the judge is judged too.
+
+        Raises `RuntimeError` where they do not.
+        """
+        given = self.given
+        dtype, alpha, beta = np.dtype(given.element_type), *(float(value) for value in scalars(given))
+        random = np.random.default_rng(given.seed)
+        rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
+        first_a, first_b, first_c = self.spare()
+        got, a, b, c = np.empty(1), np.empty(given.k, dtype), np.empty((given.k, 1), dtype), np.zeros(1, dtype)
+        column = cuda.Memcpy2D()
+        column.set_dst_host(b)
+        column.width_in_bytes, column.height, column.src_pitch = dtype.itemsize, given.k, dtype.itemsize * given.ldb
+        column.dst_pitch = dtype.itemsize
+        for row, col in zip(rows.tolist(), cols.tolist(), strict=True):
+            cuda.memcpy_dtoh(got, self._product + 8 * (row * given.n + col))
+            cuda.memcpy_dtoh(a, first_a + dtype.itemsize * row * given.lda)
+            column.set_src_device(first_b + dtype.itemsize * col)
+            column(aligned=False)
+            if beta != 0:
+                cuda.memcpy_dtoh(c, first_c + dtype.itemsize * (row * given.ldc + col))
+            with np.errstate(invalid="ignore", over="ignore"):
+                terms = a.astype(np.float64) * b[:, 0].astype(np.float64)
+                expected = alpha * terms.sum() + beta * float(c[0])
+                scale = abs(alpha) * np.abs(terms).sum() + abs(beta * float(c[0]))
+                off = abs(got[0] - expected)
+            alike = np.isfinite(expected) or got[0] == expected or (np.isnan(got[0]) and np.isnan(expected))
+            if not alike or off > 2.0**-52 * (given.k + 2) * scale:
+                raise RuntimeError(f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of {expected}")
+
+    def compare(self, turn: int, launch: int = 0, exact: bool = False) -> None:
+        """Queue the comparison of the C of a launch with the reference, for the sample of that turn."""
+        result, sums = self.results + launch * self.stride, self._support.sums(turn)
+        self._queue("compare", "PqqqqqPPPi", result, *self.places[2], self._product, self._scale, sums, int(exact))
+
+    def audit(self, turn: int, launch: int, sets: int, seed: int, secret: int) -> None:
+        """Queue the audit of a launch of a sample, for the sample of that turn; `secret` is the seed of the random signs."""
+        (index, row), p = self._turn_of(launch, sets), self.given
+        (a, b), (place_a, place_b, place_c) = self.sets[index], self.places
+        draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
+        projection, found = self._projection, self._support.audit(turn)
+        of_b = b, *place_b, *draw_b, row, p.k, secret, *projection, found
+        self._queue("audit_b", "PqqqqqiiiiiiiiQqqQPPP", *of_b, blocks=min(place_b.rows, 4 * CHECK_BLOCKS))
+        factors = (float(value) for value in scalars(p))
+        of_a = a, *place_a, *draw_a, self.results + launch * self.stride, *place_c, *draw_c, *projection, secret, *factors, found
+        self._queue("audit_a", "PqqqqqiiiiiiiiQPqqqqqiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
+
+    def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """A, B and C drawn anew from the problem's own seed, and the result of the first launch: flat, from the first element on."""
+        self.draw(self.given.seed, 1)
+        self.poison(self._unseen, self.given.seed)
+        self._support.stream.synchronize()
+        found = []
+        for place, address in zip((*self.places, self.places[2]), (*self.sets[0], self._unseen, self.results), strict=True):
+            found.append(np.empty(place.total, np.dtype(self.given.element_type)))
+            cuda.memcpy_dtoh(found[-1], address)
+        a, b, c, result = (flat[self.places[0].first :] for flat in found)
+        return a, b, c, result
+
+
+def _seed(seed: int, index: int) -> int:
+    """The seed of a set of operands: that of the round for the first."""
+    return (seed + index * 0x9E3779B97F4A7C15) % 2**64
