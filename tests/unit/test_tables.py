@@ -5,7 +5,8 @@ import faults
 import numpy as np
 import pandas as pd
 import pytest
-from ladder import records, tables
+from ladder import measurements, records, tables
+from ladder.confirmed import Confirmed
 from ladder.units import InputError
 
 
@@ -39,7 +40,7 @@ def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
         row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
         row(kernel="other", status="timeout"),
     ]
-    (line,) = tables.best(tables.summarise(rows, 1.0), tables.Confirmed()).to_dict("records")
+    (line,) = tables.best(tables.summarise(rows, 1.0), Confirmed()).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
 
 
@@ -47,7 +48,7 @@ def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_di
     rows = [row(beta=2.0), row(beta=2.0, padding=3, samples_us=[3.0] * 10), row(beta=2.0, padding=3, samples_us=[4.0] * 10)]
     summary = tables.summarise(rows, 1.0)
     assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]  # all have that beta
-    best = tables.best(summary, tables.Confirmed())
+    best = tables.best(summary, Confirmed())
     assert best[["problem", "median_us"]].to_numpy().tolist() == [["100", 2.0], ["100 padding=3", 3.0]]
 
 
@@ -58,12 +59,12 @@ def test_two_environments_are_never_one_dataset(tmp_path):
     with pytest.raises(
         InputError, match=r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"'
     ):
-        tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
+        measurements.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
     with pytest.raises(
         InputError,
         match=r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
     ):
-        tables.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "590", "device": "L"}})
+        measurements.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "590", "device": "L"}})
 
 
 def test_what_was_timed_beside_another_process_is_marked():
@@ -80,7 +81,7 @@ def test_what_lost_the_race_is_neither_best_nor_tied():
     ]
     summary = tables.summarise(rows, 1.0)
     assert summary["samples"].tolist() == [10, 5]
-    (line,) = tables.best(summary, tables.Confirmed()).to_dict("records")
+    (line,) = tables.best(summary, Confirmed()).to_dict("records")
     assert (line["configuration"], line["configurations"], line["tied_with"]) == ("finished", 2, "")
 
 
@@ -122,17 +123,17 @@ def test_a_dataset_that_is_whole_is_read(tmp_path):
     (tmp_path / "baselines.float32.parquet").write_bytes(
         write(tmp_path, "x", session={"job": "baselines.float32"})[0].read_bytes()
     )
-    found, sessions = tables.load(paths, EMPTY)
+    found, sessions = measurements.load(paths, EMPTY)
     assert [record["kernel"] for record in found] == ["a", "b"]
-    found, sessions = tables.load([*paths, confirm(tmp_path, paths)], EMPTY)
+    found, sessions = measurements.load([*paths, confirm(tmp_path, paths)], EMPTY)
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
 
 
 def test_a_confirmation_by_other_code_is_refused(tmp_path):
     paths = write(tmp_path, "a")
-    assert tables.load([*paths, confirm(tmp_path, paths, swept="v1")], EMPTY)
+    assert measurements.load([*paths, confirm(tmp_path, paths, swept="v1")], EMPTY)
     with pytest.raises(InputError, match=r"confirmed\.parquet: measured by version v2 of the measuring code; expected v1"):
-        tables.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
+        measurements.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
 
 
 def test_a_file_under_another_name_is_refused(tmp_path):
@@ -140,35 +141,35 @@ def test_a_file_under_another_name_is_refused(tmp_path):
     one, other = write(tmp_path, "a", "b")
     one.write_bytes(other.read_bytes())
     with pytest.raises(InputError, match=rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it"):
-        tables.load([one], EMPTY)
+        measurements.load([one], EMPTY)
     records.write(one, [row(kernel="b")], {})  # of before files said what they are
     with pytest.raises(InputError, match=r"has the measurements of b\.float32; expected those of a\.float32\. .*git checkout"):
-        tables.load([one], EMPTY)
+        measurements.load([one], EMPTY)
     shard = tmp_path / "b.float32.2of3.parquet"
     records.write(shard, [row(kernel="b")], {"job": "b.float32.1of3"})
     with pytest.raises(InputError, match=r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3"):
-        tables.load([shard], EMPTY)
+        measurements.load([shard], EMPTY)
     calls = tmp_path / "baselines.float32.parquet"
     records.write(calls, [row(kernel="cublas")], {})
-    assert len(tables.load([calls], EMPTY)[0]) == 1
+    assert len(measurements.load([calls], EMPTY)[0]) == 1
 
 
 def test_two_versions_of_the_measuring_code_are_never_one_dataset(tmp_path):
     paths = [*write(tmp_path, "a", "b"), *write(tmp_path, "c", session={"code": "v2"})]
     with pytest.raises(InputError, match=rf"c\.float32\.parquet: {faults.MACHINE['mixed'].reason}, as of a\.float32"):
-        tables.load(paths, EMPTY)
+        measurements.load(paths, EMPTY)
 
 
 def test_samples_that_are_not_those_confirmed_are_refused(tmp_path):
     paths = write(tmp_path, "a", "b")
     whole = confirm(tmp_path, paths)
     with pytest.raises(InputError, match=rf"confirmed\.parquet: {faults.MACHINE['missing'].reason}"):
-        tables.load([paths[0], whole], EMPTY)
+        measurements.load([paths[0], whole], EMPTY)
     with pytest.raises(InputError, match=r"in samples/: c\.float32 is not among them"):
-        tables.load([*paths, *write(tmp_path, "c"), whole], EMPTY)
+        measurements.load([*paths, *write(tmp_path, "c"), whole], EMPTY)
     write(tmp_path, "b", samples_us=[1.0] * 10)  # with a checksum of its own that is right
     with pytest.raises(InputError, match=r"in samples/: b\.float32 is another\. Where it is committed, restore"):
-        tables.load([*paths, whole], EMPTY)
+        measurements.load([*paths, whole], EMPTY)
 
 
 def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
@@ -192,7 +193,7 @@ def swept(*names, kernel="k"):
 
 def made(rows, within=0.0):
     """The table of the best."""
-    return tables.best(tables.summarise(rows, 2.0), tables.Confirmed(rows, within, 2.0))
+    return tables.best(tables.summarise(rows, 2.0), Confirmed(rows, within, 2.0))
 
 
 NEAR = [1.0, 1.001, 0.999]
@@ -287,7 +288,7 @@ def test_marks(given, mark):
     (line,) = tables.summarise([row(**given)], 1.0).to_dict("records")
     assert line["marks"] == mark
     if "race" not in str(given):
-        (line,) = tables.best(tables.summarise([row(**given)], 1.0), tables.Confirmed()).to_dict("records")
+        (line,) = tables.best(tables.summarise([row(**given)], 1.0), Confirmed()).to_dict("records")
         assert line["marks"] == "; ".join(filter(None, [mark, "few"]))  # the sweep is one process
 
 
@@ -306,7 +307,7 @@ def test_processes_that_differ_are_two_modes_and_no_drift():
 
 def compared(rows, sha256=None):
     """The table of pairs, by (pair, kernel)."""
-    summary, confirmed = tables.summarise(rows, 2.0), tables.Confirmed(rows, 0.0, 2.0)
+    summary, confirmed = tables.summarise(rows, 2.0), Confirmed(rows, 0.0, 2.0)
     resources = pd.DataFrame(sha256 or [], columns=["kernel", "element_type", "configuration", "sha256"])
     return {
         (line["pair"], line["kernel"]): line

@@ -9,9 +9,11 @@ import pandas as pd
 
 from ladder.campaign import Problem
 from ladder.ceilings import flop_per_clock
+from ladder.confirmed import Confirmed
 from ladder.kernels import Configuration, Kernel
+from ladder.measurements import files, load
 from ladder.models import COLUMNS, KEY, model
-from ladder.tables import Confirmed, best, costs, files, load, pairs, references, rounds, summarise
+from ladder.tables import best, costs, pairs, references, rounds, summarise
 
 _NOTHING = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
 
@@ -50,7 +52,7 @@ def dataset_tables(
 ) -> dict[str, pd.DataFrame]:
     """Every table of a dataset, by name, from its samples, with those of the confirmation, and what the compiler said (`resources.csv`).
 
-    Raises `InputError` as `tables.load` does.
+    Raises `InputError` as `measurements.load` does.
     """
     records, sessions = load(samples, environment)
     peaks = environment["peaks"]["fp32_tflops"], flop_per_clock(environment)

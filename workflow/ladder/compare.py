@@ -13,10 +13,12 @@ import pandas as pd
 from ladder import verdicts
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
+from ladder.confirmed import Confirmed
 from ladder.jobs import read_environment, write_whole
+from ladder.measurements import files, load
 from ladder.repeat import Limited, limited, limits
 from ladder.statistics import CONFIDENCE, between_runs
-from ladder.tables import Confirmed, best, files, load, summarise
+from ladder.tables import best, summarise
 from ladder.units import InputError
 from ladder.verdicts import SAME, UNCONFIRMED
 
@@ -52,7 +54,7 @@ class Side:
 
 
 def read_side(folder: Path) -> Side:
-    """The dataset in a folder. Raises `InputError` where there is none, and as `tables.load` does."""
+    """The dataset in a folder. Raises `InputError` where there is none, and as `measurements.load` does."""
     if not (folder / "environment.json").exists() or not files(folder):
         raise InputError(
             f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, such as results/default/nvidia-h200, or a "

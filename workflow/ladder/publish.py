@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder import aggregate, figures, tables
+from ladder import aggregate, figures, measurements, tables
 from ladder.campaign import CONFIRMED, DRAWN_FROM
 from ladder.environment import ROOT
 from ladder.jobs import write_whole
@@ -173,7 +173,7 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
             f"{source}: no environment.json, resources.csv and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
         )
     environment = json.loads((source / "environment.json").read_text())
-    _, sessions = tables.load(tables.files(source), environment)
+    _, sessions = measurements.load(measurements.files(source), environment)
     for session in [{"job": "environment.json", **environment["project"]}, *sessions]:
         if not session["commit"] or session["dirty"]:
             raise InputError(

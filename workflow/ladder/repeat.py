@@ -13,9 +13,11 @@ import pandas as pd
 
 from ladder.aggregate import of_folder
 from ladder.campaign import CONFIRMED
+from ladder.confirmed import Confirmed
 from ladder.jobs import write_whole
+from ladder.measurements import files, load
 from ladder.statistics import between_processes, student_t
-from ladder.tables import Confirmed, files, load, read_csv, to_csv
+from ladder.tables import read_csv, to_csv
 from ladder.units import InputError
 
 Limited = tuple[str, str, str, bool]

@@ -1,24 +1,19 @@
-"""From raw samples to tables: what the sweep found, the best configuration of every kernel, and who is faster than whom by pairs."""
+"""From measurements to tables: what the sweep found, the best configuration of every kernel, and who is faster than whom by pairs."""
 
-import hashlib
-import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
-from operator import or_
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from ladder import jobs, verdicts
-from ladder.campaign import BASELINE_JOB, CONFIRMED, FEWEST, VARIED, Problem, is_baseline
-from ladder.jobs import write_whole
-from ladder.records import read
-from ladder.statistics import DRIFT, between_processes, median_interval, paired_ratio, tied, trend, within_processes
-from ladder.units import FAILED, InputError, flops, tflops
+from ladder import measurements, verdicts
+from ladder.campaign import is_baseline
+from ladder.confirmed import Confirmed, Key
+from ladder.jobs import MEND, write_whole
+from ladder.measurements import Record
+from ladder.statistics import median_interval, paired_ratio, tied
+from ladder.units import InputError
 
 COPIED = [
     "device", "kernel", "configuration", "element_type", "precision", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
@@ -36,12 +31,8 @@ PAIRS = [
     "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
-GAPS = 1.25
-"""Times as long as where it was timed a launch may take in a stretch of them; power and heat account for less."""
 REFUSED = "in the confirmation,"
 """How the reason begins of what failed there."""
-AS_WARM = "as warm"
-"""How the reason begins of what was not measured cold."""
 SHOWN = 4096
 """The ladder is shown at a square of at most this size: larger ones are held back by the power cap of the GPUs it was made on."""
 ROUNDS = ["kernel", "configuration", "element_type", "problem", "state", "process", "round", "time_us", "reference_us"]
@@ -51,95 +42,6 @@ REFERENCES = ["uuid", "kernel", "element_type", "m", "n", "k", "problem", "state
 """Columns of `references.csv`."""
 SAME_SERIES = 3
 """Rounds by whose times of the reference a series is known: contestants that were timed side by side have them in common."""
-READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
-MULTIMODAL = 1.05
-"""The quotient of the 90th to the 10th percentile of the times from which one median tells too little."""
-THROTTLED = 0xFC
-"""Bits of NVML's clock event reasons that hold the clock down: power cap, slowdowns, sync boost; not idling and not clocks chosen."""
-MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
-
-Record = Mapping[str, Any]
-Key = tuple[str, str, str]
-"""Element type, problem and state: what finalists were timed side by side on."""
-
-
-def files(folder: Path) -> list[Path]:
-    """The files with the samples of the dataset in a folder: those of the sweep, then that of the confirmation if there is one."""
-    return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]
-
-
-def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The measurements of a dataset, with those of its confirmation if that is one of the files, and the session of each file.
-
-    Raises `InputError` where files are of another environment than `environment`, of several versions
-    of the measuring code, of another job than their name says, or not those that the confirmation was made from: a dataset is one whole.
-    """
-    records, sessions = [], []
-    for path in samples:
-        rows, session = read(path)
-        theirs, ours = session.get("fingerprint", {}), environment["fingerprint"]
-        differs = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
-        if differs:
-            what = ", ".join(f"{key} was {json.dumps(theirs.get(key))}; expected {json.dumps(ours.get(key))}" for key in differs)
-            raise InputError(f"{path}: measured in another environment: {what}, as in environment.json")
-        _check_name(path, rows, session)
-        records += rows
-        sessions.append({"job": path.stem} | session)
-    _check_code(samples, sessions)
-    _check_jobs(samples, sessions)
-    return records, sessions
-
-
-def labels(records: Sequence[Record]) -> list[str]:
-    """What the problem of each record is called; what is the same for all is not said of each."""
-    varied = [name for name in VARIED if len({record[name] for record in records}) > 1]
-    return [Problem(record["m"], record["n"], record["k"], **{name: record[name] for name in varied}).label for record in records]
-
-
-def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) -> None:
-    """Raise `InputError` where a file has another job's measurements than its name says."""
-    found = {session["job"]} if "job" in session else set()
-    if path.stem != CONFIRMED:
-        shard = path.stem.split(".")[2:]
-        found |= {".".join([BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"], r["element_type"], *shard]) for r in rows}
-    if found - {path.stem}:
-        raise InputError(
-            f"{path}: has the measurements of {', '.join(sorted(found - {path.stem}))}; expected those of {path.stem}. {MEND}"
-        )
-
-
-def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` where not all files were measured by the same code: by that of which the confirmation's was a part."""
-    first = sessions[0].get("code") if sessions else None
-    for path, session in zip(samples, sessions, strict=True):
-        code = session.get("swept", first) if path.stem == CONFIRMED else session.get("code")
-        if code != first:
-            raise InputError(
-                f"{path}: measured by version {code} of the measuring code; expected {first}, as of {samples[0].name}. {MEND}"
-            )
-
-
-def _check_jobs(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` where the files of the sweep are not those that were confirmed."""
-    for path, session in zip(samples, sessions, strict=True):
-        if path.stem == CONFIRMED:
-            here = {other.stem: hashlib.sha256(other.read_bytes()).hexdigest() for other in samples if other.stem != CONFIRMED}
-            wrong = [
-                f"{job} is {'missing' if job not in here else 'not among them' if job not in session['jobs'] else 'another'}"
-                for job in sorted({*here, *session["jobs"]})
-                if here.get(job) != session["jobs"].get(job)
-            ]
-            if wrong:
-                raise InputError(f"{path}: confirms other samples than those in samples/: {', '.join(wrong)}. {MEND}")
-
-
-def refused(records: Sequence[Record]) -> dict[tuple[str, str, str], Record]:
-    """The kernels, element types and configurations that the confirmation found to fail, each with the first record that says so."""
-    found: dict[tuple[str, str, str], Record] = {}
-    for record in records:
-        if record["process"] and record["status"] in FAILED:
-            found.setdefault((record["kernel"], record["element_type"], record["configuration"]), record)
-    return found
 
 
 def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | None = None) -> pd.DataFrame:
@@ -148,193 +50,30 @@ def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | 
     `peak_tflops` is that of float32, measured, and `per_clock` the float32 operations of a clock. Intervals are within-run. What fails in
     the confirmation is no better here.
     """
-    rows, failed = [], refused(records)
-    for record, problem in zip(records, labels(records), strict=True):
+    rows, failed = [], measurements.refused(records)
+    for record, problem in zip(records, measurements.labels(records), strict=True):
         if record["process"]:
             continue
         row = {name: record[name] for name in COPIED} | {"problem": problem, "samples": len(record["samples_us"] or [])}
-        row |= {"reason": _disturbed([record]) or record["reason"], "tensor_cores": uses_tensor_cores(record)}
+        row |= {
+            "reason": measurements.disturbed([record]) or record["reason"],
+            "tensor_cores": measurements.uses_tensor_cores(record),
+        }
         failure = failed.get((record["kernel"], record["element_type"], record["configuration"]))
         if record["status"] == "correct" and failure:
-            row |= {"status": failure["status"], "reason": f"{REFUSED} on {labels([failure])[0]}: {failure['reason']}"}
+            row |= {
+                "status": failure["status"],
+                "reason": f"{REFUSED} on {measurements.labels([failure])[0]}: {failure['reason']}",
+            }
         elif record["status"] == "correct" and record["samples_us"]:
             time, ratio = median_interval(record["samples_us"]), paired_ratio(record["reference_us"], record["samples_us"])
-            row |= _rates(record, time, ratio, median_interval(record["reference_us"])[0], peak_tflops, per_clock)
-            row |= {"throttled_share": _throttled_share([record]), "marks": "; ".join(marks([record]))}
+            row |= measurements.rates(record, time, ratio, median_interval(record["reference_us"])[0], peak_tflops, per_clock)
+            row |= {"throttled_share": measurements.throttled_share([record]), "marks": "; ".join(measurements.marks([record]))}
         rows.append(row)
     columns = [*COPIED[:8], "problem", *COPIED[8:], "samples", "median_us", "low_us", "high_us", "tflops", "tflops_low", "tflops_high",
                "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
                "throttled_share", "marks", "tensor_cores"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
-
-
-def _rates(
-    record: Record,
-    time: tuple[float, float, float],
-    ratio: tuple[float, float, float],
-    reference_us: float,
-    peak_tflops: float,
-    per_clock: float | None,
-) -> dict[str, Any]:
-    """What follows from a time and a ratio, each with the ends of its interval."""
-    size = record["m"], record["n"], record["k"]
-    row: dict[str, Any] = {
-        **dict(zip(("median_us", "low_us", "high_us"), time, strict=True)),
-        **{name: tflops(*size, us) for name, us in zip(("tflops", "tflops_high", "tflops_low"), time, strict=True)},
-        "reference_us": reference_us,
-        "reference_tflops": tflops(*size, reference_us),
-        **dict(zip(("ratio", "ratio_low", "ratio_high"), ratio, strict=True)),
-        "tflop_per_j": flops(*size) / 1e12 / record["energy_j"] if record["energy_j"] else None,
-    }
-    if record["element_type"] == "float32":
-        clock = record["sm_clock_mhz"]
-        row["peak_fraction"] = row["tflops"] / peak_tflops
-        row["clock_fraction"] = row["tflops"] * 1e6 / (per_clock * clock) if per_clock and clock else None
-    return row
-
-
-def _disturbed(records: Sequence[Record]) -> str:
-    """What to say of a value that was measured while others computed on the device, or ""."""
-    others = max(record["other_processes"] or 0 for record in records)
-    return f"timed while {others} other process(es) computed on the device" if others else ""
-
-
-def uses_tensor_cores(record: Record) -> bool:
-    """Whether what was measured uses the tensor cores: by its binary, or, of a baseline, by its precision."""
-    return bool(record["tensor_cores"]) or record["precision"] == "tf32"
-
-
-def _back_to_back(record: Record) -> bool:
-    """Whether the launches of which the energy was counted followed each other: in gaps the board draws power that is not theirs."""
-    if record["energy_j"] is None:
-        return False
-    return bool(record["energy_j"] / record["power_w"] * 1e6 <= GAPS * median_interval(record["samples_us"])[0])
-
-
-def _middle(values: Iterable[float | None]) -> float | None:
-    """The median of what is known."""
-    known = [value for value in values if value is not None]
-    return median_interval(known)[0] if known else None
-
-
-def _throttled_share(records: Sequence[Record]) -> float | None:
-    """The share of samples taken while something held the clock down; None where the device does not tell."""
-    told = [bits for record in records for bits in record["samples_throttle_reasons"] or [] if bits is not None]
-    return sum(bool(bits & THROTTLED) for bits in told) / len(told) if told else None
-
-
-def marks(records: Sequence[Record]) -> list[str]:
-    """What to know of a value that is made from these records: one of the sweep, or one a process of the confirmation.
-
-    `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process. `multimodal`: the
-    90th percentile of all times is more than 5 % above the 10th. `raced`: it left the race early.
-    """
-    times = [record["samples_us"] for record in records]
-    ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]
-    low, high = np.quantile(np.concatenate(times), (0.1, 0.9))
-    found = {
-        "throttled": bool(_throttled_share(records)),
-        "drifting": max(abs(trend(*times)), abs(trend(*ratios))) > DRIFT,
-        "multimodal": bool(high > MULTIMODAL * low),
-        "raced": any(record["stop"] == "race" for record in records),
-    }
-    return [mark for mark, holds in found.items() if holds]
-
-
-class Confirmed:
-    """What the confirmation timed side by side: on each problem and in each state the finalists, each with a record a process.
-
-    `within` is the campaign's `confirm.within`; the peaks are those of `summarise`. `left_out` where no record is the confirmation's.
-    """
-
-    def __init__(
-        self, records: Sequence[Record] = (), within: float = 0.0, peak_tflops: float = math.nan, per_clock: float | None = None
-    ) -> None:
-        self.within, self.peak_tflops, self.per_clock = within, peak_tflops, per_clock
-        self.left_out = not any(record["process"] for record in records)
-        self.groups: dict[Key, dict[tuple[str, str], dict[int, Record]]] = {}
-        self.as_warm: dict[tuple[str, Key], Record] = {}
-        """Kernels that were not timed cold, since it makes no difference there, with the first record that says so."""
-        self.tensor_cores: set[tuple[str, str, str]] = set()
-        """Kernels, element types and configurations that use them."""
-        failed = refused(records)
-        for record, problem in zip(records, labels(records), strict=True):
-            name = record["kernel"], record["element_type"], record["configuration"]
-            if uses_tensor_cores(record):
-                self.tensor_cores.add(name)
-            key = record["element_type"], problem, record["state"]
-            if record["process"] and str(record["reason"]).startswith(AS_WARM) and record["role"] != "control":
-                self.as_warm.setdefault((record["kernel"], key), record)
-            if record["process"] and record["status"] == "correct" and name not in failed:
-                self.groups.setdefault(key, {}).setdefault((name[0], name[2]), {})[record["process"]] = record
-
-    def pair(self, key: Key, one: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
-        """How many times as fast as `other` `one` is, both kernels and configurations, by rounds in which both were timed.
-
-        Where they were timed apart, for one uses the tensor cores, by their ratios to the reference.
-        """
-        mine, theirs = self.groups[key][one], self.groups[key][other]
-        processes = []
-        for process in sorted({*mine} & {*theirs}):
-            ours, others = (record[process]["samples_us"] for record in (mine, theirs))
-            if mine[process]["key"] == theirs[process]["key"]:
-                rounds = min(len(ours), len(others))  # a slow one takes part in the first ones only
-                processes.append(np.divide(others[:rounds], ours[:rounds]))
-            else:  # timed apart, each beside the reference
-                ratios = [np.median(np.divide(r[process]["reference_us"], r[process]["samples_us"])) for r in (mine, theirs)]
-                processes.append(np.array([ratios[0] / ratios[1]]))
-        return _compared(processes)
-
-    def ratio(self, key: Key, one: tuple[str, str]) -> dict[str, Any]:
-        """The same against the reference of the same rounds."""
-        records = self.groups[key][one]
-        return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
-
-    def on_tensor_cores(self, key: Key, *contestants: tuple[str, str]) -> bool:
-        """Whether one of these kernels and configurations uses the tensor cores."""
-        return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in contestants)
-
-    def row(self, key: Key, one: tuple[str, str], swept: Record) -> dict[str, Any]:
-        """The columns of `best.csv` for a finalist that the confirmation finds: all but those that `swept`, its row of the sweep, has."""
-        records = [record for _, record in sorted(self.groups[key][one].items())]
-        found = self.ratio(key, one)
-        row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
-        joules = [record["energy_j"] for record in records if _back_to_back(record)]
-        row |= {
-            "reason": _disturbed(records),
-            "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
-            "race": False,
-            "repeats": records[0]["repeats"],
-            "uuid": records[0]["uuid"],
-            "samples": sum(len(record["samples_us"]) for record in records),
-            "processes": len(records),
-            "energy_j": _middle(joules),
-            "energy_low_j": min(joules, default=None),
-            "energy_high_j": max(joules, default=None),
-            "within_low": found["within_low"],
-            "within_high": found["within_high"],
-            "throttled_share": _throttled_share(records),
-            "throttle_reasons": reduce(or_, (record["throttle_reasons"] or 0 for record in records)),
-            "marks": "; ".join([*marks(records), *(["few"] if len(records) < FEWEST else [])]),
-        }
-        time = between_processes([record["samples_us"] for record in records])
-        reference = between_processes([record["reference_us"] for record in records])[0]
-        ratio = found["ratio"], found["low"], found["high"]
-        return row | _rates({**swept, **row}, time, ratio, reference, self.peak_tflops, self.per_clock)
-
-
-def _compared(processes: Sequence[Any]) -> dict[str, Any]:
-    ratio, low, high = between_processes(processes)
-    within_low, within_high = within_processes(processes)
-    return {
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "within_low": within_low,
-        "within_high": within_high,
-        "processes": len(processes),
-        "verdict": verdicts.of(low, high),
-    }
 
 
 def best(summary: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
@@ -421,7 +160,7 @@ def rounds(records: Sequence[Record], best: pd.DataFrame) -> pd.DataFrame:
     left_out, rows = Confirmed(records).left_out, []
     named = best[best["tflops"].notna()]
     chosen = {tuple(row) for row in named[["kernel", "configuration", "element_type", "problem", "state"]].to_numpy().tolist()}
-    for record, problem in zip(records, labels(records), strict=True):
+    for record, problem in zip(records, measurements.labels(records), strict=True):
         name = record["kernel"], record["configuration"], record["element_type"], problem, record["state"]
         if name in chosen and record["status"] == "correct" and (left_out or record["process"]):
             pairs = zip(record["samples_us"], record["reference_us"], strict=True)
@@ -436,12 +175,17 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
     `process` is empty where the series is the sweep's. Times in microseconds.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for record, problem in zip(records, labels(records), strict=True):
+    for record, problem in zip(records, measurements.labels(records), strict=True):
         times = record["reference_us"] or []
         key = record["uuid"], record["element_type"], problem, record["state"], record["process"], *times[:SAME_SERIES]
         if times and len(times) > found.get(key, {"samples": 0})["samples"]:
             median = median_interval(times)[0]
-            row = {"problem": problem, "samples": len(times), "median_us": median, "throttled_share": _throttled_share([record])}
+            row = {
+                "problem": problem,
+                "samples": len(times),
+                "median_us": median,
+                "throttled_share": measurements.throttled_share([record]),
+            }
             found[key] = {name: record[name] for name in REFERENCES if name in record} | row
     return pd.DataFrame(list(found.values()), columns=REFERENCES)
 
@@ -507,9 +251,9 @@ def read_csv(path: Path) -> pd.DataFrame:
     try:
         found = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise InputError(f"{path}: not a table: {error}. {jobs.MEND}") from None
+        raise InputError(f"{path}: not a table: {error}. {MEND}") from None
     if not {"kernel", "job", "problem"} & set(found):
         raise InputError(
-            f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected kernel, job or problem to be one. {jobs.MEND}"
+            f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected kernel, job or problem to be one. {MEND}"
         )
     return found

@@ -12,8 +12,9 @@ from matplotlib.patches import Patch
 
 from ladder.campaign import WIDTH, is_baseline
 from ladder.ceilings import flop_per_clock
+from ladder.confirmed import AS_WARM
 from ladder.statistics import geometric_mean
-from ladder.tables import AS_WARM, BETWEEN, shown
+from ladder.tables import BETWEEN, shown
 from ladder.units import rate_unit
 from ladder.verdicts import SAME, UNCONFIRMED
 
