@@ -13,6 +13,7 @@ from ladder import campaign, claims, repeat, story
 from ladder.claims import DISPUTED, ELSEWHERE, FAILED, NOTHING, REPRODUCED, UNSURE, Claim, Data, Found
 from ladder.environment import ROOT
 from ladder.kernels import discover
+from ladder.story.data import Story
 from ladder.study import ANSWERS, PUBLISHED
 from ladder.units import InputError
 
@@ -432,7 +433,7 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
 
 
 def test_the_pages_are_filled_from_the_claims(checkout):
-    known = story.Story(checkout)
+    known = Story(checkout)
     table = story.fill("<!-- table: claimed -->old<!-- end -->", known)
     entry = next(entry for entry in claims.read_published(checkout) if entry["id"] == "ratio-10")
     assert f"| {entry['says']} | nvidia-made-up | 4 reproduced |" in table

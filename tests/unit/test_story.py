@@ -12,6 +12,8 @@ from ladder import records, story
 from ladder.campaign import Problem
 from ladder.environment import ROOT
 from ladder.kernels import discover
+from ladder.story import parts
+from ladder.story.data import Story
 from ladder.units import InputError
 
 TEXT = story.DOCUMENT.read_text()
@@ -77,7 +79,7 @@ def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)
 
 
 def fill(marker, root):
-    return story.fill(f"<!-- {marker} -->old<!-- end -->", story.Story(root))
+    return story.fill(f"<!-- {marker} -->old<!-- end -->", Story(root))
 
 
 def edit(root, table, old, new):
@@ -88,19 +90,19 @@ def edit(root, table, old, new):
 
 
 def test_the_committed_document_is_current():
-    assert story.fill(TEXT, story.Story(ROOT)) == TEXT, "docs/ladder.md is stale: .venv/bin/ladder story"
+    assert story.fill(TEXT, Story(ROOT)) == TEXT, "docs/ladder.md is stale: .venv/bin/ladder story"
 
 
 @pytest.mark.parametrize("document", STUDIED, ids=lambda document: document.name)
 def test_a_page_says_what_the_studies_found(document):
     text = document.read_text()
-    assert story.fill(text, story.Story(ROOT), document.name) == text, f"{document.name} is stale: .venv/bin/ladder story"
+    assert story.fill(text, Story(ROOT), document.name) == text, f"{document.name} is stale: .venv/bin/ladder story"
     assert story.PART.search(text)
 
 
 def test_filling_again_changes_nothing(small):
     once = fill("table: best cuda", small)
-    assert story.fill(once, story.Story(small)) == once
+    assert story.fill(once, Story(small)) == once
 
 
 def test_other_data_give_another_document(small):
@@ -146,7 +148,7 @@ def test_a_marker_that_asks_for_what_is_unknown_is_an_error(small, marker):
 def test_blocks_are_counted_where_the_grid_asks_for_the_device():
     kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == "15_last_wave")
     row = {"configuration": "BM=128 BN=256 IDLE=4", "element_type": "float32", "m": 8192, "n": 8192, "k": 64, "padding": 0}
-    names = story._names(kernel, row, SimpleNamespace(environment={"attributes": {"sm_count": 132}}))
+    names = parts._names(kernel, row, SimpleNamespace(environment={"attributes": {"sm_count": 132}}))
     assert (names["wave"], names["rest"]) == (128, 0)
 
 
@@ -160,16 +162,16 @@ def test_the_blocks_of_every_launch_are_told(name, given, expected):
     kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == name)
     row = {"configuration": given, "element_type": "float32", "m": 256, "n": 256, "k": 256, "padding": 0}
     device = {"sm_count": 132, "shared_memory_per_block_bytes": 232448}
-    assert story._blocks(kernel, row, SimpleNamespace(environment={"attributes": device})) == expected
+    assert parts._blocks(kernel, row, SimpleNamespace(environment={"attributes": device})) == expected
 
 
 def test_a_rung_gains_on_one_of_its_own_precision():
-    told = story.Story(ROOT)
+    told = Story(ROOT)
     assert told.below("21_tensor_split") == "16_thin_edge"
     assert told.below("20_tensor_cores") is None
     assert told.below("02_naive_coalesced") == "01_naive_uncoalesced"
-    assert "`20_tensor_cores`" not in story.gains(told, "cuda")
-    assert "`21_tensor_split`" in story.gains(told, "cuda")
+    assert "`20_tensor_cores`" not in parts.gains(told, "cuda")
+    assert "`21_tensor_split`" in parts.gains(told, "cuda")
 
 
 def test_every_kernel_is_told():
@@ -184,41 +186,41 @@ def test_no_rate_stands_outside_a_generated_part():
 
 
 def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
-    told = story.past(story.Story(small), "test")
-    rows = story.Story(small).published("test").best.query("kernel != 'cublas'").to_dict("records")
+    told = parts.past(Story(small), "test")
+    rows = Story(small).published("test").best.query("kernel != 'cublas'").to_dict("records")
     fastest = max(rows, key=lambda row: row["ratio"])
     assert f"Ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
     assert told.count("| problem |") == 1
-    assert story.past(story.Story(small), "test", "64").count("| problem |") == 1
+    assert parts.past(Story(small), "test", "64").count("| problem |") == 1
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert f"is ×{fastest['ratio']:.3f};" in told
     assert "at most ×1.05 of cuBLAS's on 0:" in told
     assert "| ×2.50 | `BM=16` |" in told
-    assert story.past(story.Story(small), "none") == "Not measured yet."
+    assert parts.past(Story(small), "none") == "Not measured yet."
 
 
 def test_numbers_have_three_digits():
-    assert [story._number(value) for value in (0.12345, 9.996, 99.96, 1234.5, 100)] == ["0.123", "10.0", "100", "1,234", "100"]
+    assert [parts._number(value) for value in (0.12345, 9.996, 99.96, 1234.5, 100)] == ["0.123", "10.0", "100", "1,234", "100"]
 
 
 def test_past_the_vendor_is_who_is_no_less_precise(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
-    assert "| 64 | `01_first` | ×1.250 |" in story.past(story.Story(small), "test")
+    assert "| 64 | `01_first` | ×1.250 |" in parts.past(Story(small), "test")
     publish(small, second_us=25.0, first=(60.0, 2.0))  # behind cuBLAS
-    assert "| 64 | `01_first` | ×0.833 |" in story.past(story.Story(small), "test")
+    assert "| 64 | `01_first` | ×0.833 |" in parts.past(Story(small), "test")
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    assert "| 64 | `02_second` | ×2.000 |" in story.past(story.Story(small), "test")
+    assert "| 64 | `02_second` | ×2.000 |" in parts.past(Story(small), "test")
 
 
 def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
     one = small / "results" / "published" / "test"
-    assert story.elsewhere(story.Story(small), "test", "other") == "Not measured yet."
+    assert parts.elsewhere(Story(small), "test", "other") == "Not measured yet."
     shutil.copytree(one, one.with_name("other"))
     same = "On 1 of 1 problems the fastest rung and its configuration are the same."
-    assert story.elsewhere(story.Story(small), "test", "other") == same
+    assert parts.elsewhere(Story(small), "test", "other") == same
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    told = story.elsewhere(story.Story(small), "test", "other")
+    told = parts.elsewhere(Story(small), "test", "other")
     assert "On 0 of 1" in told
     assert "| 64 | `02_second` ×2.000<br>`" in told
 

@@ -23,6 +23,7 @@ from ladder.campaign import Limits, Problem
 from ladder.compare import changes, read_side
 from ladder.compile import compile_kernel, compile_support
 from ladder.kernels import discover
+from ladder.story.data import Story
 from ladder.study import PUBLISHED
 from ladder.units import InputError
 from ladder.worker import open_device
@@ -190,11 +191,11 @@ def test_the_readme_tells_the_committed_answers(answered):
     folder, _, committed = answered
     row = "| How many? | {} | `run it` | {} |"
     link = f"[`{committed.name}`](results/published/studies/{committed.name})"
-    told = story.fill("<!-- table: answers -->old<!-- end -->", story.Story(folder))
+    told = story.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
     assert row.format(f"3 of them (`{environment.detect_cpu().slug}`)", link) in told
-    assert "3 of them" in story.fill("so: <!-- value: study one_study --><!-- end -->", story.Story(folder))
+    assert "3 of them" in story.fill("so: <!-- value: study one_study --><!-- end -->", Story(folder))
     committed.unlink()
-    assert row.format("not measured yet", "–") in story.fill("<!-- table: answers -->old<!-- end -->", story.Story(folder))
+    assert row.format("not measured yet", "–") in story.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
 
 
 @pytest.mark.parametrize("project", [{"commit": "abc", "dirty": True}, {"commit": None, "dirty": None}])

@@ -50,10 +50,11 @@ def story(parser: ArgumentParser) -> Run:
         from ladder import claims, dictionary, story
         from ladder.environment import ROOT
         from ladder.jobs import write_whole
+        from ladder.story.data import Story
 
         write_whole(ROOT / "docs" / "data.md", dictionary.page().encode())
         claims.write_published(ROOT)
-        known = story.Story(ROOT)
+        known = Story(ROOT)
         for path in story.DOCUMENTS:
             path.write_text(story.fill(path.read_text(), known, path.name))
 

@@ -1,122 +1,28 @@
-"""Fills in what the README and the documents take from the published data.
+"""The parts of pages that are made from what is published: a function a table, and single values.
 
-Such a part stands between `<!-- table: NAME ARGUMENTS -->`, or `<!-- value: … -->` within a line, and `<!-- end -->`. All else is written by
-hand and holds no number of ours, so the text cannot contradict the data.
+Where nothing is published of what a part is about, it says so.
 """
 
-import json
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from ladder import claims
-from ladder.aggregate import of_folder
-from ladder.campaign import DRAWN_FROM, Problem, is_baseline
-from ladder.environment import ROOT
+from ladder.campaign import Problem, is_baseline
 from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
-from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel, discover
+from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel
 from ladder.statistics import geometric_mean
+from ladder.story.data import Row, Story
 from ladder.study import NOTHING, studies
-from ladder.targets import SHOWN
-from ladder.units import ELEMENT_TYPES, KINDS, InputError
+from ladder.units import ELEMENT_TYPES
 from ladder.verdicts import SAME, UNCONFIRMED
 
-DOCUMENT = ROOT / "docs" / "ladder.md"
-DOCUMENTS = (
-    DOCUMENT,
-    ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers")),
-)
-MEASURED = re.compile(
-    r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
-    r"|(?<![\^\d.])\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|x\b(?!\s?\d)|\s?times\b)"
-    r"|(?i:\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|a hundred|a thousand)\s+times\b)"
-    r"|(?i:\btwice\s+(?:as|the\s+(?:rate|speed|time))\b)"
-)
-"""A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
-CITED = re.compile(r"<!-- from: [^>]+? -->")
-"""Behind such a number: whose it is, where it is not ours."""
 ACCURATE, NEGLIGIBLE = 1.05, 4.0
 """An error is as small as the reference's up to this factor, or in units of roundoff, where the reference's is smaller, up to this many."""
-PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
-
-Row = Mapping[str, Any]
-
-
-class Story:
-    """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
-
-    It is the one that the text was written about (`SHOWN`), else the first.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
-
-    @cached_property
-    def data(self) -> dict[str, Dataset]:
-        """The dataset of each device kind."""
-        found: dict[str, Dataset] = {}
-        folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
-        for folder in sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name)):
-            kind = json.loads((folder / "environment.json").read_text())["kind"]
-            if kind not in found:
-                found[kind] = self.published(folder.name)
-        return found
-
-    def published(self, name: str) -> Dataset:
-        """The published dataset of a name. Raises `OSError` where there is none."""
-        tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
-        return Dataset(
-            {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}, environment, "warm"
-        )
-
-    def campaign(self, name: str) -> Dataset | None:
-        """The same, where there is one."""
-        return self.published(name) if (self.root / "results" / "published" / name).exists() else None
-
-    @cached_property
-    def entries(self) -> list[dict[str, Any]]:
-        """What the published data say to the claims."""
-        return claims.read_published(self.root)
-
-    def ladder(self, kind: str) -> list[str]:
-        """The names of a kind's kernels in their order."""
-        return [name for name, kernel in self.kernels.items() if kernel.kind == kind]
-
-    def dataset(self, kernel: str) -> Dataset | None:
-        """What is published about devices of the kernel's kind."""
-        return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
-
-    def best(self, kernel: str, problem: str, data: Dataset | None = None) -> Row | None:
-        """The kernel's best configuration on a problem."""
-        data = data or self.dataset(kernel)
-        if data is None:
-            return None
-        rows = data.best[(data.best["kernel"] == kernel) & (data.best["problem"] == problem)].to_dict("records")
-        return rows[0] if rows else None
-
-    def gain(self, kernel: str, problem: str) -> Row | None:
-        """The row of `pairs.csv` of the kernel against the rung below it, each at its best."""
-        data = self.dataset(kernel)
-        row = data.gain(kernel, problem) if data else None
-        return row if row and row["other"] == self.below(kernel) else None
-
-    def below(self, kernel: str) -> str | None:
-        """The rung below of the same precision: one that rounds its operands solves an easier problem than one that does not."""
-        if kernel not in self.kernels:
-            return None
-        own = self.kernels[kernel]
-        alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
-        index = alike.index(kernel)
-        return alike[index - 1] if index else None
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
@@ -352,7 +258,7 @@ def past(story: Story, name: str, *chosen: str) -> str:
     return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
 
 
-def _beside(data: Dataset, found: Sequence[Mapping[str, Any]]) -> str:
+def _beside(data: Dataset, found: Sequence[Row]) -> str:
     """Rows of `best` beside cuBLAS, and how many are ahead."""
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
@@ -494,19 +400,6 @@ def claimed(story: Story) -> str:
     return _table(["claim", "where", "the published data"], rows, words=range(3))
 
 
-def unsaid(text: str) -> list[str]:
-    """The measured numbers that a page says by hand, so that no claim and no table carries them.
-
-    Such is a number with a unit of rate, share, time or energy, or with `×`, `x` or `times`, in words too, outside code and outside the
-    parts that are filled in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
-    """
-    text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
-    found = []
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:\||- |\d+\. ))", text):
-        found += [match[0] for match in MEASURED.finditer(block) if not CITED.search(block, match.end())]
-    return found
-
-
 def value(story: Story, name: str, *arguments: str) -> str:
     """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`, or `over KERNEL OTHER PROBLEM`, how many
     times as fast as another, by the ratios of both to the reference; or what a study found: `study NAME`.
@@ -561,24 +454,5 @@ TABLES: dict[str, Callable[..., str]] = {
         claimed,
     )
 }
-
-
-def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
-    """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown."""
-
-    def part(found: re.Match[str]) -> str:
-        form, call = found.group(1), found.group(2)
-        name, *arguments = call.split()
-        if form == "table" and name not in TABLES:
-            raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
-        known = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim")
-        if form == "value" and name not in known:
-            raise InputError(f"{document}: value: got {name}; expected {', '.join(known)}")
-        try:
-            made = TABLES[name](story, *arguments) if form == "table" else value(story, name, *arguments)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
-            raise InputError(f"{document}: {call}: {error}; kinds are {', '.join(KINDS)}") from error
-        made = f"\n\n{made}\n\n" if form == "table" else made
-        return f"<!-- {form}: {call} -->{made}<!-- end -->"
-
-    return PART.sub(part, text)
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim")
+"""What `value` knows."""

@@ -1,0 +1,85 @@
+"""What is published, as the pages ask for it."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ladder import claims
+from ladder.aggregate import of_folder
+from ladder.campaign import DRAWN_FROM
+from ladder.figures.dataset import Dataset
+from ladder.kernels import discover
+from ladder.targets import SHOWN
+
+Row = Mapping[str, Any]
+
+
+class Story:
+    """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
+
+    It is the one that the text was written about (`SHOWN`), else the first.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
+
+    @cached_property
+    def data(self) -> dict[str, Dataset]:
+        """The dataset of each device kind."""
+        found: dict[str, Dataset] = {}
+        folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
+        for folder in sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name)):
+            kind = json.loads((folder / "environment.json").read_text())["kind"]
+            if kind not in found:
+                found[kind] = self.published(folder.name)
+        return found
+
+    def published(self, name: str) -> Dataset:
+        """The published dataset of a name. Raises `OSError` where there is none."""
+        tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
+        return Dataset(
+            {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}, environment, "warm"
+        )
+
+    def campaign(self, name: str) -> Dataset | None:
+        """The same, where there is one."""
+        return self.published(name) if (self.root / "results" / "published" / name).exists() else None
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """What the published data say to the claims."""
+        return claims.read_published(self.root)
+
+    def ladder(self, kind: str) -> list[str]:
+        """The names of a kind's kernels in their order."""
+        return [name for name, kernel in self.kernels.items() if kernel.kind == kind]
+
+    def dataset(self, kernel: str) -> Dataset | None:
+        """What is published about devices of the kernel's kind."""
+        return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
+
+    def best(self, kernel: str, problem: str, data: Dataset | None = None) -> Row | None:
+        """The kernel's best configuration on a problem."""
+        data = data or self.dataset(kernel)
+        if data is None:
+            return None
+        rows = data.best[(data.best["kernel"] == kernel) & (data.best["problem"] == problem)].to_dict("records")
+        return rows[0] if rows else None
+
+    def gain(self, kernel: str, problem: str) -> Row | None:
+        """The row of `pairs.csv` of the kernel against the rung below it, each at its best."""
+        data = self.dataset(kernel)
+        row = data.gain(kernel, problem) if data else None
+        return row if row and row["other"] == self.below(kernel) else None
+
+    def below(self, kernel: str) -> str | None:
+        """The rung below of the same precision: one that rounds its operands solves an easier problem than one that does not."""
+        if kernel not in self.kernels:
+            return None
+        own = self.kernels[kernel]
+        alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
+        index = alike.index(kernel)
+        return alike[index - 1] if index else None
