@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import synthetic
 import yaml
-from ladder import campaign, claims, repeat, story
-from ladder.claims import DISPUTED, ELSEWHERE, FAILED, NOTHING, REPRODUCED, UNSURE, Claim, Data, Found
+from ladder import campaign, claims, judged, repeat, reproduced, story
+from ladder.claims import Claim, Data, Found
 from ladder.environment import ROOT
+from ladder.judged import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
 from ladder.kernels import discover
 from ladder.story.data import Story
-from ladder.study import ANSWERS, PUBLISHED
+from ladder.study import ANSWERS, NOTHING, PUBLISHED
 from ladder.units import InputError
 
 CLAIMS = {claim.id: claim for claim in claims.read(ROOT)}
@@ -48,7 +49,7 @@ def test_the_image():
 
 
 def test_the_committed_claims_are_what_the_committed_data_say():
-    assert claims.of_published(ROOT) == claims.read_published(ROOT), (
+    assert judged.of_published(ROOT) == judged.read_published(ROOT), (
         "results/published/claims.json is stale: .venv/bin/ladder story"
     )
 
@@ -183,7 +184,7 @@ def checkout(tmp_path_factory):
     for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "nvidia-made-up/once-more")):
         made(root / "results" / "published" / name, seed)
     repeat.write(root / "results" / "published")
-    claims.write_published(root)
+    judged.write_published(root)
     return root
 
 
@@ -191,7 +192,7 @@ def said(root, folder, **environment):
     """The entries of the dataset in a folder, by id."""
     one = claims.of_samples(folder)
     return {
-        entry["id"]: entry for entry in claims.held_against(root, [replace(one, environment={**one.environment, **environment})])
+        entry["id"]: entry for entry in judged.held_against(root, [replace(one, environment={**one.environment, **environment})])
     }
 
 
@@ -200,7 +201,7 @@ def states(entries):
 
 
 def test_published_data_decide_what_is_said(checkout):
-    entries = claims.read_published(checkout)
+    entries = judged.read_published(checkout)
     assert {entry["state"] for entry in entries} <= {REPRODUCED, UNSURE}
     first = next(entry for entry in entries if entry["id"] == "ratio-10")
     best = claims.of_samples(checkout / "results" / "published" / first["dataset"]).tables["best"]
@@ -228,7 +229,7 @@ def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
         entries = said(checkout, made(tmp_path / f"run{seed}", seed))
         assert states(entries) <= {REPRODUCED, UNSURE}
         assert sum(entry["state"] == REPRODUCED for entry in entries.values()) >= len(entries) - 1
-        assert set(entries) == {entry["id"] for entry in claims.read_published(checkout)}
+        assert set(entries) == {entry["id"] for entry in judged.read_published(checkout)}
 
 
 def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
@@ -236,9 +237,9 @@ def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
     entries = said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
     failed = [entry for entry in entries.values() if entry["state"] == FAILED]
     assert [entry["id"] for entry in failed] == ["ratio-10"]
-    assert "NOT REPRODUCED ratio-10 (Rung 10 has " in claims.text(list(entries.values()))
+    assert "NOT REPRODUCED ratio-10 (Rung 10 has " in reproduced.text(list(entries.values()))
     assert re.search(
-        r"\): 0\.9\d* \(0\.\d+ to 0\.\d+\); published 0\.9\d*, runs differ by x1\.0\d* at most", claims.failure(failed[0])
+        r"\): 0\.9\d* \(0\.\d+ to 0\.\d+\); published 0\.9\d*, runs differ by x1\.0\d* at most", reproduced.failure(failed[0])
     )
 
 
@@ -268,7 +269,7 @@ def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
 def test_what_is_wrong_is_not_exact(checkout, tmp_path):
     one = claims.of_samples(made(tmp_path / "wrong", 25))
     one.tables["summary"].loc[0, "status"] = "incorrect"
-    (entry,) = (entry for entry in claims.held_against(checkout, [one]) if entry["id"] == "exact")
+    (entry,) = (entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
     assert (entry["state"], entry["value"]) == (FAILED, 1)
 
 
@@ -277,23 +278,23 @@ def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_p
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
     for seed, name in enumerate(("again", "nvidia-made-up", "nvidia-made-up/other-gpu")):
         made(tmp_path / "results" / "published" / name, seed, slower={"10_block_tile_128": 6.0 if seed == 2 else 1.0})
-    found = claims.of_published(tmp_path)
+    found = judged.of_published(tmp_path)
     ids = {entry["id"] for entry in found if entry["state"] != DISPUTED}
-    both = {entry["id"] for entry in claims.read_published(checkout)}
+    both = {entry["id"] for entry in judged.read_published(checkout)}
     lost = {f"gains:10_block_tile_128:08_padded_shared:{size}" for size in (1024, 4096)}
     assert lost <= both
     assert ids == both - lost | {f"gains:16_thin_edge:10_block_tile_128:{size}" for size in (1024, 4096)} & ids
     told = {(entry["id"], entry["dataset"]): entry["value"] for entry in found if entry["state"] == DISPUTED}
     for id in lost:  # that one has it and the other has not is told, and nobody's data are held against it
         assert told[id, "again"] > 1 > told[id, "nvidia-made-up/other-gpu"]
-    claims.write(found, tmp_path / "results" / "published" / "claims.json")
+    judged.write(found, tmp_path / "results" / "published" / "claims.json")
     assert not lost & set(said(tmp_path, tmp_path / "results" / "published" / "again"))
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
-    assert {entry["state"] for entry in claims.of_published(tmp_path)} == {NOTHING}
+    assert {entry["state"] for entry in judged.of_published(tmp_path)} == {NOTHING}
     entries = said(tmp_path, checkout / "results" / "published" / "again")
     assert {id: entry["state"] for id, entry in entries.items()} == {
         "gains": NOTHING, "ratio-10": NOTHING, "ratio-05": NOTHING, "exact": REPRODUCED,
@@ -334,7 +335,7 @@ NEAR = {"holds": "near_low <= value <= near_high"}
     ],
 )
 def test_how_a_value_is_judged(given, value, published, limit, count, state):
-    assert claims.judge(claim(**given), value, published, limit, count) == state
+    assert judged.judge(claim(**given), value, published, limit, count) == state
 
 
 STUDIED = [
@@ -356,7 +357,7 @@ def test_what_studies_say_to_the_claims(tmp_path, id, study, measured, state, va
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text((ROOT / "config" / "claims.yaml").read_text())
     answer = Data("x.json", {"device": "nvidia-h200", "kind": "cuda"}, measured={study: measured})
-    entries = {entry["id"]: entry for entry in claims.held_against(tmp_path, [answer])}
+    entries = {entry["id"]: entry for entry in judged.held_against(tmp_path, [answer])}
     assert (entries[id]["state"], entries[id]["value"], entries[id]["dataset"]) == (state, value, "x.json")
     assert all(CLAIMS[id].study == study for id in entries)
 
@@ -412,7 +413,7 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     entries[0]["says"] = "1 < 2 & so on"
     published = [entry | {"state": REPRODUCED, "dataset": "nvidia-x/again"} for entry in entries[:2]]
     own = [entry | {"dataset": "results/reproduce/slowed"} for entry in entries]
-    page = claims.page([*published, *own])
+    page = reproduced.page([*published, *own])
     assert not re.search(r"(src|href)=|https?:|<script", page)
     assert "1 &lt; 2 &amp; so on" in page
     here, _, others = page.partition("<details>")
@@ -423,19 +424,19 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert rows.count("failed") == 1
     assert len(rows) == len(entries)
     assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
-    told = claims.text([*own, *published]).splitlines()
+    told = reproduced.text([*own, *published]).splitlines()
     assert re.match(r"nvidia-x/again: 2 reproduced", told[0])  # one's own comes last, where it is seen, claim by claim
     assert re.match(r"results/reproduce/slowed: 1 not reproduced, \d+ reproduced", told[1])
     assert len(told) > 3
     path = tmp_path / "claims.json"
-    claims.write(entries, path)
+    judged.write(entries, path)
     assert json.loads(Path(path).read_text()) == entries
 
 
 def test_the_pages_are_filled_from_the_claims(checkout):
     known = Story(checkout)
     table = story.fill("<!-- table: claimed -->old<!-- end -->", known)
-    entry = next(entry for entry in claims.read_published(checkout) if entry["id"] == "ratio-10")
+    entry = next(entry for entry in judged.read_published(checkout) if entry["id"] == "ratio-10")
     assert f"| {entry['says']} | nvidia-made-up | 4 reproduced |" in table
     assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| \d+ reproduced", table)
     assert story.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (

@@ -47,13 +47,13 @@ def story(parser: ArgumentParser) -> Run:
     """
 
     def run(given: Namespace) -> None:
-        from ladder import claims, dictionary, story
+        from ladder import dictionary, judged, story
         from ladder.environment import ROOT
         from ladder.jobs import write_whole
         from ladder.story.data import Story
 
         write_whole(ROOT / "docs" / "data.md", dictionary.page().encode())
-        claims.write_published(ROOT)
+        judged.write_published(ROOT)
         known = Story(ROOT)
         for path in story.DOCUMENTS:
             path.write_text(story.fill(path.read_text(), known, path.name))

@@ -12,7 +12,7 @@ rule claims:
     log:
         "results/{dataset}/logs/claims-{device}.log",
     params:
-        code=sources.digest("claims"),
+        code=sources.digest("judged"),
     script:
         "../scripts/claims.py"
 
@@ -29,7 +29,7 @@ rule reproduced:
     log:
         "results/{dataset}/logs/reproduced.log",
     params:
-        code=sources.digest("claims"),
+        code=sources.digest("reproduced"),
     script:
         "../scripts/reproduced.py"
 

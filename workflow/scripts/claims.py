@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ladder import claims
+from ladder import claims, judged
 from ladder.environment import ROOT
 from ladder.jobs import job
 from ladder.targets import CLAIMED_OF, REDRAWN
@@ -12,4 +12,4 @@ with job(snakemake.log[0]):
     paths = {name: Path(snakemake.input[name]) for name in CLAIMED_OF}
     name = device if dataset == REDRAWN else f"results/{dataset}/{device}"
     data = claims.of_tables(paths, Path(snakemake.input.environment), name)
-    claims.write(claims.held_against(ROOT, [data]), Path(snakemake.output[0]))
+    judged.write(judged.held_against(ROOT, [data]), Path(snakemake.output[0]))

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ladder import claims
+from ladder import judged
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.figures.dataset import Dataset
@@ -51,7 +51,7 @@ class Story:
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """What the published data say to the claims."""
-        return claims.read_published(self.root)
+        return judged.read_published(self.root)
 
     def ladder(self, kind: str) -> list[str]:
         """The names of a kind's kernels in their order."""

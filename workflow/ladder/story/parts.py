@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder import claims
+from ladder import claims, reproduced
 from ladder.campaign import Problem, is_baseline
 from ladder.expressions import evaluate
 from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
@@ -391,12 +391,12 @@ def answers(story: Story) -> str:
 
 def claimed(story: Story) -> str:
     """Every claim, where it holds, and what the published data say to it."""
-    counted, rows = claims.counts(story.entries), []
+    counted, rows = reproduced.counts(story.entries), []
     for claim in claims.read(story.root):
         entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
         says = next((entry["says"] for entry in entries if entry["id"] == claim.id), claim.says)
         where = entries[0]["where"] if entries else claim.place
-        rows.append([says, where, claims.told(counted.get(claim.id, {})) or NOTHING])
+        rows.append([says, where, reproduced.told(counted.get(claim.id, {})) or NOTHING])
     return _table(["claim", "where", "the published data"], rows, words=range(3))
 
 
