@@ -5,14 +5,15 @@ import subprocess
 import sys
 
 import pytest
-from ladder import trial
+from ladder import wording
 from ladder.lock import exclusive
 
 WITHOUT_PANDAS = """
 import sys
+import ladder.trial
 from ladder.campaign import Problem
+from ladder.contestants import best_rung
 from ladder.environment import ROOT, Device
-from ladder.trial import best_rung
 
 device = Device("nvidia-h200", "cuda", "NVIDIA H200", "sm_90", 1, (), "")
 assert best_rung(device, ROOT / "kernels" / "cuda" / "mine.cu", Problem(4096, 4096, 4096))
@@ -43,4 +44,4 @@ def test_a_device_is_taken_at_once_or_not_at_all():
     ],
 )
 def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
-    assert trial.beside(kind, others) == said
+    assert wording.beside(kind, others) == said

@@ -135,11 +135,11 @@ def test_a_wrong_kernel_that_refuses_some_problems_or_crashes_on_them_is_wrong(m
 def test_what_does_not_compile_crashes_or_hangs_is_wrong(mine, old, new, said, monkeypatch):
     project, path = mine
     edit(path, old, new)
-    edit(project.folder / "workflow/ladder/trial.py", "timeout_seconds=20", "timeout_seconds=10")
+    edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=20", "timeout_seconds=10")
     try:
         told = ladder(project, "try", str(path), "--size", "96", code=1)
     finally:
-        edit(project.folder / "workflow/ladder/trial.py", "timeout_seconds=10", "timeout_seconds=20")
+        edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=10", "timeout_seconds=20")
     assert said in re.sub("mine.c: In function.*\n", "", told)
 
 

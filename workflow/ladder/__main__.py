@@ -161,10 +161,10 @@ def try_(parser: ArgumentParser) -> Run:
                     trial.watch(one)
                 right = one.once()
             except KeyboardInterrupt:
-                one.kill()
+                one.bench.kill()
                 raise
             finally:
-                one.close()
+                one.bench.close()
         except InputError as error:
             print(f"Error: {error}", file=sys.stderr)
             sys.exit(2)

@@ -1,0 +1,93 @@
+"""What takes part in a try: a kernel's configurations as they are now, and the best rung of what was measured before."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder import records
+from ladder.campaign import Problem
+from ladder.compile import Resource, compile_kernel
+from ladder.environment import ROOT, Device
+from ladder.kernels import Configuration, Kernel
+from ladder.statistics import median_interval, paired_ratio
+
+FOLDER = ROOT / "results" / "try"
+SIZE = {"cuda": 4096, "cpu": 256}
+"""The square that a kernel is tried on unless another problem is asked for."""
+
+
+@dataclass
+class Contestant:
+    """A compiled configuration of the kernel, of a rung, or of the last try."""
+
+    kernel: Kernel
+    configuration: Configuration
+    binary: Path
+    resource: Mapping[str, Any]
+    status: str = "correct"
+    reason: str = ""
+    tensor_cores: bool = False
+    series: Mapping[str, Any] | None = None
+    """What it was timed at."""
+    beside: Sequence["Contestant"] = ()
+    """What was timed in the same rounds."""
+
+    @property
+    def label(self) -> str:
+        """What it is called here."""
+        return label_of(self.kernel.name, self.configuration.label)
+
+    def given(self) -> tuple[Any, ...]:
+        """What the worker makes a launch of."""
+        return self.kernel.name, str(self.kernel.path), self.configuration.parameters, str(self.binary), self.kernel.precision
+
+    def ratio(self, other: "Contestant | None" = None) -> tuple[float, float, float]:
+        """How many times as fast as the reference, or as another of the same rounds, with the ends of the interval, within-run."""
+        mine = self.series or {}
+        theirs = (other.series or {})["samples"] if other else mine["reference"]
+        rounds = min(len(mine["samples"]), len(theirs))
+        return paired_ratio(theirs[:rounds], mine["samples"][:rounds])
+
+
+def compiled(
+    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
+) -> tuple[list[Contestant], list[Resource]]:
+    """What compiled, and the rows of what did not."""
+    folder = FOLDER / "build" / arch / kernel.id
+    rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
+    pairs = list(zip(rows, configurations, strict=True))
+    found = [Contestant(kernel, one, folder / row.binary, asdict(row)) for row, (one, _) in pairs if row.status == "compiled"]
+    return found, [row for row in rows if row.status not in ("compiled", "skipped")]
+
+
+def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
+    """Kernel file and configuration of the fastest rung, relative to the reference, on a problem.
+
+    By the device's own results, else those published of it, else of others of its kind; where they have not that problem, on their largest
+    square up to `SIZE`. None where no results have a rung whose file is still there.
+    """
+    results = ROOT / "results"
+    own = sorted(results.glob(f"*/{device.slug}/samples"))
+    others = sorted(results.glob("published/*/samples"), key=lambda path: not path.parent.name.startswith(device.slug))
+    for folder in dict.fromkeys(
+        [*own, *(path for path in others if path.parent.name.startswith("cpu-") == (device.kind == "cpu"))]
+    ):
+        rows = [row for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
+        rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
+        rows = [r for r in rows if r["kernel"] != tried.stem and r["element_type"] == problem.element_type]
+        rows = [r for r in rows if (tried.parent / f"{r['kernel']}{tried.suffix}").exists()]
+        squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
+        sizes = (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3
+        for size in sizes:
+            at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
+            if at:
+                fastest = max(at, key=lambda r: median_interval(r["reference_us"])[0] / median_interval(r["samples_us"])[0])
+                return tried.parent / f"{fastest['kernel']}{tried.suffix}", str(fastest["configuration"])
+    return None
+
+
+def label_of(kernel: str, configuration: str) -> str:
+    """A configuration's label; the kernel's name where it has no parameters."""
+    return kernel if configuration == "-" else configuration
