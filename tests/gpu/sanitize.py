@@ -1,15 +1,19 @@
-"""Launch two configurations of every CUDA rung on some of the gauntlet's problems: what compute-sanitizer watches (see test_sanitizer.py).
+"""Launch every CUDA rung on small problems: what compute-sanitizer watches (see test_sanitizer.py).
 
-compute-sanitizer --tool racecheck python tests/gpu/sanitize.py
+compute-sanitizer --tool racecheck python tests/gpu/sanitize.py FOLDER
+
+FOLDER keeps what is compiled. With --compile that is all that is done, so that compilers are not watched too.
 """
 
+import os
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ladder import devices, kernels
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import cuda_operands
+from ladder.campaign import Problem
+from ladder.compile import Resource, compile_kernel, compile_support
+from ladder.devices import cuda_operands, exactly
 from ladder.gauntlet import describe, problems
 from ladder.lock import first_gpu
 from ladder.verify import judge
@@ -20,37 +24,67 @@ SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 
 """M, N, K of those of the gauntlet's problems that are launched: whole tiles and edges, several of each."""
 
 
-def main() -> None:
+def chosen(kernel: kernels.Kernel) -> list[kernels.Configuration]:
+    """All configurations of what copies asynchronously, in which they wait in other places; of the others, the first and the last."""
+    legal = [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
+    return legal if kernel.compute_capability or kernel.architecture else list(dict.fromkeys([legal[0], legal[-1]]))
+
+
+def waves(kernel: kernels.Kernel, configuration: kernels.Configuration, sm_count: int) -> list[Problem]:
+    """For what goes by the number of SMs, or has clusters: more tiles than SMs, the last ones short, K no longer than it takes for shares
+    of the last wave to end within tiles.
+    """
+    if "sm_count" not in kernel.text and "__cluster_dims__" not in kernel.text:
+        return []
+    p = dict(configuration.parameters)
+    found = Problem(10 * p["BM"] - 5, (sm_count // 10 + 4) * p["BN"] - 4, 40, beta=0.5)
+    return [exactly(found, kernel.precision == "tf32")]
+
+
+def compiled(arch: str, folder: Path) -> list[tuple[kernels.Kernel, Sequence[tuple[kernels.Configuration, Resource]]]]:
+    """What is launched of each kernel, compiled into a folder, or found there."""
+    found = []
+    for kernel in (kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cuda"):
+        configurations = chosen(kernel)
+        rows = compile_kernel(kernel, [(one, "") for one in configurations], arch, folder / kernel.name, os.cpu_count() or 1)
+        found.append((kernel, list(zip(configurations, rows, strict=True))))
+    return found
+
+
+def main(folder: Path, only_compile: bool) -> None:
     """Compile, launch and verify; ends with exit code 1 where a result is wrong."""
     # what memcheck sees is what leaves an allocation: nothing lies beside an operand in it
     devices.GUARD = 0
     cuda_operands.SHIFTS = 1
-    folder, wrong, launched = Path(tempfile.mkdtemp()), [], 0
-    gpu = first_gpu()
+    gpu, wrong, launched = first_gpu(), [], 0
+    found = compiled(gpu.arch, folder)
+    if only_compile:
+        return
     (folder / "support").write_bytes(compile_support("cuda", gpu.arch))
     device = open_device("cuda", gpu.uuids[0], folder / "support")
-    chosen = {tf32: [one for one in problems("float32", tf32) if (one.m, one.n, one.k) in SHAPES] for tf32 in (False, True)}
-    made = {problem: device.operands(problem) for problem in {*chosen[False], *chosen[True]}}
-    for kernel in kernels.discover(ROOT).values():
-        if kernel.kind != "cuda":
-            continue
+    made = {}
+    for kernel, rows in found:
         tf32 = kernel.precision == "tf32"
-        legal = [(c, objection) for c, objection in kernel.expand({}, ["float32"]) if not objection]
-        rows = compile_kernel(kernel, [legal[0], legal[-1]], gpu.arch, folder / kernel.name, 1)
-        for (configuration, _), row in zip([legal[0], legal[-1]], rows, strict=True):
-            for problem in chosen[tf32] if row.status == "compiled" else []:
+        small = [one for one in problems("float32", tf32) if (one.m, one.n, one.k) in SHAPES]
+        for configuration, row in rows:
+            given = [*small, *waves(kernel, configuration, device.names["sm_count"])]
+            for problem in given if row.status == "compiled" else []:
+                if problem not in made:
+                    made[problem] = device.operands(problem)
                 device.use(made[problem])
                 if kernel.unmet_need(configuration, {**problem.names(), **device.names}):
                     continue
-                found = device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())
-                verdict = judge(device.check(found), problem, tf32)
+                told = f"{kernel.name} {configuration.label} on {describe(problem)}"
+                print(told, flush=True)  # what the tool says next is about this
+                launch = device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())
+                verdict = judge(device.check(launch), problem, tf32)
                 launched += 1
                 if verdict.status != "correct":
-                    wrong.append((kernel.name, configuration.label, describe(problem), verdict.reason))
+                    wrong.append(f"{told}: {verdict.reason}")
     device.close()
     print(f"{launched} launches, {len(wrong)} wrong {wrong[:3]}", flush=True)
     sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), sys.argv[2:] == ["--compile"])

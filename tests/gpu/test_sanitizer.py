@@ -13,8 +13,8 @@ from planted import ROOT, Project
 pytestmark = pytest.mark.gpu
 
 
-def sanitize(tool: str, root: Path, python: str = sys.executable) -> tuple[int, str]:
-    """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it printed."""
+def sanitize(tool: str, root: Path, folder: Path, python: str = sys.executable) -> tuple[int, str]:
+    """Errors that a tool of compute-sanitizer counts in the project's own kernels, and what it printed; binaries are kept in a folder."""
     command = shutil.which("compute-sanitizer")
     if not command:
         pytest.skip("compute-sanitizer is not on the PATH (it comes with the CUDA toolkit)")
@@ -22,8 +22,10 @@ def sanitize(tool: str, root: Path, python: str = sys.executable) -> tuple[int, 
     names = {"gemm", *(launch["function"] for kernel in cuda for launch in kernel.then)}
     only = [arg for name in sorted(names) for arg in ("--kernel-name", f"kernel_name={name}")]
     apart = ("--padding", "65536") if tool == "memcheck" else ()  # between allocations: what leaves one does not land in the next
+    launches = [python, str(root / "tests" / "gpu" / "sanitize.py"), str(folder)]
+    subprocess.run([*launches, "--compile"], timeout=500, check=True)
     done = subprocess.run(
-        [command, "--tool", tool, *apart, *only, python, str(root / "tests" / "gpu" / "sanitize.py")],
+        [command, "--tool", tool, *apart, *only, *launches],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
     )  # fmt: skip
     summary = re.search(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", done.stdout)
@@ -31,14 +33,26 @@ def sanitize(tool: str, root: Path, python: str = sys.executable) -> tuple[int, 
     return int(summary.group(1) or summary.group(2)), done.stdout
 
 
+def first(output: str) -> str:
+    """What a tool complained of first, and before it the launch."""
+    found = re.search(r"[^\n]*\n========= (?!COMPUTE-SANITIZER)(?:.*\n?){,30}", output)
+    return found[0] if found else output[-1000:]
+
+
+@pytest.fixture(scope="module")
+def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the tools share."""
+    return tmp_path_factory.mktemp("binaries")
+
+
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
-def test_every_rung_is_clean(tool, record_property):
-    errors, output = sanitize(tool, ROOT)
+def test_every_rung_is_clean(tool, binaries, record_property):
+    errors, output = sanitize(tool, ROOT, binaries)
     done = re.search(r"(\d+) launches, 0 wrong", output)
     for name, value in {"tool": tool, "errors": errors, "launches": int(done[1]) if done else 0}.items():
         record_property(name, value)  # for studies/checks.py
-    assert errors == 0, output[-5000:]
-    assert done, output[-3000:]
+    assert errors == 0, f"{errors} of {tool}, the first:\n{first(output)}"
+    assert done, output[-500:]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +62,7 @@ def test_every_rung_is_clean(tool, record_property):
         ("racecheck", "__syncthreads();  // the tiles are complete", ""),
     ],
 )
-def test_a_planted_fault_is_found(project: Project, tool, right, wrong):
+def test_a_planted_fault_is_found(project: Project, tmp_path, tool, right, wrong):
     shutil.copytree(ROOT / "tests" / "gpu", project.folder / "tests" / "gpu")
     for path in (project.folder / "kernels" / "cuda").glob("*.cu"):
         if path.stem != "03_shared_tile":
@@ -56,5 +70,5 @@ def test_a_planted_fault_is_found(project: Project, tool, right, wrong):
     kernel = project.folder / "kernels" / "cuda" / "03_shared_tile.cu"
     assert right in kernel.read_text()
     kernel.write_text(kernel.read_text().replace(right, wrong, 1))
-    errors, output = sanitize(tool, project.folder, project.python)
+    errors, output = sanitize(tool, project.folder, tmp_path / "binaries", project.python)
     assert errors > 0, output[-3000:]
