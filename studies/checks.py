@@ -1,8 +1,8 @@
 """Whether the GPU's tests pass: every rung through the gauntlet, the planted frauds, and every rung under compute-sanitizer.
 
-    .venv/bin/python studies/checks.py        on a GPU, with compute-sanitizer on the PATH; about 8 minutes
+    .venv/bin/python studies/checks.py        on a GPU, with compute-sanitizer on the PATH; about 9 minutes
 
-Runs `pytest -m gpu`, and keeps every test's outcome and what the sanitizer's tools counted. Exit status 1 where a test failed.
+Runs `pytest -m gpu`, and keeps how every test ended, why one failed, and what the sanitizer's tools counted. Exit status 1 where one failed.
 """
 
 import subprocess
@@ -17,6 +17,9 @@ from xml.etree import ElementTree
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
 from ladder.study import Study
+
+MESSAGE = 500
+"""Characters that are kept of why a test failed."""
 
 
 def found(measured: Mapping[str, Any]) -> str:
@@ -39,17 +42,21 @@ STUDY = Study(
 
 
 def read(report: Path) -> dict[str, Any]:
-    """Of a JUnit report of pytest: the tests' outcomes by name, what the sanitizer's told by tool, and the seconds of all."""
-    tests, sanitizer, seconds = {}, {}, 0.0
+    """Of a JUnit report of pytest: tests' outcomes, what failed ones say, what the sanitizer's told by tool, and the seconds of all."""
+    tests, messages, sanitizer, seconds = {}, {}, {}, 0.0
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         outcome = {"failure": "failed", "error": "failed", "skipped": "skipped"}
-        kinds = [outcome[child.tag] for child in case if child.tag in outcome]
-        tests[f"{case.get('classname')}::{case.get('name')}"] = kinds[0] if kinds else "passed"
+        ends = [child for child in case if child.tag in outcome]
+        name = f"{case.get('classname')}::{case.get('name')}"
+        tests[name] = outcome[ends[0].tag] if ends else "passed"
+        if tests[name] == "failed":
+            # the file is published: where the project lies says nothing to others
+            messages[name] = (ends[0].get("message") or ends[0].text or "").replace(str(ROOT), ".")[:MESSAGE]
         told = {each.get("name"): each.get("value") for each in case.iter("property")}
         if "tool" in told:
             sanitizer[told["tool"]] = {key: int(told[key] or 0) for key in ("errors", "launches")}
         seconds += float(case.get("time") or 0)
-    return {"tests": tests, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
+    return {"tests": tests, "messages": messages, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
 
 
 def main() -> None:

@@ -224,7 +224,7 @@ def test_what_differs_from_kernel_tuner_is_told_apart():
 def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import pytest\ndef test_right(record_property):\n    record_property('tool', 'memcheck')\n    record_property('errors', 2)\n"
-        "    record_property('launches', 0)\ndef test_wrong(): assert 0\n@pytest.fixture\ndef broken(): assert 0\n"
+        "    record_property('launches', 0)\ndef test_wrong(): assert 0, 'because ' + 999 * '.'\n@pytest.fixture\ndef broken(): assert 0\n"
         "def test_broken(broken): pass\n@pytest.mark.skip\ndef test_skipped(): pass\n"
     )
     report = tmp_path / "report.xml"
@@ -232,6 +232,11 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
     read = checks.read(report)
     outcomes = {name.rpartition("::")[2]: outcome for name, outcome in read["tests"].items()}
     assert outcomes == {"test_right": "passed", "test_wrong": "failed", "test_broken": "failed", "test_skipped": "skipped"}
+    messages = {name.rpartition("::")[2]: message for name, message in read["messages"].items()}
+    assert messages.keys() == {"test_wrong", "test_broken"}
+    assert re.match(r"AssertionError: because \.+$", messages["test_wrong"])
+    assert len(messages["test_wrong"]) == checks.MESSAGE
+    assert "assert 0" in messages["test_broken"]
     assert read["sanitizer"] == {"memcheck": {"errors": 2, "launches": 0}}
 
 
