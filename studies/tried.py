@@ -34,7 +34,7 @@ SNAKE = "include/snake.cuh"
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed of a rung: parameters, and texts that are replaced, by file below `kernels/`."""
+    """What is changed of a rung: parameters, and texts that are replaced, by file below `kernels/`; or another rung in its place."""
 
     kernel: str
     what: str
@@ -43,6 +43,8 @@ class Change:
     """Parameters that are not the kernel's defaults."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     edits: tuple[tuple[str, str, str], ...] = ()
+    other: str = ""
+    """The other rung, of which `parameters` are then."""
 
 
 SMALL_13 = {"BN": 128, "TM": 8, "STAGES": 5, "LEAD": 6, "B_FIRST": 1}
@@ -51,7 +53,12 @@ DEEP_15 = {"BN": 128, "TM": 8, "STAGES": 5, "SPREAD": 20, "LEAD": 3, "B_FIRST": 
 WIDE_14 = {"BM": 64, "BN": 256, "STAGES": 4, "SPREAD": 12, "LEAD": 2, "B_FIRST": 1, "SPLIT": 2}
 CUDA_15 = "cuda/15_last_wave.cu"
 ROWS = SNAKE, "turn = line % 2 ? LINE - 1 - i % LINE : i % LINE", "turn = i % LINE"
+BELOW_12 = "through registers and two buffers: rung 10"
 CHANGES = [
+    Change("12_async_copies", BELOW_12, SQUARE, {"BN": 256, "TM": 16}, {"BN": 256, "TM": 16}, other="10_block_tile_128"),
+    Change("12_async_copies", BELOW_12, SQUARE, other="10_block_tile_128"),
+    Change("12_async_copies", BELOW_12, DEEP, {"BM": 64}, {"BM": 64}, other="10_block_tile_128"),
+    Change("12_async_copies", "two stages", DEEP, {"BM": 64}, {"STAGES": 2}),
     Change("13_snake_order", "along the rows", SQUARE, edits=(ROWS,)),
     Change("13_snake_order", "8 x 8 a thread", SQUARE, parameters=SMALL_13),
     Change("13_snake_order", "8 x 8 a thread, along the rows", SQUARE, SMALL_13, edits=(ROWS,)),
@@ -92,7 +99,7 @@ CHANGES = [
 def found(measured: Mapping[str, Any]) -> str:
     """How many changes there are, and how many of them are faster."""
     rows = measured["changes"]
-    return f"of {len(rows)} changes of rungs 13 to 16 {sum(row['low'] > 1 for row in rows)} are faster than the rung as it is"
+    return f"of {len(rows)} changes of rungs 12 to 16 {sum(row['low'] > 1 for row in rows)} are faster than the rung as it is"
 
 
 STUDY = Study("tried", "What do changes of the upper rungs bring?", found, ".venv/bin/python studies/tried.py")
@@ -106,7 +113,8 @@ def changed(change: Change, folder: Path) -> tuple[Kernel, Configuration]:
         if text.count(old) != 1:
             sys.exit(f"{name}: {old!r} is there {text.count(old)} times; expected once")
         (folder / name).write_text(text.replace(old, new))
-    return configured(parse(folder / "cuda" / f"{change.kernel}.cu"), {**change.base, **change.parameters})
+    parameters = change.parameters if change.other else {**change.base, **change.parameters}
+    return configured(parse(folder / "cuda" / f"{change.other or change.kernel}.cu"), parameters)
 
 
 def configured(kernel: Kernel, parameters: Mapping[str, int]) -> tuple[Kernel, Configuration]:

@@ -98,7 +98,7 @@ MEASURED = {
     ),
     "tried": (
         {"changes": [{"low": 0.9, "high": 0.95}, {"low": 1.01, "high": 1.02}, {"low": 0.99, "high": 1.01}]},
-        "of 3 changes of rungs 13 to 16 1 are faster than the rung as it is",
+        "of 3 changes of rungs 12 to 16 1 are faster than the rung as it is",
     ),
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
