@@ -6,14 +6,9 @@ from host import buffers, drawn, inside
 from ladder.campaign import Problem
 from ladder.devices import TF32_DIGITS, draws, exactly, places
 from ladder.units import DISTRIBUTIONS
+from unseen import fewer_bits
 
 DEPTHS = [1, 2, 63, 64, 65, 127, 128, 300, 4096, 65_536, 131_071, 131_072, 200_000]
-
-
-def rounded(values, bits):
-    """Float32 values rounded to so many significant bits, ties to even: 11 for TF32, 8 for bfloat16."""
-    fraction, exponent = np.frexp(values.astype(np.float64))
-    return np.ldexp(np.round(np.ldexp(fraction, bits)), exponent - bits)
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
@@ -55,7 +50,7 @@ def test_exact_gives_the_same_bits_in_every_order(k):
 @pytest.mark.parametrize("k", DEPTHS[6:])
 def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
     a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
-    for one, other in ((rounded(a, bits), b), (a, rounded(b, bits))):
+    for one, other in ((fewer_bits(a, bits), b), (a, fewer_bits(b, bits))):
         assert np.abs(one @ other - a @ b).max() >= 1
 
 
@@ -64,8 +59,8 @@ def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
     assert (problem.alpha, problem.beta) == (-1.0, 1.0)
     a, b, c = drawn(problem)
     for x in (a, b, c):
-        assert (rounded(x, TF32_DIGITS) == x).all()
-    for one, other in ((rounded(a, 8), b), (a, rounded(b, 8))):  # bfloat16
+        assert (fewer_bits(x, TF32_DIGITS) == x).all()
+    for one, other in ((fewer_bits(a, 8), b), (a, fewer_bits(b, 8))):  # bfloat16
         assert np.abs(one.astype(float) @ other - a.astype(float) @ b).max() >= 1
     assert np.count_nonzero(a) == a.size
 

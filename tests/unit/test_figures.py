@@ -360,6 +360,24 @@ def test_accuracy_has_every_kernel_and_the_bounds(dataset):
     assert {"cuBLAS, TF32 (context)", "20 tensor cores (context)"} <= set(words(figure))
 
 
+def test_rates_are_drawn_of_one_distribution(dataset, tmp_path, monkeypatch):
+    """A campaign of many has each size many times; only errors have a place for that."""
+    found, environment = dataset
+    sparse = set(found["best"].loc[found["best"]["k"] > 1000, "problem"].astype(str))
+    changed = dict(found)
+    for name in ("summary", "best"):
+        rows = found[name]
+        changed[name] = rows.assign(
+            distribution=rows["problem"].astype(str).map(lambda it: "sparse" if it in sparse else "uniform")
+        )
+    drawn = {}
+    monkeypatch.setattr(figures, "save", lambda figure, stem, formats: None)
+    monkeypatch.setattr(figures, "draw", lambda name, data: drawn.setdefault(name, set(data.order)))
+    figures.draw_all(changed, environment, tmp_path)
+    assert drawn["performance"] and not drawn["performance"] & sparse
+    assert drawn["distributions"] == drawn["accuracy"] == drawn["performance"] | sparse
+
+
 def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
     found, environment = dataset
     best = found["best"].assign(distribution=found["best"]["k"].map(lambda k: "sparse" if k > 1000 else "uniform"))

@@ -59,7 +59,7 @@ NEEDS: dict[str, Callable[[Dataset], bool]] = {
 }
 """When there is something to draw."""
 ANY_OPERANDS = ("accuracy", "distributions", "compilers")
-"""Figures of all operands; the others are of those from the first distribution: rates hardly depend on it."""
+"""Figures of all operands; the others, which have no place for distributions, are of the first one."""
 
 
 def draw(name: str, data: Dataset) -> Figure:
