@@ -225,6 +225,24 @@ def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
     assert "| 64 | `02_second` ×2.000<br>`" in told
 
 
+def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
+    folder = small / "results" / "published" / "studies"
+    folder.mkdir(parents=True)
+    shutil.copytree(ROOT / "studies", small / "studies")
+    assert parts.tried(Story(small), "01_first") == "Not measured yet."
+    common = {"problem": "64x32x16", "configuration": "BX=32", "low": 0.9, "high": 1.1}
+    changes = [
+        common | {"kernel": "01_first", "what": "no idea", "ratio": 0.95},
+        common | {"kernel": "02_second", "what": "other", "ratio": 1},
+    ]
+    provenance = {"device": "d", "project": {"commit": "abc", "dirty": False}}
+    (folder / "tried.d.json").write_text(json.dumps({"provenance": provenance, "measured": {"changes": changes}}))
+    told = parts.tried(Story(small), "01_first")
+    assert "| no idea | 64 × 32 × 16 | ×0.950 | 0.900 to 1.100 | `BX=32` |" in told
+    assert "on `d`" in told
+    assert "other" not in told
+
+
 def test_errors_are_told_beside_the_references(small):
     told = fill("table: errors test 02_second", small)
     assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 |" in told

@@ -17,7 +17,7 @@ from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
 from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel
 from ladder.statistics import geometric_mean
 from ladder.story.data import Row, Story
-from ladder.study import NOTHING, studies
+from ladder.study import NOTHING, Study, studies
 from ladder.units import ELEMENT_TYPES
 from ladder.verdicts import SAME, UNCONFIRMED
 
@@ -357,22 +357,19 @@ def rates(story: Story, kind: str) -> str:
     return _legend(_table([data.unit, *short], rows))
 
 
+def _study(story: Story, name: str) -> Study:
+    (found,) = (study for study in studies(story.root) if study.name == name)
+    return found
+
+
 def tried(story: Story, kernel: str) -> str:
     """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is."""
-    (study,) = (study for study in studies(story.root) if study.name == "tried")
     told = []
-    for device, measured in study.published(story.root).values():
-        rows = [
-            [
-                one["what"],
-                _shown(one["problem"]),
-                f"×{one['ratio']:.3f}",
-                f"{one['low']:.3f} to {one['high']:.3f}",
-                f"`{one['configuration']}`",
-            ]
-            for one in measured["changes"]
-            if one["kernel"] == kernel
-        ]
+    for device, measured in _study(story, "tried").published(story.root).values():
+        rows = []
+        for one in (one for one in measured["changes"] if one["kernel"] == kernel):
+            ends = f"{one['low']:.3f} to {one['high']:.3f}"
+            rows.append([one["what"], _shown(one["problem"]), f"×{one['ratio']:.3f}", ends, f"`{one['configuration']}`"])
         columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
         told.append(
             f"Of {_code(kernel)}, on `{device}`, in the same rounds as the rung as it is:\n\n{_table(columns, rows, words=(0, 1, -1))}"
@@ -411,8 +408,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
         entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
         return entry["says"] if entry else NOTHING
     if name == "study":
-        (study,) = (study for study in studies(story.root) if study.name == arguments[0])
-        return "; ".join(study.told(story.root))
+        return "; ".join(_study(story, arguments[0]).told(story.root))
     if name in ("peak", "copy", "sms"):
         data = story.data.get(arguments[0])
         if data is None:
