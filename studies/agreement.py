@@ -80,9 +80,10 @@ def main() -> None:
     gpu, known = first_gpu(), kernels.discover(ROOT)
     rows: list[dict[str, Any]] = []
     binaries = {}
+    from ladder import devices
     from ladder.devices import cuda_operands
 
-    cuda_operands.SHIFTS = 1
+    devices.GUARD, cuda_operands.SHIFTS = 0, 1
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "support.bin").write_bytes(compile_support("cuda", gpu.arch))

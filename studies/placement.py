@@ -54,12 +54,13 @@ def main(dataset: str) -> None:
     best = best[best["kernel"].isin([kernel.name for kernel in known.values()]) & (best["state"] == "warm")]
     rows: list[dict[str, Any]] = []
     binaries = {}
+    from ladder import devices
     from ladder.devices import cuda_operands
 
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))
-        device, shifts = open_device("cuda", gpu.uuids[0], support), cuda_operands.SHIFTS
+        device, chance = open_device("cuda", gpu.uuids[0], support), (devices.GUARD, cuda_operands.SHIFTS)
         for _, row in best.loc[best.groupby("problem", sort=False)["ratio"].idxmax()].iterrows():
             m, n, k = (int(row[name]) for name in "mnk")
             problem = Problem(m, n, k, alpha=float(row["alpha"]), beta=float(row["beta"]), padding=int(row["padding"]))
@@ -68,7 +69,7 @@ def main(dataset: str) -> None:
             binaries[f"{kernel.name} {chosen.label}"] = built.sha256
             places = []
             for place in range(1 + PLACES):
-                cuda_operands.SHIFTS = shifts if place else 1
+                devices.GUARD, cuda_operands.SHIFTS = chance if place else (0, 1)
                 operands = device.operands(problem)
                 reference = device.baseline("cublas")
                 launches = {0: device.kernel(kernel, chosen, (Path(scratch) / kernel.name / built.binary).read_bytes())}
