@@ -8,6 +8,7 @@ first and hands over cubins and launch shapes; the other allocates for itself an
 - warm: launches back to back, in a graph here and there;
 - cold: the state that is published. Here after a flush, each launch of a graph on another copy of the operands; there a longer graph whose
   launches take turns on copies that together exceed twice the L2;
+- cold_long: the same, ours with graphs as long as theirs, in which what a flush leaves in the L2 counts for nothing. For context;
 - cold_single: one launch after a flush of the L2, ours with `sample_us: 0`, theirs `triton.testing.do_bench`. Both hold the overhead of a
   launch. For context: it decides nothing.
 
@@ -39,7 +40,7 @@ from ladder.worker import open_device
 WITHIN = 0.02
 SIZES = (512, 2048, 8192)
 RUNGS = ("cuda/03_shared_tile", "cuda/10_block_tile_128")
-MODES = {"warm": ("warm", 500.0), "cold": ("cold", 500.0), "cold_single": ("cold", 0.0)}
+MODES = {"warm": ("warm", 500.0), "cold": ("cold", 500.0), "cold_long": ("cold", 20000.0), "cold_single": ("cold", 0.0)}
 """The state and `sample_us` of each mode of ours."""
 
 
@@ -50,7 +51,10 @@ def found(measured: Mapping[str, Any]) -> str:
     worst = {mode: f"at most {percent(furthest(found))}" for mode, found in ratios.items()}
     sizes = ", ".join(str(size) for size in dict.fromkeys(row["size"] for row in rows))
     names = ", ".join(dict.fromkeys(row["name"] for row in rows))
-    return f"{names} at {sizes}: `warm` {worst['warm']} apart, `cold` {worst['cold']}; single launches after a flush {worst['cold_single']}"
+    return (
+        f"{names} at {sizes}: `warm` {worst['warm']} apart, `cold` {worst['cold']}, in graphs as long as theirs {worst['cold_long']}; "
+        f"single launches after a flush {worst['cold_single']}"
+    )
 
 
 STUDY = Study(

@@ -64,10 +64,10 @@ def longer(side: Side) -> Side:
     return replace(side, confirmed=confirmed)
 
 
-def measure(published: Path, sides: Sequence[Side]) -> dict[str, Any]:
-    """The shares, over every two of some datasets of a machine."""
+def measure(published: Path, machines: Sequence[Sequence[Side]]) -> dict[str, Any]:
+    """The shares, over every two datasets of a machine."""
     alike, slowed = [], []
-    for one, other in permutations(sides, 2):
+    for one, other in (pair for sides in machines for pair in permutations(sides, 2)):
         known = limits(published, one.environment, other.environment, "time_")
         alike.append(changes(one, other, known))
         slowed.append(
@@ -76,8 +76,8 @@ def measure(published: Path, sides: Sequence[Side]) -> dict[str, Any]:
     same, late = pd.concat(alike), pd.concat(slowed)
     late = late[2.0 * late["m"] * late["n"] * late["k"] >= LARGE]
     return {
-        "device": sides[0].environment["device"],
-        "datasets": [os.path.relpath(side.folder, published) for side in sides],
+        "device": machines[0][0].environment["device"],
+        "machines": [[os.path.relpath(side.folder, published) for side in sides] for sides in machines],
         "alike": len(same),
         "called": float((same["verdict"] != SAME).mean()),
         "sure": float(same["sure"].mean()),
@@ -87,16 +87,17 @@ def measure(published: Path, sides: Sequence[Side]) -> dict[str, Any]:
 
 
 def contents(published: Path) -> dict[Path, bytes]:
-    """The file of every model of which a machine has several published runs: that with the most."""
-    machines: dict[str, list[Side]] = {}
+    """The file of every model of which a machine has several published runs."""
+    models: dict[str, dict[str, list[Side]]] = {}
     for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
         side = read_side(path.parent)
         if uuid := side.environment["attributes"].get("uuid"):
-            machines.setdefault(f"{side.environment['device']} {uuid}", []).append(side)
+            models.setdefault(side.environment["device"], {}).setdefault(uuid, []).append(side)
     made = {}
-    for sides in sorted((sides for sides in machines.values() if len(sides) > 1), key=len):
-        measured = measure(published, sides)
-        made[published / f"told-apart-{measured['device']}.json"] = (json.dumps(measured, indent=1) + "\n").encode()
+    for device, of_model in models.items():
+        if machines := [sides for sides in of_model.values() if len(sides) > 1]:
+            measured = measure(published, machines)
+            made[published / f"told-apart-{device}.json"] = (json.dumps(measured, indent=1) + "\n").encode()
     return made
 
 

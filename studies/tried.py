@@ -97,9 +97,10 @@ CHANGES = [
 
 
 def found(measured: Mapping[str, Any]) -> str:
-    """How many changes there are, and how many of them are faster."""
+    """How many changes there are, and how many of them are faster and slower than what was changed."""
     rows = measured["changes"]
-    return f"of {len(rows)} changes of rungs 12 to 16 {sum(row['low'] > 1 for row in rows)} are faster than the rung as it is"
+    faster, slower = sum(row["low"] > 1 for row in rows), sum(row["high"] < 1 for row in rows)
+    return f"{len(rows)} changes of configurations of rungs 12 to 16: {faster} are faster than what was changed, {slower} slower"
 
 
 STUDY = Study("tried", "What do changes of the upper rungs bring?", found, ".venv/bin/python studies/tried.py")

@@ -266,6 +266,13 @@ def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
     assert said(checkout, folder, kind="cpu")["gains"]["state"] == ELSEWHERE
 
 
+def test_what_is_compiled_otherwise_is_another_kernel(checkout, tmp_path):
+    """Only what asks for all rows is asked of it."""
+    entries = said(checkout, made(tmp_path / "nvrtc", 26, builds=("compiler=nvrtc",)))
+    assert entries["exact"]["state"] == REPRODUCED
+    assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
+
+
 def test_what_is_wrong_is_not_exact(checkout, tmp_path):
     one = claims.of_samples(made(tmp_path / "wrong", 25))
     one.tables["summary"].loc[0, "status"] = "incorrect"

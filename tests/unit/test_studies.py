@@ -30,7 +30,7 @@ from ladder.worker import open_device
 from planted import ROOT
 
 STUDIES = {one.name: one for one in study.studies(ROOT)}
-LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_single": 110.0}
+LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_long": 101.0, "cold_single": 110.0}
 THEIRS = {"configurations": 110, "version": "1.5.0"}
 COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
 MEASURED = {
@@ -40,7 +40,8 @@ MEASURED = {
     ),
     "agreement": (
         {"rows": [{"size": 512, "name": "cublas", "ours": LAUNCHES, "theirs": dict.fromkeys(LAUNCHES, 100.0)}]},
-        "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %; single launches after a flush at most +10.0 %",
+        "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %, in graphs as long as theirs at most +1.0 %; single launches after "
+        "a flush at most +10.0 %",
     ),
     "benchmark": (
         {"campaign_s": 400.0, "confirm_share": 0.31, "nothing_to_do_s": 2.0, "measure_jobs": {"d": COST}},
@@ -98,7 +99,7 @@ MEASURED = {
     ),
     "tried": (
         {"changes": [{"low": 0.9, "high": 0.95}, {"low": 1.01, "high": 1.02}, {"low": 0.99, "high": 1.01}]},
-        "of 3 changes of rungs 12 to 16 1 are faster than the rung as it is",
+        "3 changes of configurations of rungs 12 to 16: 1 are faster than what was changed, 1 slower",
     ),
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
@@ -132,7 +133,7 @@ MEASURED = {
         "TFLOP/s and 1.25 J; where no chunk fits at least ×0.51",
     ),
     "told_apart": (
-        {"device": "d", "datasets": ["a", "b"], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
+        {"device": "d", "machines": [["a", "b"]], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
         "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; "
         "of 100 that were made 2 % longer at 1024 and up 95.0% are found",
     ),
@@ -301,11 +302,12 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
 def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path):
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
     sides = [read_side(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
-    measured = told_apart.measure(tmp_path, sides)
+    measured = told_apart.measure(tmp_path, [sides])
     assert measured["alike"] == 6 * 3 * (2 + 1)  # at 4096 cold is as warm
     assert measured["slowed"] == 6 * 3
     assert measured["called"] <= 0.15
     assert measured["found"] >= 0.75
+    assert told_apart.measure(tmp_path, [sides, sides[:2]])["alike"] == measured["alike"] + 2 * 3 * (2 + 1)  # each with its own
     late = told_apart.longer(sides[0])
     assert changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
     assert changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is

@@ -10,6 +10,7 @@ a cache for reuse, and how to see them: Z. Jia et al., "Dissecting the NVIDIA Vo
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 
 from ladder.cubin import code
 
@@ -33,12 +34,12 @@ class Instruction:
     low: int
     high: int
 
-    @property
+    @cached_property
     def name(self) -> int:
         """What it does."""
         return self.low & 0xFFF
 
-    @property
+    @cached_property
     def multiplies_and_adds(self) -> bool:
         """Whether it is an FFMA."""
         return self.name == FFMA or self.name in FFMA_WITHOUT_B
@@ -83,17 +84,20 @@ def clocks(body: list[Instruction]) -> float:
     now, free = -1, [0, 0]  # when the last was issued; from when on each bank has time
     cache: tuple[int | None, ...] = (None, None, None)
     first, rounds = 0, 3
+    steps = [(one.multiplies_and_adds, one.reads(), one.kept()) for one in body]  # of thousands, gone through several times
     for turn in range(rounds):
         first = now if turn == 1 else first
-        for instruction in body:
+        for multiplies_and_adds, wanted, kept in steps:
             now = max(now + 1, free[0] - 1, free[1] - 1)
-            wanted, needed = instruction.reads(), [0, 0]
+            needed = [0, 0]
             for register, held in zip(wanted, cache, strict=True):
-                if register is not None and (register != held or not instruction.multiplies_and_adds):
+                if register is not None and (register != held or not multiplies_and_adds):
                     needed[register % 2] += 1
-            free = [max(bank, now) + reads if reads else bank for bank, reads in zip(free, needed, strict=True)]
-            if instruction.multiplies_and_adds:
-                cache = instruction.kept()
+            for bank in (0, 1):
+                if needed[bank]:
+                    free[bank] = max(free[bank], now) + needed[bank]
+            if multiplies_and_adds:
+                cache = kept
     return (now - first) / (rounds - 1) + sum(instruction.write_back() for instruction in body)
 
 

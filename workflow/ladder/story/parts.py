@@ -372,7 +372,7 @@ def tried(story: Story, kernel: str) -> str:
             rows.append([one["what"], _shown(one["problem"]), f"×{one['ratio']:.3f}", ends, f"`{one['configuration']}`"])
         columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
         told.append(
-            f"Of {_code(kernel)}, on `{device}`, in the same rounds as the rung as it is:\n\n{_table(columns, rows, words=(0, 1, -1))}"
+            f"Of {_code(kernel)}, on `{device}`, in the same rounds as what is changed:\n\n{_table(columns, rows, words=(0, 1, -1))}"
         )
     return "\n\n".join(told) or NOTHING.capitalize() + "."
 
