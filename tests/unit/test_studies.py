@@ -18,6 +18,7 @@ import slowed
 import synthetic
 import told_apart
 import tried
+import two_percent
 from ladder import environment, story, study
 from ladder.campaign import Limits, Problem
 from ladder.compare import changes, read_side
@@ -40,8 +41,8 @@ MEASURED = {
     ),
     "agreement": (
         {"rows": [{"size": 512, "name": "cublas", "ours": LAUNCHES, "theirs": dict.fromkeys(LAUNCHES, 100.0)}]},
-        "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %, in graphs as long as theirs at most +1.0 %; single launches after "
-        "a flush at most +10.0 %",
+        "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %, in graphs as long as theirs at most +1.0 %; single launches "
+        "after a flush at most +10.0 %",
     ),
     "benchmark": (
         {"campaign_s": 400.0, "confirm_share": 0.31, "nothing_to_do_s": 2.0, "measure_jobs": {"d": COST}},
@@ -131,6 +132,11 @@ MEASURED = {
         ]},
         "beside SGEMM, in the same rounds / each by itself: 1000 ×2.00 / ×1.80; held for 3 s at 1000: 50 TFLOP/s and 0.5 J a GEMM, SGEMM 20 "
         "TFLOP/s and 1.25 J; where no chunk fits at least ×0.51",
+    ),
+    "two_percent": (
+        {"percent": 2, "slowed": 40, "found": 0.95, "alike": 10, "called": 0.1, "rows": []},
+        "of 40 times of rungs that were slowed by 2 % at 1024 and up 95.0% are called slower; of 10 of cuBLAS beside them 10.0% faster or "
+        "slower",
     ),
     "told_apart": (
         {"device": "d", "machines": [["a", "b"]], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
@@ -311,6 +317,18 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
     late = told_apart.longer(sides[0])
     assert changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
     assert changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is
+
+
+def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
+    sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("10_block_tile_128", "16_thin_edge", "cublas")}
+    one = synthetic.write(tmp_path / "as-it-is", 1, **sizes)
+    other = synthetic.write(tmp_path / "slowed", 2, slower={"16_thin_edge": 1.02}, **sizes)
+    rows = two_percent.compared(one, other)
+    found = two_percent.shares(rows)
+    assert (found["slowed"], found["found"]) == (1, 1.0)  # at 4096 cold is as warm, and 256 is too small to count
+    assert found["alike"] == 2 * 3
+    assert found["called"] <= 1 / 3
+    assert two_percent.shares(two_percent.compared(one, one)) == found | {"found": 0.0, "called": 0.0}
 
 
 def test_who_took_part_is_every_gpu_of_what_is_published():

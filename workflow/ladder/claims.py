@@ -233,5 +233,6 @@ def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Found | None:
         else " over ".join(str(row[name]) for name in ("kernel", "other", "name") if name in row)
     )
     size = str(row.get("problem", row.get("size", "")))
+    where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
     of = limited({"element_type": "float32", "problem": size, "state": "warm", **row})
-    return Found(key, f"{about} at {size}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)
+    return Found(key, f"{about} at {where}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)

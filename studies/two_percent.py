@@ -1,0 +1,92 @@
+"""Whether `ladder compare` finds kernels that have really become 2 % slower, and no others: on a GPU whose model is published.
+
+    .venv/bin/python studies/two_percent.py        some minutes
+
+Runs the campaign of the claims with rungs 13 to 16 in two copies of the project, as they are and slowed: every block ends as much later as
+2 % of the clocks that it took (`studies/slowed.py`). Measured is what `ladder compare` says of each kernel, problem and state: of the slowed ones
+on problems of at least 1024^3 multiply-adds the share called slower, and of cuBLAS, which is the same, the share called anything.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from ladder.compare import changes, read_side
+from ladder.environment import ROOT
+from ladder.lock import first_gpu
+from ladder.repeat import limits
+from ladder.study import PUBLISHED, Study
+from ladder.verdicts import SAME
+from planted import Project
+from slowed import slowed
+from told_apart import LARGE
+
+KERNELS = ("13_snake_order", "14_cluster_split_k", "15_last_wave", "16_thin_edge")
+PERCENT = 2
+ASKED = ("--config", "campaign=reproduce", "devices=[cuda]", f"kernels=[{','.join(f'cuda/{name}' for name in KERNELS)}]")
+TOLD = ["kernel", "problem", "state", "ratio", "low", "high", "limit", "verdict"]
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """Both shares."""
+    return (
+        f"of {measured['slowed']} times of rungs that were slowed by {measured['percent']} % at 1024 and up {measured['found']:.1%} are "
+        f"called slower; of {measured['alike']} of cuBLAS beside them {measured['called']:.1%} faster or slower"
+    )
+
+
+STUDY = Study("two_percent", "Is a kernel found that is 2 % slower?", found, ".venv/bin/python studies/two_percent.py")
+
+
+def campaign(folder: Path, percent: int) -> Path:
+    """The dataset of the campaign in a copy of the project, with its kernels slowed by so many per cent."""
+    project = Project(folder)
+    for name in KERNELS if percent else ():
+        path = f"kernels/cuda/{name}.cu"
+        project.write(path, slowed((ROOT / path).read_text(), percent))
+    project.ok(*ASKED, cores=8)
+    (dataset,) = (folder / "results").glob("reproduce*/nvidia-*")
+    return dataset
+
+
+def compared(one: Path, other: Path) -> pd.DataFrame:
+    """What `ladder compare` says of two datasets of a machine, with M, N and K."""
+    before, after = read_side(one), read_side(other)
+    known = limits(ROOT / PUBLISHED, before.environment, after.environment, "time_")
+    sizes = before.best[["problem", "m", "n", "k"]].drop_duplicates()
+    return changes(before, after, known).merge(sizes, on="problem")
+
+
+def shares(rows: pd.DataFrame) -> dict[str, Any]:
+    """How many were slowed, and what share is found; how many are alike, and what share is not called so."""
+    ours = rows["kernel"].isin(KERNELS)
+    large = rows[ours & (2.0 * rows["m"] * rows["n"] * rows["k"] >= LARGE)]
+    alike = rows[~ours]
+    return {
+        "slowed": len(large),
+        "found": float((large["verdict"] == "slower").mean()),
+        "alike": len(alike),
+        "called": float((alike["verdict"] != SAME).mean()),
+    }
+
+
+def main() -> None:
+    """Run both, compare and write."""
+    gpu = first_gpu()
+    with tempfile.TemporaryDirectory() as scratch:
+        one, other = (campaign(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT)))
+        rows = compared(one, other)
+        binaries = {
+            f"{path.parent.parent.parent.parent.name} {row['kernel']} {row['configuration']}": row["sha256"]
+            for path in (one / "resources.csv", other / "resources.csv")
+            for row in pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+            if row["sha256"]
+        }
+    told = [row | {"limit": None if pd.isna(row["limit"]) else row["limit"]} for row in rows[TOLD].to_dict("records")]
+    STUDY.write(gpu, {"percent": PERCENT, **shares(rows), "rows": told}, uuids=[gpu.uuids[0]], binaries=binaries)
+
+
+if __name__ == "__main__":
+    main()
