@@ -3,8 +3,8 @@
     .venv/bin/python studies/two_percent.py        some minutes
 
 Runs the campaign of the claims with rungs 13 to 16 in two copies of the project, as they are and slowed: every block ends as much later as
-2 % of the clocks that it took (`studies/slowed.py`). Measured is what `ladder compare` says of each kernel, problem and state: of the slowed ones
-on problems of at least 1024^3 multiply-adds the share called slower, and of cuBLAS, which is the same, the share called anything.
+2 % of the clocks that it took (`studies/slowed.py`). Measured is what `ladder compare` says of each kernel, problem and state: of the slowed
+ones on problems of at least 1024^3 multiply-adds the share called slower, and of cuBLAS, which is the same, the share called anything.
 """
 
 import tempfile
