@@ -268,6 +268,22 @@ def test_every_campaign_of_the_project_is_good():
         campaign.find(ROOT / "config", "nope")
 
 
+def test_the_full_ladder_has_every_configuration_of_the_default_campaign():
+    default, full = (
+        campaign.load(yamlfile.load((ROOT / "config" / name).read_text(), name), name, KERNELS).configurations
+        for name in ("config.yaml", "ladder-full.yaml")
+    )
+    assert {id: set(default[id]) - set(found) for id, found in full.items()} == dict.fromkeys(full, set())
+
+
+def test_a_kernel_s_own_configurations_are_tried_beside_lists_where_asked_for():
+    lists = {"cuda/03_shared_tile": {"BM": [8]}}
+    plain, both = (load(change(parameters=lists, header_configurations=too)).configurations for too in (False, True))
+    own = load(BASE).configurations
+    assert both["cuda/03_shared_tile"] == [*plain["cuda/03_shared_tile"], *own["cuda/03_shared_tile"]]
+    assert both["cpu/03_blocked"] == own["cpu/03_blocked"]
+
+
 def test_every_key_is_explained():
     whole = yaml.safe_load(Path(ROOT / "workflow/schemas/config.schema.yaml").read_text())
     schema = whole["properties"]

@@ -174,6 +174,8 @@ class Campaign:
     """m, n and k of every problem of a device kind, and what its entry says of alpha, beta and padding."""
     element_types: Sequence[str]
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
+    header_configurations: bool
+    """Whether a kernel's own configurations are tried too where `parameters` has lists for it."""
     builds: Sequence[Build]
     """How every configuration of a CUDA kernel is compiled: by each compiler with each combination of options."""
     baselines: Mapping[str, Sequence[str]]
@@ -195,10 +197,13 @@ class Campaign:
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
         """For every kernel id its configurations, each with the reason it is not legal or ""."""
-        return {
-            id: list(kernel.expand(self.parameters.get(id, {}), self.element_types, self.builds))
-            for id, kernel in self.kernels.items()
-        }
+        found = {}
+        for id, kernel in self.kernels.items():
+            lists = self.parameters.get(id, {})
+            sources = [lists, {}] if lists and self.header_configurations else [lists]
+            expanded = (kernel.expand(source, self.element_types, self.builds) for source in sources)
+            found[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
+        return found
 
     def compilers(self, kind: str) -> list[str]:
         """The compilers of the kernels of a device kind, as `environment.compiler_version` knows them."""
@@ -380,6 +385,7 @@ def load(
         problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
         element_types=data.get("element_types", ["float32"]),
         parameters=parameters,
+        header_configurations=data.get("header_configurations", False),
         builds=_builds({"compiler": data.get("compiler", COMPILERS[0])} | data.get("options", {})),
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
