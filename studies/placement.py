@@ -3,8 +3,8 @@
     .venv/bin/python studies/placement.py [DATASET]      on a GPU; about 2 minutes
 
 The driver begins large allocations at such boundaries; in a campaign operands begin at any multiple of 256 bytes within a MiB of them, anew
-for every process. Each problem's best rung, by a published dataset, is timed beside cuBLAS in the same rounds, with operands at the
-boundaries and at a few other places. Measured are the medians of both in microseconds, and how many times as fast the rung is.
+for every process. Each problem's fastest rung, by a published dataset and by the rule of the tables that are made of it, is timed beside cuBLAS
+in the same rounds, with operands at the boundaries and at a few other places. Measured are the medians of both in microseconds, and how many times as fast the rung is.
 """
 
 import sys
@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from ladder import timing
-from ladder.aggregate import of_folder
 from ladder.campaign import Limits, Problem
 from ladder.compile import compile_kernel, compile_support
 from ladder.environment import ROOT
 from ladder.kernels import Configuration, discover
 from ladder.lock import first_gpu
 from ladder.statistics import geometric_mean, median_interval
-from ladder.study import PUBLISHED, Study, furthest, percent
+from ladder.story.data import Story
+from ladder.story.parts import fastest_rungs
+from ladder.study import Study, furthest, percent
 from ladder.worker import open_device
 
 DATASET = "nvidia-h200-beyond-cublas"
@@ -47,11 +48,21 @@ def found(measured: Mapping[str, Any]) -> str:
 STUDY = Study("placement", "Does it matter where operands begin?", found, ".venv/bin/python studies/placement.py")
 
 
+def chosen(dataset: str) -> list[tuple[Problem, str, Configuration]]:
+    """Every problem of a published dataset with the kernel and configuration of its fastest rung."""
+    return [
+        (
+            Problem(*(int(row[name]) for name in "mnk"), alpha=float(row["alpha"]), beta=float(row["beta"]), padding=int(row["padding"])),
+            row["kernel"],
+            Configuration.of("float32", row["configuration"]),
+        )
+        for row in fastest_rungs(Story(ROOT).published(dataset))
+    ]
+
+
 def main(dataset: str) -> None:
     """Measure, print and write."""
     gpu, known = first_gpu(), discover(ROOT)
-    best = of_folder(ROOT / PUBLISHED / dataset, known.values())[0]["best"]
-    best = best[best["kernel"].isin([kernel.name for kernel in known.values()]) & (best["state"] == "warm")]
     rows: list[dict[str, Any]] = []
     binaries = {}
     from ladder import devices
@@ -61,28 +72,26 @@ def main(dataset: str) -> None:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))
         device, chance = open_device("cuda", gpu.uuids[0], support), (devices.GUARD, cuda_operands.SHIFTS)
-        for _, row in best.loc[best.groupby("problem", sort=False)["ratio"].idxmax()].iterrows():
-            m, n, k = (int(row[name]) for name in "mnk")
-            problem = Problem(m, n, k, alpha=float(row["alpha"]), beta=float(row["beta"]), padding=int(row["padding"]))
-            kernel, chosen = known[f"cuda/{row['kernel']}"], Configuration.of("float32", row["configuration"])
-            (built,) = compile_kernel(kernel, [(chosen, "")], gpu.arch, Path(scratch) / kernel.name, 1)
-            binaries[f"{kernel.name} {chosen.label}"] = built.sha256
+        for problem, rung, configuration in chosen(dataset):
+            kernel = known[f"cuda/{rung}"]
+            (built,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, Path(scratch) / rung, 1)
+            binaries[f"{rung} {configuration.label}"] = built.sha256
             places = []
             for place in range(1 + PLACES):
                 devices.GUARD, cuda_operands.SHIFTS = chance if place else (0, 1)
                 operands = device.operands(problem)
                 reference = device.baseline("cublas")
-                launches = {0: device.kernel(kernel, chosen, (Path(scratch) / kernel.name / built.binary).read_bytes())}
+                launches = {0: device.kernel(kernel, configuration, (Path(scratch) / rung / built.binary).read_bytes())}
                 ((_, series),) = (item for item in timing.measure(device, launches, reference, "warm", LIMITS, place) if item)
                 if series.fault:
-                    sys.exit(f"{kernel.name} on {problem.label}: {series.fault}")
+                    sys.exit(f"{rung} on {problem.label}: {series.fault}")
                 times = [median_interval(samples)[0] for samples in (series.samples, series.reference)]
                 ratio = median_interval([theirs / ours for ours, theirs in zip(series.samples, series.reference, strict=True)])[0]
                 places.append({"rung_us": times[0], "cublas_us": times[1], "ratio": ratio})
                 device.free(operands)
-            name = f"{kernel.name} {chosen.label}"
+            name = f"{rung} {configuration.label}"
             rows.append({"problem": problem.label, "rung": name, "aligned": places[0], "elsewhere": places[1:]})
-            print(f"{problem.label}: {kernel.name}", *(f"{place['ratio']:.3f}" for place in places), flush=True)
+            print(f"{problem.label}: {rung}", *(f"{place['ratio']:.3f}" for place in places), flush=True)
         device.close()
     STUDY.write(gpu, {"dataset": dataset, "rows": rows}, uuids=[gpu.uuids[0]], binaries=binaries)
 

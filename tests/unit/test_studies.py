@@ -13,6 +13,7 @@ import elsewhere
 import fuzz
 import kernel_tuner_times
 import neighbours
+import placement
 import pytest
 import slowed
 import synthetic
@@ -20,6 +21,7 @@ import told_apart
 import tried
 import two_percent
 from ladder import environment, story, study
+from ladder.aggregate import of_folder
 from ladder.campaign import Limits, Problem
 from ladder.compare import changes, read_side
 from ladder.compile import compile_kernel, compile_support
@@ -347,6 +349,16 @@ def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
     (tmp_path / "reproduce-short-x").mkdir()
     (tmp_path / "reproduce-short-x" / "reproduced.json").write_text(json.dumps(entries))
     assert slowed.said(tmp_path) == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}
+
+
+def test_places_are_tried_with_the_rungs_that_the_tables_call_fastest():
+    """Not with those whose error is larger than cuBLAS's."""
+    best = of_folder(ROOT / PUBLISHED / placement.DATASET, discover(ROOT).values())[0]["best"]
+    errors = best[best["state"] == "warm"].set_index(["problem", "kernel", "configuration"])["frobenius_error"]
+    chosen = placement.chosen(placement.DATASET)
+    assert len(chosen) > 20
+    for problem, rung, configuration in chosen:
+        assert errors[problem.label, rung, configuration.label] <= 1.05 * errors[problem.label, "cublas", "-"], problem.label
 
 
 @pytest.mark.parametrize("number", range(len(tried.CHANGES)))

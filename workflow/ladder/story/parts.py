@@ -233,7 +233,7 @@ def gains(story: Story, kind: str) -> str:
     )
 
 
-def _fastest(data: Dataset) -> list[Any]:
+def fastest_rungs(data: Dataset) -> list[Any]:
     """The row of `best` of the fastest rung on every problem, each in its fastest configuration, of those whose error is no larger than
     cuBLAS's where there are any: it may cut K into more and shorter sums.
     """
@@ -252,7 +252,7 @@ def past(story: Story, name: str, *chosen: str) -> str:
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
-    fastest = _fastest(data)
+    fastest = fastest_rungs(data)
     parts = [[row for row in fastest if (row["problem"] in chosen) is inside] for inside in (True, False)]
     rule = f"{_whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
     return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
@@ -286,7 +286,7 @@ def elsewhere(story: Story, name: str, other: str) -> str:
     both = [data for data in (story.campaign(one) for one in (name, other)) if data]
     if len(both) < 2:
         return NOTHING.capitalize() + "."
-    fastest = [{row["problem"]: row for row in _fastest(data)} for data in both]
+    fastest = [{row["problem"]: row for row in fastest_rungs(data)} for data in both]
     problems, rows = [problem for problem in fastest[0] if problem in fastest[1]], []
     for problem in problems:
         pair = [of[problem] for of in fastest]
