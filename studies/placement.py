@@ -3,8 +3,9 @@
     .venv/bin/python studies/placement.py [DATASET]      on a GPU; about 2 minutes
 
 The driver begins large allocations at such boundaries; in a campaign operands begin at any multiple of 256 bytes within a MiB of them, anew
-for every process. Each problem's fastest rung, by a published dataset and by the rule of the tables that are made of it, is timed beside cuBLAS
-in the same rounds, with operands at the boundaries and at a few other places. Measured are the medians of both in microseconds, and how many times as fast the rung is.
+for every process. Each problem's fastest rung, by a published dataset and the rule of the tables made of it, is timed beside cuBLAS in the
+same rounds, with operands at the boundaries and at a few other places. Measured are the medians of both in microseconds, and how many times
+as fast the rung is.
 """
 
 import sys
