@@ -53,7 +53,12 @@ def chosen(dataset: str) -> list[tuple[Problem, str, Configuration]]:
     """Every problem of a published dataset with the kernel and configuration of its fastest rung."""
     return [
         (
-            Problem(*(int(row[name]) for name in "mnk"), alpha=float(row["alpha"]), beta=float(row["beta"]), padding=int(row["padding"])),
+            Problem(
+                *(int(row[name]) for name in "mnk"),
+                alpha=float(row["alpha"]),
+                beta=float(row["beta"]),
+                padding=int(row["padding"]),
+            ),
             row["kernel"],
             Configuration.of("float32", row["configuration"]),
         )
