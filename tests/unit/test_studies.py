@@ -32,6 +32,7 @@ from ladder.units import InputError
 from ladder.worker import open_device
 from planted import ROOT
 
+KERNELS = discover(ROOT)
 STUDIES = {one.name: one for one in study.studies(ROOT)}
 LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_long": 101.0, "cold_single": 110.0}
 THEIRS = {"configurations": 110, "version": "1.5.0"}
@@ -102,7 +103,7 @@ MEASURED = {
     ),
     "tried": (
         {"changes": [{"low": 0.9, "high": 0.95}, {"low": 1.01, "high": 1.02}, {"low": 0.99, "high": 1.01}]},
-        "3 changes of configurations of rungs 12 to 16: 1 are faster than what was changed, 1 slower",
+        "3 changes of the upper rungs: 1 are faster than what was changed, 1 slower",
     ),
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
@@ -292,7 +293,7 @@ def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):
 def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     """It still compiles; that it takes longer is seen on a GPU."""
     name = f"cuda/{slowed.KERNEL}"
-    source = discover(ROOT)[name].path.read_text()
+    source = KERNELS[name].path.read_text()
     made = slowed.slowed(source, 3)
     body = made.partition(" gemm(")[2].partition("\n}\n")[0]
     assert body.index("begun = clock64();") < body.index("share<true>") < body.index("< 3 * spent);")
@@ -353,7 +354,7 @@ def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
 
 def test_places_are_tried_with_the_rungs_that_the_tables_call_fastest():
     """Not with those whose error is larger than cuBLAS's."""
-    best = of_folder(ROOT / PUBLISHED / placement.DATASET, discover(ROOT).values())[0]["best"]
+    best = of_folder(ROOT / PUBLISHED / placement.DATASET, KERNELS.values())[0]["best"]
     errors = best[best["state"] == "warm"].set_index(["problem", "kernel", "configuration"])["frobenius_error"]
     chosen = placement.chosen(placement.DATASET)
     assert len(chosen) > 20
@@ -363,8 +364,11 @@ def test_places_are_tried_with_the_rungs_that_the_tables_call_fastest():
 
 @pytest.mark.parametrize("number", range(len(tried.CHANGES)))
 def test_changes_of_rungs_fit_them(number, tmp_path):
-    """Each edit has its place, and each configuration is legal."""
+    """Each edit has its place and compiles, and each configuration is legal."""
     change = tried.CHANGES[number]
-    kernel, configuration = tried.configured(discover(ROOT)[f"cuda/{change.kernel}"], change.base)
+    base = tried.as_it_is(change)
     other, changed = tried.changed(change, tmp_path / "kernels")
-    assert (other.digest, changed.label) != (kernel.digest, configuration.label)
+    assert (other.digest, changed.label) != (KERNELS[f"cuda/{change.kernel}"].digest, base.label)
+    if change.edits:
+        (row,) = compile_kernel(other, [(changed, "")], "sm_90", tmp_path, 1)
+        assert row.status == "compiled", row.reason
