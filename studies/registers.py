@@ -1,10 +1,12 @@
-"""What holds multiply-adds up on an SM: register numbers, reuse flags and loads, written straight into machine code, and timed.
+"""What holds multiply-adds up on an SM: register numbers, reuse flags and loads, written straight into machine code, and long loops, timed.
 
     .venv/bin/python studies/registers.py      some seconds; compute capability 9.0
 
 Two loops that nvcc makes are patched. In `sums`, which is multiply-adds alone, each gets the registers of a pattern; in `loads`, the
 loads from shared memory become narrower, or idle. Measured are multiply-adds a clock and quarter of an SM, beside what the model
-(`ladder.issue`) makes of the same patched code, and the clocks that writing back a load of each width adds.
+(`ladder.issue`) makes of the same patched code, and the clocks that a load of each width adds, where nothing waits for it (what is left is
+its slot and the writing back of what it brings) and where multiply-adds do. And loops of plain multiply-adds, as nvcc makes them, that are
+longer and longer: at some length the instruction cache holds them no more.
 """
 
 import hashlib
@@ -12,7 +14,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,25 @@ extern "C" __global__ void __launch_bounds__(256, 1) loads(int rounds, float see
   timed<8, 16, 1>(rounds, seed, clocks, out);
 }
 """
+PLAIN = """
+extern "C" __global__ void __launch_bounds__(256, 1) plain(int rounds, float seed, long long* clocks, float* out) {
+  float sum[32], total = 0;
+  const float factor = 1 - seed;
+  for (int i = 0; i < 32; ++i) sum[i] = seed * (threadIdx.x + i);
+  __syncthreads();
+  const long long start = clock64();
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round)
+#pragma unroll
+    for (int i = 0; i < LENGTH; ++i) sum[i % 32] = fmaf(sum[i % 32], factor, seed);
+  const long long end = clock64();
+  for (int i = 0; i < 32; ++i) total += sum[i];
+  if (total == 12345.678f) *out = total;
+  if (threadIdx.x == 0) clocks[blockIdx.x] = end - start;
+}
+"""
+LENGTHS = (512, 1024, 1536, 2048, 2560, 3072, 4096, 8192)
+"""Multiply-adds of a loop, of 16 bytes each."""
 ROUNDS, WARPS, REPEATS = 500, 2, 5
 """Of the loop; warps of a quarter of an SM; launches, of which the fastest counts."""
 NOP = 0x918
@@ -81,15 +102,22 @@ Pattern = Sequence[tuple[int, int, int, int]]
 
 
 def found(measured: Mapping[str, Any]) -> str:
-    """How far the model is off, and what write-back costs."""
+    """How far the model is off, and what write-back and long loops cost."""
     rows = measured["patterns"]
     rates = [row["measured"] for row in rows]
     off = max((row["model"] / row["measured"] - 1 for row in rows), key=abs)
     costs = ", ".join(f"{cost:.2f}" for cost in measured["write_back"].values())
-    return (
+    told = (
         f"of {len(rows)} patterns of registers the model is {100 * off:+.1f} % off at most; from {min(rates):.2f} to {max(rates):.2f} "
         f"multiply-adds a clock; writing back loads of 4, 8 and 16 bytes takes {costs} clocks"
     )
+    if "lengths" in measured:
+        short, long = measured["lengths"][0], measured["lengths"][-1]
+        told += (
+            f"; a multiply-add takes {short['clocks']:.2f} in a loop of {short['multiply_adds'] / 64:.0f} KiB, {long['clocks']:.2f} in "
+            f"one of {long['multiply_adds'] / 64:.0f} KiB"
+        )
+    return told
 
 
 STUDY = Study("registers", "What holds multiply-adds up on an SM?", found, ".venv/bin/python studies/registers.py")
@@ -170,19 +198,27 @@ def variants(cubin: bytes) -> dict[str, tuple[str, bytes, list[Instruction]]]:
     loaded = {(each.low >> 16 & 255) + i for each in loads if each.name == issue.LDS for i in range(4)}
     free = sorted({each.low >> 16 & 255 for each in loads if each.multiplies_and_adds} - loaded)
     two_banks = [multiply_add(*each) for each in patterns(free)["two reads, two banks"]]
-    for width in (0, *WIDTHS):
-        feed = cycle(two_banks)
-        new = [
-            _waiting(each, next(feed)) if each.multiplies_and_adds else narrowed(each, width) if each.name == issue.LDS else each
-            for each in loads
-        ]
-        made[f"loads of {width} bytes" if width else "no loads"] = "loads", patched(cubin, loads, new), new
+    for width, waits in [(0, False), *product(WIDTHS, (False, True))]:
+        feed, new = cycle(two_banks), []
+        for old in loads:
+            if old.multiplies_and_adds:
+                new.append(_waiting(old, next(feed)) if waits else next(feed))
+            else:
+                new.append(narrowed(old, width) if old.name == issue.LDS else old)
+        name = f"loads of {width} bytes" if width else "no loads"
+        made[f"{name}, waited for" if waits else name] = "loads", patched(cubin, loads, new), new
     return made
 
 
 def _waiting(old: Instruction, new: Instruction) -> Instruction:
     """The new multiply-add, which waits for what the old one waited for."""
     return Instruction(new.low, new.high & ~(63 << 52) | old.high & 63 << 52)
+
+
+def plain(length: int) -> bytes:
+    """A cubin whose function `plain` has a loop of so many multiply-adds, none of which waits for the 31 before it."""
+    source = f"constexpr int LENGTH = {length};{PLAIN}"
+    return compiling._nvcc(source, issue.MODELLED, Path(environment.ROOT) / "kernels" / "include")[0]
 
 
 def measure(device: Any, function: str, cubin: bytes) -> float:
@@ -214,12 +250,21 @@ def main() -> None:
             adds = sum(each.multiplies_and_adds for each in body)
             rows.append({"pattern": name, "measured": adds / taken[name], "model": adds / issue.clocks(body)})
             print(f"{name:36} {rows[-1]['measured']:.3f} multiply-adds a clock, by the model {rows[-1]['model']:.3f}", flush=True)
+        lengths = [{"multiply_adds": length, "clocks": measure(device, "plain", plain(length)) / length} for length in LENGTHS]
+        for row in lengths:
+            print(f"a loop of {row['multiply_adds']} multiply-adds: {row['clocks']:.3f} clocks each", flush=True)
         device.close()
     count = sum(each.name == issue.LDS for each in loops(cubin)[1])
-    cost = {width: (taken[f"loads of {width} bytes"] - taken["no loads"]) / count for width in WIDTHS}
+    costs = [
+        {width: (taken[f"loads of {width} bytes{how}"] - taken["no loads"]) / count for width in WIDTHS}
+        for how in ("", ", waited for")
+    ]
     digest = {"base": hashlib.sha256(cubin).hexdigest()}
     STUDY.write(
-        gpu, {"rounds": ROUNDS, "warps": WARPS, "patterns": rows, "write_back": cost}, uuids=[gpu.uuids[0]], binaries=digest
+        gpu,
+        {"rounds": ROUNDS, "warps": WARPS, "patterns": rows, "write_back": costs[0], "waited_for": costs[1], "lengths": lengths},
+        uuids=[gpu.uuids[0]],
+        binaries=digest,
     )
 
 

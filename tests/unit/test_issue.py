@@ -128,6 +128,36 @@ def test_the_model_of_what_the_study_patches(study_cubin):
     assert found["no loads"] > found["loads of 4 bytes"] > found["loads of 8 bytes"] > found["loads of 16 bytes"]
 
 
+def test_the_study_s_multiply_adds_wait_for_loads_only_where_it_says_so(study_cubin):
+    made = registers.variants(study_cubin)
+    for width in registers.WIDTHS:
+        waits, free = (
+            [each.high >> 52 & 63 for each in made[f"loads of {width} bytes{how}"][2] if each.multiplies_and_adds]
+            for how in (", waited for", "")
+        )
+        assert any(waits)
+        assert not any(free)
+
+
+@pytest.mark.parametrize("length", [registers.LENGTHS[0], registers.LENGTHS[-1]])
+def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
+    """So many multiply-adds, and next to nothing else."""
+    (body,) = [
+        issue.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)])
+        for text in cubin.code(registers.plain(length))
+    ]
+    assert sum(each.multiplies_and_adds for each in body) == length
+    assert len(body) <= length + 8
+    assert rate(body) > 0.98
+
+
+def test_the_model_takes_for_write_back_what_was_measured():
+    for _, measured in registers.STUDY.published(ROOT).values():
+        if "waited_for" in measured:  # before, what was measured had the wait in it
+            found = {registers.WIDTHS[int(width)]: cost for width, cost in measured["write_back"].items()}
+            assert found == pytest.approx(issue.WRITE_BACK, abs=0.2)
+
+
 def test_what_is_no_cubin_is_refused():
     with pytest.raises(ValueError, match="not a 64-bit ELF file"):
         issue.multiply_adds_per_clock(b"// not ELF")
