@@ -51,19 +51,12 @@ STUDY = Study("placement", "Does it matter where operands begin?", found, ".venv
 
 def chosen(dataset: str) -> list[tuple[Problem, str, Configuration]]:
     """Every problem of a published dataset with the kernel and configuration of its fastest rung."""
-    return [
-        (
-            Problem(
-                *(int(row[name]) for name in "mnk"),
-                alpha=float(row["alpha"]),
-                beta=float(row["beta"]),
-                padding=int(row["padding"]),
-            ),
-            row["kernel"],
-            Configuration.of("float32", row["configuration"]),
-        )
-        for row in fastest_rungs(Story(ROOT).published(dataset))
-    ]
+    found = []
+    for row in fastest_rungs(Story(ROOT).published(dataset)):
+        m, n, k = (int(row[name]) for name in "mnk")
+        problem = Problem(m, n, k, alpha=float(row["alpha"]), beta=float(row["beta"]), padding=int(row["padding"]))
+        found.append((problem, row["kernel"], Configuration.of("float32", row["configuration"])))
+    return found
 
 
 def main(dataset: str) -> None:
