@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import emulator
+import numpy as np
 import pytest
+from host import inside
 from ladder.campaign import Problem
+from ladder.devices import places
 from ladder.gauntlet import describe, problems
 from ladder.kernels import Configuration, Kernel, discover, parse
 from ladder.templates import TEXT
@@ -50,6 +53,21 @@ def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
     kernel = parse(path)
     for index, configuration in enumerate(two_configurations(kernel, "float32")):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))
+
+
+@pytest.mark.parametrize(("kernel", "configuration"), DEFAULTS)
+def test_what_overflows_for_certain_is_infinite(kernel: Kernel, configuration: Configuration, tmp_path: Path) -> None:
+    """With the sign of its products, which are all 1e60; beside it others, which are finite."""
+    problem, random = Problem(65, 63, 70), np.random.default_rng(5)
+    programs = lower_kernel("pocl", kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", tmp_path)
+    given, a, b, c = launch(problem, kernel, configuration, programs)
+    rows, columns = (random.choice([-1e30, 1, 1e30], count).astype(np.float32) for count in (problem.m, problem.n))
+    a[:], b[:] = np.repeat(rows, problem.k), np.tile(columns, problem.k)
+    (result,) = emulator.run("pocl", [(given, a, b, c)]).arrays
+    with np.errstate(over="ignore"):
+        expected = (problem.k * np.outer(rows.astype(np.float64), columns)).astype(np.float32)
+    assert len(set(expected[np.isinf(expected)])) == 2
+    np.testing.assert_allclose(inside(result, places(problem)[2]), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), DEFAULTS)

@@ -97,6 +97,37 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
+@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if not kernel.precision], ids=lambda kernel: kernel.name)
+def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_path):
+    """Where all products of an element are 1e60 and of one sign; beside them others, which are finite."""
+    import pycuda.driver as cuda
+
+    problem, random = Problem(135, 262, 200), np.random.default_rng(5)
+    a, b = np.ones((problem.m, problem.k), np.float32), np.ones((problem.k, problem.n), np.float32)
+    a *= random.choice([-1e30, 1, 1e30], (problem.m, 1)).astype(np.float32)
+    b *= random.choice([-1e30, 1, 1e30], (1, problem.n)).astype(np.float32)
+    found = {}
+    with given(gpu, problem):
+        addresses = gpu.spare()
+        for address, values in zip(addresses, (a, b), strict=False):
+            cuda.memcpy_htod(address, values)
+        launches = {"cublas": gpu.baseline("cublas")}
+        for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
+            if able(gpu, kernel, configuration, problem):
+                launches[configuration.label] = gpu.kernel(kernel, configuration, binary)
+        for name, launch in launches.items():
+            gpu._poison_workspace()
+            launch.bind(*addresses)()
+            gpu.stream.synchronize()
+            found[name] = np.empty((problem.m, problem.n), np.float32)
+            cuda.memcpy_dtoh(found[name], addresses[2])
+    expected = found.pop("cublas")
+    assert len(set(expected[np.isinf(expected)])) == 2
+    assert found
+    for name, result in found.items():
+        np.testing.assert_allclose(result, expected, rtol=1e-5, err_msg=name)  # which holds infinities to be equal
+
+
 class Copies:
     """Several places for the C of a problem whose operands are in use, so that launches on the same A and B can be told apart afterwards."""
 

@@ -172,6 +172,20 @@ def test_what_is_not_finite_is_multiplied_in_float32(value):
     assert (found[np.isinf(found)] == expected[np.isinf(expected)]).all()
 
 
+def test_what_overflows_for_certain_is_infinite_with_the_sign_of_its_products():
+    """Where all products of an element are 1e60 and of one sign; beside them others, which are finite."""
+    random = np.random.default_rng(5)
+    a, b = floats(np.ones((M, 200))), floats(np.ones((200, N)))
+    a *= floats(random.choice([-1e30, 1, 1e30], (M, 1)))
+    b *= floats(random.choice([-1e30, 1, 1e30], (1, N)))
+    assert not any(halves.judge(x, y, 200).tensor for _, _, x, y in halves.chunks(a, b))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    found, expected = halves.multiply(a, b), floats(exact)
+    assert len(set(expected[np.isinf(expected)])) == 2
+    assert (found[np.isinf(expected)] == expected[np.isinf(expected)]).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_integers_are_exact():
     for name, a, b in cases(300):
         if name == "integers":
