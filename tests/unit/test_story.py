@@ -54,8 +54,11 @@ def small(tmp_path):
     return tmp_path
 
 
-def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)):
-    """A dataset of two kernels and the reference on 64 x 64 x 64, each timed side by side in three processes."""
+def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0), last=1.0):
+    """A dataset of two kernels and the reference on 64 x 64 x 64, each timed side by side in three processes.
+
+    The last sample of each takes `last` times as long.
+    """
     folder = root / "results" / "published" / name
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
@@ -67,13 +70,13 @@ def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)
     }  # fmt: skip
     rows = []
     for kernel, (configuration, us, units) in times.items():
-        row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us] * 3}
+        row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us, us, us * last]}
         row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
         job = "baselines.float32" if kernel == "cublas" else f"{kernel}.float32"
         records.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
         jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
         for process in (1, 2, 3):
-            noisy = [us * (1 + process * 1e-6)] * 3
+            noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
             rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
     records.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}})
 
@@ -109,12 +112,12 @@ def test_other_data_give_another_document(small):
     before = fill("table: best cuda", small)
     publish(small, 80.0)
     after = fill("table: best cuda", small)
-    assert "| `02_second` | 100 | 0.00524 | ×2.00 | 50.0 % | 10.5 % | `BM=16` |" in before
-    assert "| `02_second` | 80.0 | 0.00655 | ×2.50 | 62.5 % | 13.1 % | `BM=16` |" in after
+    assert "| `02_second` | 100 | 0.00524 | ×2.00 | 50.0 % | 50.00 to 50.00 % | 10.5 % | `BM=16` |" in before
+    assert "| `02_second` | 80.0 | 0.00655 | ×2.50 | 62.5 % | 62.50 to 62.50 % | 13.1 % | `BM=16` |" in after
 
 
 def test_what_has_no_result_says_so(small):
-    assert "| `03_third` | not measured yet | – | – | – | – | – |" in fill("table: best cuda", small)
+    assert "| `03_third` | not measured yet | – | – | – | – | – | – |" in fill("table: best cuda", small)
     assert "not measured yet" in fill("table: rung 04_unknown 64", small)
     assert "not measured yet" in fill("table: best cpu", small) or "Not measured yet" in fill("table: best cpu", small)
     assert fill("value: rate 03_third 64", small) == "<!-- value: rate 03_third 64 -->not measured yet<!-- end -->"
@@ -128,7 +131,7 @@ def test_values_and_tables_hold_the_data(small):
     assert "×0.500" in fill("value: over 01_first 02_second 64", small)
     assert "not measured yet" in fill("value: over 01_first 03_third 64", small)
     assert "0.00625 TFLOP/s" in fill("value: peak cuda 8", small)
-    assert "| 64 | 0.00524 | ×2.00 | 50.0 % | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
+    assert "| 64 | 0.00524 | ×2.00 | 50.0 % | 50.00 to 50.00 % | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
     assert r"| 01_first | `2*M*N*K` | 2.00 | 200 | 2\*M\*N reads and more. |" in fill("table: methods cuda", small)
     assert "| `02_second` | ×2.00 | 1 of 1 | 0 of 1 | 0 of 1 | ×2.00 (64) | ×2.00 (64) |" in fill("table: gains cuda", small)
     assert "Over the 1 problems that every rung has, 64:" in fill("table: gains cuda", small)
@@ -137,6 +140,47 @@ def test_values_and_tables_hold_the_data(small):
     assert "BM=16" in fill("table: compare 02_second BM 64", small)
     assert "| TFLOP/s | 01 | 02 | 03 | cuBLAS |" in fill("table: rates cuda", small)
     assert "| 64 | 0.00262 | 0.00524 | – | 0.0105 |" in fill("table: rates cuda", small)
+
+
+def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(small):
+    for table in (fill("table: best cuda", small), fill("table: rung 02_second 64", small)):
+        assert "| 95 %, between-process |" in table
+        assert "n = 3 processes." in table
+    assert "n = 3 processes." in fill("table: past test", small)
+    assert "| TFLOP/s at 64, of the sweep: one process, within-run |" in fill("table: compare 02_second BM 64", small)
+
+
+def test_what_cannot_be_told_apart_is_marked(small):
+    publish(small, second_us=200.0)
+    assert ">≈ ×1.00<" in fill("value: over 01_first 02_second 64", small)
+    assert "| ≈ ×1.00 (64) |" in fill("table: gains cuda", small)
+    assert "≈: not distinguishable from the rung below." in fill("table: gains cuda", small)
+    assert ">25.0 %<" in fill("value: share 02_second 64", small)
+    publish(small, second_us=50.0)
+    assert ">≈ 100 %<" in fill("value: share 02_second 64", small)
+    assert ">100 %<" in fill("value: share cublas 64", small)
+
+
+@pytest.mark.parametrize(("table", "cell"), [
+    ("past test", "| ×0.500 m |"),
+    ("methods cuda", "| 200 m |"),
+    ("elsewhere test test-b", "`01_first` ×1.250 m<br>"),
+    ("rung 02_second 64", "| 0.00524 m |"),
+])  # fmt: skip
+def test_marked_values_have_their_letters_in_every_table(small, table, cell):
+    publish(small, last=1.2)
+    publish(small, first=(40.0, 6.0), last=1.2, name="test-b")
+    told = fill(f"table: {table}", small)
+    assert cell in told
+    assert "m: multimodal, p90/p10 above 1.05" in told
+
+
+def test_a_value_may_be_of_another_dataset(small):
+    publish(small, second_us=25.0, name="test-b")
+    assert ">200 %<" in fill("value: share 02_second 64 test-b", small)
+    assert ">0.0210 TFLOP/s<" in fill("value: rate 02_second 64 test-b", small)
+    assert ">50.0 %<" in fill("value: share 02_second 64", small)
+    assert "not measured yet" in fill("value: share 02_second 64 none", small)
 
 
 @pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda 64", "value: speed 01_first 64", "value: rate"])
@@ -252,6 +296,7 @@ def test_errors_are_told_beside_the_references(small):
 
 
 def test_compilers_are_told_side_by_side(small):
+    publish(small, last=1.2)
     folder = small / "results" / "published" / "test"
     path = folder / "samples" / "02_second.float32.parquet"
     rows, session = records.read(path)
@@ -266,7 +311,8 @@ def test_compilers_are_told_side_by_side(small):
     ]
     (folder / "resources.csv").write_text("\n".join(lines) + "\n")
     told = fill("table: compilers test", small)
-    assert "| `02_second` | +25.0 % | +25.0 % | +25.0 % | 2.00 s | 1.00 s |" in told
+    assert "| `02_second` | +25.0 % | +25.0 % m | +25.0 % m | 2.00 s | 1.00 s |" in told
+    assert ", of the sweep: one process, within-run:" in told
     assert "Not measured yet." in fill("table: compilers none", small)
 
 

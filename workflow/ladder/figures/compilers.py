@@ -10,7 +10,8 @@ from ladder.kernels import COMPILERS, Configuration
 
 
 def compared(data: Dataset) -> pd.DataFrame:
-    """The sweep's rates of kernels beside those of the first way of compiling: `build`, how it was compiled, `first`, and `percent` faster.
+    """The sweep's rates of kernels beside those of the first way of compiling: `build`, how it was compiled, `first`, `percent` faster, and
+    the `marks` of both.
 
     A row a configuration, problem and way but the first; empty where there is one only.
     """
@@ -22,8 +23,10 @@ def compared(data: Dataset) -> pd.DataFrame:
     )
     first = rows["build"].iloc[0] if len(rows) else ""
     key = ["kernel", "parameters", "problem"]
-    both = rows[rows["build"] != first].merge(rows.loc[rows["build"] == first, [*key, "ratio"]], on=key, suffixes=("", "_first"))
-    return both.assign(first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1))
+    firsts = rows.loc[rows["build"] == first, [*key, "ratio", "marks"]]
+    both = rows[rows["build"] != first].merge(firsts, on=key, suffixes=("", "_first"))
+    marks = both["marks"].astype(str) + "; " + both["marks_first"].astype(str)
+    return both.assign(first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1), marks=marks)
 
 
 def compilers(data: Dataset) -> Figure:

@@ -1,16 +1,18 @@
 """What is published, as the pages ask for it."""
 
 import json
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ladder import judged
+from ladder import judged, verdicts
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.figures.dataset import Dataset
 from ladder.kernels import discover
+from ladder.statistics import between_processes
 from ladder.targets import SHOWN
 
 Row = Mapping[str, Any]
@@ -24,6 +26,7 @@ class Story:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.found: dict[str, Dataset] = {}
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
@@ -39,10 +42,11 @@ class Story:
 
     def published(self, name: str) -> Dataset:
         """The published dataset of a name. Raises `OSError` where there is none."""
-        tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
-        return Dataset(
-            {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}, environment, "warm"
-        )
+        if name not in self.found:
+            tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
+            ours = {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}
+            self.found[name] = Dataset(ours, environment, "warm")
+        return self.found[name]
 
     def campaign(self, name: str) -> Dataset | None:
         """The same, where there is one."""
@@ -61,6 +65,10 @@ class Story:
         """What is published about devices of the kernel's kind."""
         return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
 
+    def beside(self, kernel: str) -> Dataset | None:
+        """The same, of a vendor's call too."""
+        return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel)
+
     def best(self, kernel: str, problem: str, data: Dataset | None = None) -> Row | None:
         """The kernel's best configuration on a problem."""
         data = data or self.dataset(kernel)
@@ -74,6 +82,22 @@ class Story:
         data = self.dataset(kernel)
         row = data.gain(kernel, problem) if data else None
         return row if row and row["other"] == self.below(kernel) else None
+
+    def over(self, kernel: str, other: str, problem: str) -> Row | None:
+        """How many times as fast as another kernel, or call, one is, each at its best: `ratio` and `verdict`, as those of `pairs.csv`."""
+        data = self.beside(kernel)
+        if data is None:
+            return None
+        rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
+        speeds = [
+            rounds["reference_us"] / rounds["time_us"] for rounds in (rounds[rounds["kernel"] == it] for it in (kernel, other))
+        ]
+        # the reference's times are the same where both were timed in the same rounds
+        both = (speeds[0] / speeds[1]).dropna()
+        if both.empty:
+            return None
+        ratio, low, high = between_processes([list(ratios) for _, ratios in both.groupby("process")])
+        return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
 
     def below(self, kernel: str) -> str | None:
         """The rung below of the same precision: one that rounds its operands solves an easier problem than one that does not."""

@@ -4,20 +4,23 @@ Where nothing is published of what a part is about, it says so.
 """
 
 import math
+import re
+import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
-from ladder import claims, reproduced
+from ladder import claims, reproduced, verdicts
 from ladder.campaign import Problem, is_baseline
 from ladder.expressions import evaluate
-from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked
+from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked, span
 from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel
 from ladder.statistics import geometric_mean
 from ladder.story.data import Row, Story
 from ladder.study import NOTHING, Study, studies
+from ladder.tables import BETWEEN
 from ladder.units import ELEMENT_TYPES
 from ladder.verdicts import SAME, UNCONFIRMED
 
@@ -46,32 +49,57 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _gain(row: Row | None) -> str:
-    """How many times as fast as the rung below, with ≈ where the two cannot be told apart."""
+    """How many times as fast as another, with ≈ where the two cannot be told apart."""
     return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
 
 
-def _rate(data: Dataset, row: Row) -> str:
-    """The rate in the device's unit, with a letter for each mark of the value."""
+def _lettered(value: str, row: Row) -> str:
+    """A value with a letter for each mark of its row."""
     found = marked(row)
-    letters = [MARKS[mark][0] for mark in found if mark != "raced"]
-    return ("~" if "raced" in found else "") + " ".join([_number(data.rate(row["tflops"])), *letters])
+    return ("~" if "raced" in found else "") + " ".join([value, *(MARKS[mark][0] for mark in found if mark != "raced")])
+
+
+def _rate(data: Dataset, row: Row) -> str:
+    """The rate in the device's unit, with the letters of its marks."""
+    return _lettered(_number(data.rate(row["tflops"])), row)
 
 
 def _whence(data: Dataset) -> str:
     return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
 
 
-def _legend(table: str) -> str:
-    """The table, and below it what the letters in it mean."""
-    cells = {word for line in table.splitlines()[2:] for cell in line.split("|") for word in cell.split()[1:]}
-    told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in cells]
+def _legend(table: str, *more: str) -> str:
+    """The table, and below it what the letters in it mean, and more."""
+    letters = {letter for found in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>)", table) for letter in found.split()}
+    told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
     told += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
     told += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
+    told += more
     return "\n\n".join([table, *(["; ".join(told) + "."] if told else [])])
+
+
+def _interval(row: Row) -> str:
+    """Where the ratio to the reference lies."""
+    low, high = (f"{100 * row[name]:#.4g}".rstrip(".") for name in ("ratio_low", "ratio_high"))
+    return f"{low} to {high} %"
+
+
+def _kind(data: Dataset | None) -> tuple[str, list[str]]:
+    """The head of a column of such intervals, and of how many processes they are."""
+    if data is None or data.best.empty:
+        return "95 %", []
+    count = span(data.best["processes"])
+    return f"95 %, {data.best['interval'].iloc[0]}", [f"n = {count} process{'' if count == '1' else 'es'}"]
 
 
 def _percent(value: float) -> str:
     return f"{_number(100 * value)} %"
+
+
+def _share(data: Dataset, row: Row) -> str:
+    """The ratio to the reference, with ≈ where the two cannot be told apart."""
+    verdict = verdicts.of(row["ratio_low"], row["ratio_high"]) if row["interval"] == BETWEEN else UNCONFIRMED
+    return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{_percent(row['ratio'])}"
 
 
 def _shown(problem: str) -> str:
@@ -150,16 +178,17 @@ def best(story: Story, kind: str) -> str:
     for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
         row = story.best(kernel, problem, data)
         if row is None or data is None:
-            rows.append(_unmeasured(_code(kernel), 7))
+            rows.append(_unmeasured(_code(kernel), 8))
             continue
         gain = None if is_baseline(kernel) else story.gain(kernel, problem)
         rows.append([
             _code(kernel), _number(float(row["median_us"])), _rate(data, row), _gain(gain), _percent(row["ratio"]),
-            "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
+            _interval(row), "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    columns = ["rung", "time, µs", unit, "over the rung below", f"of {reference}", "of the peak", "best configuration"]
-    return _at(story, kind, _legend(_table(columns, rows, words=(0, -1))))
+    interval, processes = _kind(data)
+    columns = ["rung", "time, µs", unit, "over the rung below", f"of {reference}", interval, "of the peak", "best configuration"]
+    return _at(story, kind, _legend(_table(columns, rows, words=(0, -1)), *processes))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
@@ -168,15 +197,16 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
     for problem in problems:
         row = story.best(kernel, problem)
         if row is None or data is None:
-            rows.append(_unmeasured(_shown(problem), 6))
+            rows.append(_unmeasured(_shown(problem), 7))
             continue
         rows.append([
-            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(row["ratio"]),
+            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(row["ratio"]), _interval(row),
             _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    columns = ["M × N × K", unit, "over the rung below", f"of {reference}", "blocks", "best configuration"]
-    return _legend(_table(columns, rows, words=(0, -1)))
+    interval, processes = _kind(data)
+    columns = ["M × N × K", unit, "over the rung below", f"of {reference}", interval, "blocks", "best configuration"]
+    return _legend(_table(columns, rows, words=(0, -1)), *processes)
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -193,7 +223,8 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
         rates.setdefault(label, {})[value] = _rate(data, row)
     values = sorted({value for row in rates.values() for value in row})
     rows = [[f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()]
-    return _legend(_table([f"{data.unit}, {_shown(problem)}", *(f"{parameter}={value}" for value in values)], rows))
+    head = f"{data.unit} at {_shown(problem)}, of the sweep: one process, within-run"
+    return _legend(_table([head, *(f"{parameter}={value}" for value in values)], rows))
 
 
 def methods(story: Story, kind: str) -> str:
@@ -203,14 +234,13 @@ def methods(story: Story, kind: str) -> str:
         kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
         each, time = "–", NOTHING
         if row is not None:
-            time = _number(float(row["median_us"]))
+            time = _lettered(_number(float(row["median_us"])), row)
             each = _number(
                 evaluate(kernel.global_reads, _names(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
             )
         rows.append([kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, _lacks(kernel)])
-    return _at(
-        story, kind, _table(["method", "global reads", "reads / MNK", "time, µs", "what it lacks"], rows, words=(0, 1, -1))
-    )
+    columns = ["method", "global reads", "reads / MNK", "time, µs", "what it lacks"]
+    return _at(story, kind, _legend(_table(columns, rows, words=(0, 1, -1))))
 
 
 def gains(story: Story, kind: str) -> str:
@@ -225,9 +255,9 @@ def gains(story: Story, kind: str) -> str:
         verdicts = Counter(row["verdict"] for row in found)
         counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(found)}" for it in ("faster", SAME, "slower")]
         by_ratio = sorted(found, key=lambda row: row["ratio"])
-        ends = [f"{_number(float(row['ratio']), '×')} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
+        ends = [f"{_gain(row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
         rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in found]), "×"), *counts, *ends])
-    table = _table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows)
+    table = _legend(_table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows))
     return (
         f"Over the {len(common)} problems that every rung has, {', '.join(map(_shown, common))}:\n\n{table}" if common else table
     )
@@ -269,7 +299,8 @@ def _beside(data: Dataset, found: Sequence[Row]) -> str:
         ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
         against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
         error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
-        names = [_code(row["kernel"]), f"×{row['ratio']:.3f}", ends, against, error, f"`{row['configuration']}`"]
+        ratio = _lettered(f"×{row['ratio']:.3f}", row)
+        names = [_code(row["kernel"]), ratio, ends, against, error, f"`{row['configuration']}`"]
         rows.append([_shown(row["problem"]), *names])
     columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "error", "configuration"]
     ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
@@ -277,7 +308,7 @@ def _beside(data: Dataset, found: Sequence[Row]) -> str:
     return (
         f"Ahead of cuBLAS on {ahead} of {len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on "
         f"{beyond}; the geometric mean of the ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}; errors at most "
-        f"×{ACCURATE} of cuBLAS's on {precise}:\n\n{_table(columns, rows, words=(0, 1, -1))}"
+        f"×{ACCURATE} of cuBLAS's on {precise}:\n\n{_legend(_table(columns, rows, words=(0, 1, -1)), *_kind(data)[1])}"
     )
 
 
@@ -291,12 +322,11 @@ def elsewhere(story: Story, name: str, other: str) -> str:
     for problem in problems:
         pair = [of[problem] for of in fastest]
         if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
-            rows.append(
-                [_shown(problem), *(f"{_code(row['kernel'])} ×{row['ratio']:.3f}<br>`{row['configuration']}`" for row in pair)]
-            )
+            cells = [(_code(row["kernel"]), _lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
+            rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
     columns = ["problem", *(data.environment["name"] for data in both)]
     told = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
-    return f"{told} On the others:\n\n{_table(columns, rows, words=(0, 1, 2))}" if rows else told
+    return f"{told} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else told
 
 
 def errors(story: Story, name: str, kernel: str) -> str:
@@ -335,12 +365,13 @@ def compilers(story: Story, name: str) -> str:
     both, rows = compared(data), []
     resources = pd.read_csv(story.root / "results" / "published" / name / "resources.csv")
     for kernel in data.kernels:
-        faster = both.loc[both["kernel"] == kernel, "percent"]
+        mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
+        ends = [_lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
+        median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        ends = [f"{value:+.1f} %" if len(faster) else "–" for value in (faster.median(), faster.min(), faster.max())]
-        rows.append([_code(kernel), *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
+        rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
     columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
-    return f"{_whence(data)}:\n\n{_table(columns, rows)}"
+    return f"{_whence(data)}, of the sweep: one process, within-run:\n\n{_legend(_table(columns, rows))}"
 
 
 def rates(story: Story, kind: str) -> str:
@@ -399,7 +430,7 @@ def claimed(story: Story) -> str:
 
 def value(story: Story, name: str, *arguments: str) -> str:
     """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`, or `over KERNEL OTHER PROBLEM`, how many
-    times as fast as another, by the ratios of both to the reference; or what a study found: `study NAME`.
+    times as fast as another; or what a study found: `study NAME`. After rate and share may stand a published dataset's name.
 
     Or a claim's sentence, with its numbers: `claim ID`.
     """
@@ -419,16 +450,17 @@ def value(story: Story, name: str, *arguments: str) -> str:
             return f"{_number(data.environment['peaks']['copy_tb_s'])} TB/s"
         return f"{_number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
     if name == "over":
-        both = [story.best(kernel, arguments[2]) for kernel in arguments[:2]]
-        return _number(both[0]["ratio"] / both[1]["ratio"], "×") if both[0] and both[1] else NOTHING
-    kernel, problem = arguments
-    data = next((d for d in story.data.values() if kernel in d.baselines), None) or story.dataset(kernel)
-    row = story.best(kernel, problem, data)
+        pair = story.over(*arguments)
+        return NOTHING if pair is None else _gain(pair)
+    if name == "gain":
+        gain = story.gain(*arguments)
+        return NOTHING if gain is None else _gain(gain)
+    kernel, problem, *of = arguments
+    data = story.campaign(*of) if of else story.beside(kernel)
+    row = story.best(kernel, problem, data) if data else None
     if row is None or data is None:
         return NOTHING
-    if name == "gain":
-        return _gain(story.gain(kernel, problem))
-    return _percent(row["ratio"]) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"
+    return _share(data, row) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"
 
 
 TABLES: dict[str, Callable[..., str]] = {
