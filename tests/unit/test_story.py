@@ -289,10 +289,39 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
 
 def test_errors_are_told_beside_the_references(small):
     told = fill("table: errors test 02_second", small)
-    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 |" in told
-    assert "at most ×1.05 of SGEMM's, or 4, are 0 of 2." in told
-    assert "are 2 of 2." in fill("table: errors test cublas", small)
+    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 | ×0.500 at 64 |" in told
+    missed = "0 of 2 (the others: 2 of `uniform`)"
+    assert f"At most ×1.05 of SGEMM's, or 4, are {missed}; of all 1 configurations {missed}." in told
+    assert "are 2 of 2; of all 1 configurations 2 of 2." in fill("table: errors test cublas", small)
     assert "Not measured yet." in fill("table: errors none 02_second", small)
+
+
+def test_errors_are_counted_of_configurations_that_are_not_the_fastest_too(small):
+    folder = small / "results" / "published" / "test"
+    path = folder / "samples" / "02_second.float32.parquet"
+    rows, session = records.read(path)
+    slower = rows[0] | {"configuration": "BM=32", "samples_us": [120.0] * 3, "frobenius_error": 0.0}
+    records.write(path, [*rows, slower], session)
+    (folder / "confirmed.parquet").unlink()
+    told = fill("table: errors test 02_second", small)
+    assert "are 0 of 2 (the others: 2 of `uniform`); of all 2 configurations 1 of 4 (the others: 3 of `uniform`)." in told
+
+
+def test_limits_of_repeats_are_told_by_problem(small):
+    assert "Not measured yet." in fill("table: limits d", small)
+    lines = [
+        "element_type,problem,state,tensor_cores,machines,repeat_limit,reproduce_limit",
+        "float32,64,warm,False,4,0.01,0.02",
+        "float32,64,warm,True,2,0.03,0.4",
+        "float32,64,cold,False,2,0.9,0.9",
+        "float32,64x32x16,warm,False,2,,0.05",
+        "float16,64,warm,False,2,0.8,0.8",
+    ]
+    (small / "results" / "published" / "repeat-d.csv").write_text("\n".join(lines) + "\n")
+    told = fill("table: limits d", small)
+    assert "| 64 | 1.01 % | 2.02 % | 4 | 3.05 % | 49.2 % | 2 |" in told
+    assert "| 64 × 32 × 16 | – | 5.13 % | 2 | – | – | – |" in told
+    assert told.count("| 64") == 2
 
 
 def test_compilers_are_told_side_by_side(small):

@@ -15,7 +15,7 @@ DOCUMENT = ROOT / "docs" / "ladder.md"
 DOCUMENTS = (
     DOCUMENT,
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers")),
+    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers", "results")),
 )
 MEASURED = re.compile(
     r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"

@@ -20,7 +20,7 @@ from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel
 from ladder.statistics import geometric_mean
 from ladder.story.data import Row, Story
 from ladder.study import NOTHING, Study, studies
-from ladder.tables import BETWEEN
+from ladder.tables import BETWEEN, read_csv
 from ladder.units import ELEMENT_TYPES
 from ladder.verdicts import SAME, UNCONFIRMED
 
@@ -329,29 +329,59 @@ def elsewhere(story: Story, name: str, other: str) -> str:
     return f"{told} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else told
 
 
+MEASURES = ["frobenius_error", "component_error"]
+
+
+def _beside_reference(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """Rows with errors in units of roundoff, those of the reference on the same problem (`_reference`), and what those allow (`_allowed`)."""
+    key = ["problem", *MEASURES]
+    both = rows.dropna(subset=MEASURES).merge(references[key], on="problem", suffixes=("", "_reference"))
+    for measure in MEASURES:
+        both[[measure, f"{measure}_reference"]] /= ELEMENT_TYPES["float32"].unit_roundoff
+        both[f"{measure}_allowed"] = (ACCURATE * both[f"{measure}_reference"]).clip(lower=NEGLIGIBLE)
+    return both
+
+
+def _within(rows: pd.DataFrame) -> str:
+    """How many errors are within what is allowed, and by their distributions those that are not."""
+    beyond = Counter(
+        name for measure in MEASURES for name in rows.loc[rows[measure] > rows[f"{measure}_allowed"], "distribution"]
+    )
+    total = len(MEASURES) * len(rows)
+    others = ", ".join(f"{count} of `{name}`" for name, count in beyond.items())
+    return f"{total - beyond.total()} of {total}" + (f" (the others: {others})" if others else "")
+
+
 def errors(story: Story, name: str, kernel: str) -> str:
-    """Of a published campaign, the errors of a rung beside those of the reference, by distribution: where they are the worst of all K."""
+    """Of a published campaign, the errors of a rung beside those of the reference, by distribution: where they are the worst of all K.
+
+    Beside them where it is the slowest, and below them of how many configurations and K they are as small.
+    """
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
-    key, measures = ["distribution", "k"], ["frobenius_error", "component_error"]
-    of_both = [data.best[data.best["kernel"] == one].set_index(key)[measures] for one in (kernel, data.reference)]
-    both = of_both[0].merge(of_both[1], left_index=True, right_index=True, suffixes=("", "_reference"))
-    both /= ELEMENT_TYPES["float32"].unit_roundoff
-    rows, within = [], 0
+    references = data.best[data.best["kernel"] == data.reference]
+    both, every = (
+        _beside_reference(rows[rows["kernel"] == kernel], references)
+        for rows in (data.best, data.summary[data.summary["tflops"].notna()])
+    )
+    rows = []
     for distribution, at in both.groupby("distribution", sort=False):
         cells = []
-        for measure in measures:
-            allowed = (ACCURATE * at[f"{measure}_reference"]).clip(lower=NEGLIGIBLE)
-            worst = at.loc[(at[measure] / allowed).idxmax()]
-            cells += [f"{_number(worst[measure])}", f"{_number(worst[f'{measure}_reference'])}"]
-            within += int((at[measure] <= allowed).sum())
-        rows.append([f"`{distribution}`", *cells])
-    columns = ["distribution", "Frobenius norm", "SGEMM's", "worst element", "SGEMM's"]
+        for measure in MEASURES:
+            worst = at.loc[(at[measure] / at[f"{measure}_allowed"]).idxmax()]
+            cells += [_number(worst[measure]), _number(worst[f"{measure}_reference"])]
+        slowest = at.loc[at["ratio"].idxmin()].to_dict()
+        speed = _lettered(f"{_number(slowest['ratio'], '×')} at {slowest['k']}", slowest)
+        rows.append([f"`{distribution}`", *cells, speed])
+    columns = ["distribution", "Frobenius norm", "SGEMM's", "worst element", "SGEMM's", "slowest beside SGEMM, at K"]
+    count = every["configuration"].nunique()
+    table = _legend(_table(columns, rows), *_kind(data)[1])
     return (
-        f"{_whence(data)}, in units of 2^-24, at that K from "
-        f"{both.index.levels[1].min()} to {both.index.levels[1].max()} where it is the worst beside SGEMM's: at most ×{ACCURATE} of "
-        f"SGEMM's, or {NEGLIGIBLE:g}, are {within} of {2 * len(both)}.\n\n{_table(columns, rows)}"
+        f"{_whence(data)}, M × N = {', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, of the "
+        f"configuration that is the fastest on each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} where "
+        f"it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or {NEGLIGIBLE:g}, are {_within(both)}; of all "
+        f"{count} configurations {_within(every)}."
     )
 
 
@@ -372,6 +402,25 @@ def compilers(story: Story, name: str) -> str:
         rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
     columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
     return f"{_whence(data)}, of the sweep: one process, within-run:\n\n{_legend(_table(columns, rows))}"
+
+
+def limits(story: Story, device: str) -> str:
+    """What two results of one configuration differ by at most on a model of device, by problem, `warm`, in float32, by `ladder repeat`."""
+    path = story.root / "results" / "published" / f"repeat-{device}.csv"
+    if not path.exists():
+        return NOTHING.capitalize() + "."
+    found = read_csv(path).astype({"problem": str})
+    found = found[(found["element_type"] == "float32") & (found["state"] == "warm")]
+    rows = []
+    for problem, of_problem in found.groupby("problem", sort=False):
+        cells = []
+        for on_tensor_cores in (False, True):
+            row: dict[str, Any] = next(iter(of_problem[of_problem["tensor_cores"] == on_tensor_cores].to_dict("records")), {})
+            limits = [math.expm1(row.get(f"{name}_limit", math.nan)) for name in ("repeat", "reproduce")]
+            cells += [*("–" if math.isnan(limit) else _percent(limit) for limit in limits), str(row.get("machines", "–"))]
+        rows.append([_shown(str(problem)), *cells])
+    columns = ["M × N × K", *(f"{of}{what}" for of in ("", "tensor cores: ") for what in ("one machine", "between", "machines"))]
+    return _table(columns, rows)
 
 
 def rates(story: Story, kind: str) -> str:
@@ -476,6 +525,7 @@ TABLES: dict[str, Callable[..., str]] = {
         elsewhere,
         errors,
         compilers,
+        limits,
         rates,
         tried,
         answers,
