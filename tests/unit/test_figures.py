@@ -17,9 +17,10 @@ from ladder import figures, tables
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
-from ladder.figures.dataset import Dataset
+from ladder.figures.dataset import MARKS, Dataset
 from ladder.figures.page import side_by_side
 from ladder.kernels import discover
+from matplotlib.colors import to_hex
 
 WIDTHS = [11.0, 7.1, 3.4]
 
@@ -314,7 +315,10 @@ def test_parameters_use_the_range_of_the_colours_and_tell_shapes_apart(dataset):
     mine = summary[summary["kernel"] == "05_register_tile"]
     raced = [text.get_text() for axes in (squares, others) for text in axes.texts if text.get_text().startswith("~")]
     assert len(raced) == (mine["stop"] == "race").sum() > 0
-    assert "n = 12 samples a cell, ~: lost the race, n = 5." in note(figure)
+    assert "n = 12 samples a cell, n = 5 where it lost the race." in note(figure)
+    told = {text.get_text().split()[-1] for axes in (squares, others) for text in axes.texts if " " in text.get_text()}
+    assert told == {"t"}
+    assert "t: throttled, the clock was held down; ~: raced, lost the race, few samples." in note(figure)
     assert "within-run" in note(figure)
     assert "between-process" not in note(figure)
 
@@ -328,6 +332,42 @@ def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_t
     squares, others = (axes for axes in figure.axes if axes.get_title(loc="left"))
     assert squares.get_position().y0 > others.get_position().y1
     assert others.get_position().height * figure.get_size_inches()[1] > 0.5
+
+
+def test_the_roofline_shows_what_passes_the_peak_on_tensor_cores_and_marks(dataset):
+    found, environment = dataset
+    best, models = found["best"].copy(), found["models"].copy()
+    at = (best["problem"].astype(str) == "4096") & (best["state"] == "warm")
+    best.loc[at & (best["kernel"] == "16_thin_edge"), ["tflops", "tensor_cores"]] = [200.0, True]
+    best.loc[at & (best["kernel"] == "05_register_tile"), "marks"] = "drifting"
+    models.loc[models["kernel"] == "16_thin_edge", "bound_tflops"] = np.nan
+    figure = draw(({**found, "best": best, "models": models}, environment), "roofline")
+    (axes,) = figure.axes
+    dots = {
+        float(y): edge
+        for dots in axes.collections
+        for (_, y), edge in zip(dots.get_offsets(), dots.get_edgecolors(), strict=True)
+    }
+    assert 200.0 in dots
+    assert axes.get_ylim()[1] > 200
+    rate = best.loc[at & (best["kernel"] == "05_register_tile"), "tflops"].iloc[0]
+    assert [to_hex(edge) for y, edge in dots.items() if to_hex(edge) != "#ffffff"] == [MARKS["drifting"][1]]
+    assert to_hex(dots[rate]) == MARKS["drifting"][1]
+    assert "edge: drifting" in words(figure)
+    assert "d: drifting" in note(figure)
+    assert "Without a tick: on the tensor cores" in note(figure)
+    assert "Without a tick" not in note(draw(dataset, "roofline"))
+
+
+def test_bounds_of_elements_are_a_line_a_distribution(dataset):
+    found, environment = dataset
+    best = found["best"]
+    both = pd.concat([best, best.assign(distribution="other", component_bound=2 * best["component_bound"])])
+    axes = draw(({**found, "best": both}, environment), "accuracy").axes[1]
+    assert len(axes.get_lines()) == 2 * best["precision"].fillna("").nunique()
+    for line in axes.get_lines():
+        at = pd.DataFrame({"k": line.get_xdata(), "bound": line.get_ydata()}).groupby("k")["bound"]
+        assert at.nunique().max() == 1
 
 
 def test_gpus_show_each_series_once(dataset):
@@ -460,6 +500,25 @@ def test_datasets_side_by_side(dataset, tmp_path):
     assert 125 < right < 140  # the rungs can be told apart; what leaves the panel has its value written there
     assert [text.get_text() for text in ratios.texts] == [f"{width:.3g}" for width in widths if width > right] != []
     assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
+
+
+@pytest.mark.parametrize("which", ["performance", "ratio", "time"])
+def test_figures_of_points_say_where_their_configurations_stand(dataset, which):
+    assert "Of which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
+
+
+def test_ways_of_compiling_are_marked_as_other_values_are(compiled):
+    found, environment = compiled
+    summary = found["summary"].copy()
+    nvcc = ~summary["configuration"].str.contains("nvrtc") & (summary["kernel"] == "03_shared_tile")
+    summary.loc[nvcc, "marks"] = "throttled"
+    figure = draw(({**found, "summary": summary}, environment), "compilers")
+    (axes,) = figure.axes
+    one, other = ({to_hex(edge) for edge in dots.get_edgecolors()} for dots in axes.collections)
+    assert one == {MARKS["throttled"][1]}
+    assert MARKS["throttled"][1] not in other
+    assert "edge: throttled" in words(figure)
+    assert "t: throttled" in note(figure)
 
 
 def test_a_campaign_without_squares_is_drawn_at_its_largest_problem(tmp_path):

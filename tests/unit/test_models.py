@@ -192,6 +192,16 @@ def test_a_row_by_hand():
     assert (row["bound"], row["threads"], row["blocks_per_sm"], row["occupancy"]) == ("l1", 1024, 2, 1.0)
 
 
+def test_what_uses_the_tensor_cores_has_no_lowest_bound():
+    kernel = next(kernel for kernel in CUDA if kernel.name == "03_shared_tile")
+    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
+    configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
+    resource = {"function": "gemm", "registers": "32", "static_shared": "8192"}
+    row = models.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ, tensor_cores=True)
+    assert not {"bound", "bound_tflops"} & set(row)
+    assert row["memory_tflops"] == pytest.approx(4 * 1024 / 6)
+
+
 def test_a_row_is_of_all_launches_and_its_occupancy_of_the_one_with_the_most_registers(tmp_path):
     """A first launch that packs A, and a second that multiplies, with dynamic shared memory that depends on the device."""
     path = tmp_path / "kernels" / "cuda" / "20_test.cu"
@@ -240,7 +250,7 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     ran = {"kernel": kernel.name, "element_type": "float32", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0, "padding": 0,
-           "problem": "64"}  # fmt: skip
+           "problem": "64", "tensor_cores": False}  # fmt: skip
     summary = pd.DataFrame(
         [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
         + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]
@@ -251,4 +261,6 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
     table = aggregate.table(summary, [kernel], resources, environ)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY
+    assert table["bound"].tolist() == ["l1", "l1"]
+    assert aggregate.table(summary.assign(tensor_cores=True), [kernel], resources, environ)["bound"].isna().all()
     assert list(table.columns) == models.COLUMNS

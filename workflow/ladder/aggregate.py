@@ -41,9 +41,8 @@ def table(
         if not {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
             continue
         problem = Problem(**{name: given[name] for name in KEY[2:]})
-        rows.append(
-            {name: given[name] for name in (*KEY, "problem")} | model(kernel, configuration, problem, resource, environment)
-        )
+        modelled = model(kernel, configuration, problem, resource, environment, given["tensor_cores"])
+        rows.append({name: given[name] for name in (*KEY, "problem")} | modelled)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

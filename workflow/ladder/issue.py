@@ -2,10 +2,10 @@
 
 A quarter of an SM issues an instruction a clock. Its register file has two banks, the even and the odd registers, each of which gives one
 register of all lanes a clock; an operand in the reuse cache, which keeps those of the instruction before by slot, is not read. Reads run at
-most one instruction behind. What a load from shared memory brings goes through the same banks. The rules are of compute capability 9.0;
-`studies/registers.py` measures them, for NVIDIA documents neither them nor the encoding. That a register file has banks and
-a cache for reuse, and how to see them: Z. Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018
-(arXiv:1804.06826).
+most one instruction behind. What a loop's branches jump over counts as issued. What a load from shared memory brings goes through the same
+banks. The rules are of compute capability 9.0; `studies/registers.py` measures them, for NVIDIA documents neither them nor the encoding.
+That a register file has banks and a cache for reuse, and how to see them: Z. Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
+Microbenchmarking", 2018 (arXiv:1804.06826).
 """
 
 import struct

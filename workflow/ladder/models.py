@@ -133,12 +133,18 @@ def l1_tb_s(environment: Mapping[str, Any]) -> float | None:
 
 
 def model(
-    kernel: Kernel, configuration: Configuration, problem: Problem, resource: Mapping[str, Any], environment: Mapping[str, Any]
+    kernel: Kernel,
+    configuration: Configuration,
+    problem: Problem,
+    resource: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    tensor_cores: bool = False,
 ) -> dict[str, Any]:
     """A row of the table: counts of one GEMM, bounds in TFLOP/s, intensities in FLOP a byte.
 
     `intensity` counts every element that a thread reads, wherever it is found; `compulsory_intensity` every element of A, B and C once. The
     bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and what L1 and shared memory can serve.
+    The lowest is left empty of what uses the `tensor_cores`: the measured peak is not theirs.
     `issue_tflops` is no bound but a prediction: what the main loop issues of the peak's multiply-adds by the model of `issue`, were it all
     there is. Threads, shared memory and occupancy are those of the launch of `function`, the one that takes the most registers.
     """
@@ -162,8 +168,10 @@ def model(
     cycles, rate = found.pop("l1_cycles", 0), l1_tb_s(environment)
     if cycles and rate:
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
-    row |= found | {"memory_tflops": bounds["memory"], "bound": min(bounds, key=lambda name: bounds[name])}
-    row["bound_tflops"] = bounds[row["bound"]]
+    row |= found | {"memory_tflops": bounds["memory"]}
+    if not tensor_cores:
+        row["bound"] = min(bounds, key=lambda name: bounds[name])
+        row["bound_tflops"] = bounds[row["bound"]]
     rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # published before there was that model: none
     if configuration.element_type == "float32" and rate_of_loop:
         row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]

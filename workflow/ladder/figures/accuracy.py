@@ -37,7 +37,7 @@ def accuracy(data: Dataset) -> Figure:
                 points(axes, aside * mine[x], mine[y], mine, colours[kernel], markers[kernel], size)
         if y == "component_error":
             bounds = rows.dropna(subset="component_bound").sort_values("k")
-            for _, bound in bounds.groupby(bounds["precision"].fillna("")):
+            for _, bound in bounds.groupby([bounds["precision"].fillna(""), "distribution"]):
                 axes.plot(bound["k"], bound["component_bound"], color="#b22222", ls=":", zorder=2)
         axes.set(xlabel=across, ylabel=up, title=title)
         logarithmic(axes)

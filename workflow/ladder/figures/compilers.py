@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.figures.dataset import Dataset
+from ladder.figures.dataset import Dataset, edges, marks_note
 from ladder.figures.page import finish, inches, panels, text_size
+from ladder.figures.scaling import points
 from ladder.kernels import COMPILERS, Configuration
 
 
@@ -25,7 +26,7 @@ def compared(data: Dataset) -> pd.DataFrame:
     key = ["kernel", "parameters", "problem"]
     firsts = rows.loc[rows["build"] == first, [*key, "ratio", "marks"]]
     both = rows[rows["build"] != first].merge(firsts, on=key, suffixes=("", "_first"))
-    marks = both["marks"].astype(str) + "; " + both["marks_first"].astype(str)
+    marks = both["marks"].fillna("") + "; " + both["marks_first"].fillna("")
     return both.assign(first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1), marks=marks)
 
 
@@ -37,17 +38,19 @@ def compilers(data: Dataset) -> Figure:
     random = np.random.default_rng(0)
     for axes, way in zip(grid, ways, strict=True):
         for place, kernel in enumerate(data.kernels):
-            percent = rows.loc[(rows["build"] == way) & (rows["kernel"] == kernel), "percent"]
+            mine = rows[(rows["build"] == way) & (rows["kernel"] == kernel)]
+            percent = mine["percent"]
             y = place + random.uniform(-0.3, 0.3, len(percent))
-            axes.scatter(percent, y, s=(0.3 * size) ** 2, color=data.colours()[kernel], alpha=0.7, lw=0, zorder=3)
+            points(axes, percent, y, mine, data.colours()[kernel], "o", 0.4 * size)
             if len(percent):
-                axes.plot([percent.median()] * 2, [place - 0.42, place + 0.42], color="#222222", lw=0.2 * size, zorder=4)
+                axes.plot([percent.median()] * 2, [place - 0.42, place + 0.42], color="#222222", lw=0.2 * size, zorder=5)
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
         axes.set_yticks(range(len(data.kernels)), [data.nice(kernel) for kernel in data.kernels])
         axes.set_ylim(len(data.kernels) - 0.4, -0.6)
         axes.locator_params(axis="x", nbins=5)
         axes.set(title=way.replace(" ", "\n"), xlabel=f"% faster than {rows['first'].iloc[0]}")
     notes = [
-        "Quotients of ratios to the reference. The sweep: one process, within-run; what lost the race has few samples. Bar: the median."
+        "Quotients of ratios to the reference. The sweep: one process, within-run; what lost the race has few samples. Bar: the median.",
+        marks_note(rows.to_dict("records")),
     ]
-    return finish(figure, data, f"Ways of compiling on {data.environment['name']}", notes=notes, intervals="")
+    return finish(figure, data, f"Ways of compiling on {data.environment['name']}", edges(rows), notes, intervals="")

@@ -58,6 +58,27 @@ def letters(row: Mapping[str, Any]) -> str:
     return "".join(MARKS[mark][0] for mark in marked(row))
 
 
+def lettered(value: str, row: Mapping[str, Any]) -> str:
+    """A value with the letters of its row's marks: `~7.01 m`."""
+    found = marked(row)
+    return ("~" if "raced" in found else "") + " ".join([value, *(MARKS[mark][0] for mark in found if mark != "raced")])
+
+
+def edge(row: Mapping[str, Any]) -> str:
+    """The colour of the edge of a row's marker: that of its gravest mark, or white."""
+    return MARKS[marked(row)[0]][1] if marked(row) else "#ffffff"
+
+
+def edges(rows: pd.DataFrame) -> list[Line2D]:
+    """The legend of those edges, as far as rows have marks."""
+    present = {mark for row in rows.to_dict("records") for mark in marked(row)}
+    return [
+        Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
+        for mark in MARKS
+        if mark in present
+    ]
+
+
 def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the letters of the marks in a figure's text mean."""
     present = {mark for row in rows for mark in marked(row)}
@@ -189,12 +210,7 @@ class Dataset:
                     label=self.label(kernel),
                 )
             )
-        present = {mark for row in rows.to_dict("records") for mark in marked(row)}
-        return found + [
-            Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
-            for mark in MARKS
-            if mark in present
-        ]
+        return [*found, *edges(rows)]
 
     def as_warm_note(self) -> str:
         """From what size up each kernel is `cold` as it is `warm`, in words: where its line ends."""

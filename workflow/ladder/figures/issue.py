@@ -30,7 +30,9 @@ def issue(data: Dataset) -> Figure:
     handles = [*data.handles(rows, lines=False), Line2D([], [], color="#000000", ls=":", label="measured as predicted")]
     notes = [
         f"{len(rows)} configurations, each at the problem where it is fastest. The model knows the main loop alone, its issue slots, "
-        "register banks and reuse cache: far below the line, something else holds a kernel back. The sweep: one process, within-run."
+        "register banks and reuse cache: far below the line, something else holds a kernel back. Above it, the model counts too much: "
+        "as issued also what branches jump over; what else makes loops faster than modelled is not known. "
+        "The sweep: one process, within-run."
     ]
     return finish(
         figure, data, f"Multiply-adds that a loop can issue, on {data.environment['name']}", handles, notes, intervals=""

@@ -7,7 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.dataset import Dataset, span
+from ladder.figures.dataset import Dataset, lettered, marks_note, span
 from ladder.figures.page import PANEL, finish, inches, panels, problems, text_size
 
 LOWEST = 0.1
@@ -40,15 +40,19 @@ def parameters(data: Dataset, kernel: str) -> Figure:
     figure, grid = panels(data, len(shapes), height, 1 if max(map(len, shapes.values())) > MANY else 3)
 
     def table(values: pd.Series, across: list[str]) -> pd.DataFrame:
-        wide = rated.assign(value=values).pivot_table(index="configuration", columns="problem", values="value", sort=False)
-        return wide.reindex(index=order, columns=across)
+        return (
+            rated.assign(value=values)
+            .pivot(index="configuration", columns="problem", values="value")
+            .reindex(order, columns=across)
+        )
+
+    cells = [lettered(f"{data.rate(row['tflops']):.3g}", row) for row in rated.to_dict("records")]
 
     for axes, (title, across) in zip(grid, shapes.items(), strict=True):
         if len(rated):
-            lost = table((rated["stop"] == "race").astype(float), across) > 0
-            text = table(data.rate(rated["tflops"]), across).map(lambda value: "" if np.isnan(value) else f"{value:.3g}")
+            text = table(pd.Series(cells, rated.index), across).fillna("")
             sns.heatmap(
-                table(share, across), annot=text.where(~lost, "~" + text), fmt="", cmap="cividis", vmin=min(lowest, 99), vmax=100, ax=axes,
+                table(share, across), annot=text, fmt="", cmap="cividis", vmin=min(lowest, 99), vmax=100, ax=axes,
                 linewidths=0.5, xticklabels=False, yticklabels=False, annot_kws={"fontsize": size},
                 cbar_kws={"label": "% of best", "extend": "min", "aspect": 30},
             )  # fmt: skip
@@ -64,5 +68,6 @@ def parameters(data: Dataset, kernel: str) -> Figure:
         [f"Not drawn: {', '.join(f'{count} {status}' for status, count in failed.items())} (summary.csv)."] if len(failed) else []
     )
     numbers = f"n = {span(finished['samples'])} samples a cell" if len(finished) else "No cell finished"
-    numbers += f", ~: lost the race, n = {span(raced['samples'])}." if len(raced) else "."
-    return finish(figure, data, f"{data.nice(kernel)}: {data.unit} by configuration", notes=[*notes, numbers], intervals="")
+    numbers += f", n = {span(raced['samples'])} where it lost the race." if len(raced) else "."
+    notes += [numbers, marks_note(rated.to_dict("records"))]
+    return finish(figure, data, f"{data.nice(kernel)}: {data.unit} by configuration", notes=notes, intervals="")

@@ -5,8 +5,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.campaign import is_baseline
-from ladder.figures.dataset import Dataset
+from ladder.figures.dataset import Dataset, edges, marks_note
 from ladder.figures.page import finish, logarithmic, panels, text_size
+from ladder.figures.scaling import points
 from ladder.models import KEY, l1_tb_s
 
 
@@ -14,7 +15,7 @@ def roofline(data: Dataset) -> Figure:
     """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
     rows, size, small = data.at(data.shown).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
     rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()
-    rows = rows.set_index("kernel")
+    rows = rows.set_index("kernel").loc[[kernel for kernel in rows["kernel"] if kernel in {*data.kernels, data.reference}]]
     least = float(rows["compulsory_intensity"].max())
     figure, (axes,) = panels(data, 1, 4.6 if not data.in_column else 3.0)
     low, high = np.nanmin([*rows["intensity"], least]) / 3, least * 3
@@ -36,7 +37,7 @@ def roofline(data: Dataset) -> Figure:
         axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=small, ha="right")
     axes.axvline(least, color="#999999", lw=0.08 * size, zorder=1)
     handles = []
-    for kernel in [kernel for kernel in [*data.kernels, data.reference] if kernel in rows.index]:
+    for kernel in rows.index:
         row, rate = rows.loc[kernel], data.rate(rows.loc[kernel, "tflops"])
         colour, marker = ("#000000", "_") if is_baseline(kernel) else (colours[kernel], markers[kernel])
         axes.plot([row["intensity"], least], [rate] * 2, color=colour, lw=0.07 * size, ls=":", zorder=3)
@@ -50,18 +51,21 @@ def roofline(data: Dataset) -> Figure:
             mew=0.15 * size,
             zorder=4,
         )
-        axes.plot(row["intensity"], rate, marker, color=colour, ms=0.8 * size, mec="white", mew=0.06 * size, zorder=5)
+        if not is_baseline(kernel):
+            points(axes, [row["intensity"]], [rate], rows.loc[[kernel]], colour, marker, 0.8 * size)
         axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.09 * size, zorder=3)
         axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=0.9 * size, mew=0.16 * size, zorder=4)
         handles.append(Line2D([], [], marker=marker, color=colour, ls="", label=f"{data.label(kernel)}: {rate:.3g}"))
-    axes.set(
-        xlim=(low, high), ylim=(bottom, top * 1.7), ylabel=f"{data.unit} (log)", xlabel="arithmetic intensity in FLOP/byte (log)"
-    )
+    highest = max(1.7 * top, 1.3 * data.rate(rows["tflops"].max()))
+    axes.set(xlim=(low, high), ylim=(bottom, highest))
+    axes.set(ylabel=f"{data.unit} (log)", xlabel="arithmetic intensity in FLOP/byte (log)")
     logarithmic(axes)
     logarithmic(axes, "x")
     notes = [
         "Filled: by every element that the threads read or write, wherever it is found, so caches can lift it above the memory roof; "
         "the tick above it is its own bound by the model.",
         "Open: by every element of A, B and C once, the least traffic there can be. L1: 128 B a cycle and SM.",
+        "Without a tick: on the tensor cores, of which the FP32 peak is no bound." if rows["tensor_cores"].any() else "",
+        marks_note(rows.to_dict("records")),
     ]
-    return finish(figure, data, f"Roofline at {data.where()} on {data.environment['name']}", handles, notes)
+    return finish(figure, data, f"Roofline at {data.where()} on {data.environment['name']}", [*handles, *edges(rows)], notes)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.dataset import MARKS, Dataset, marked, marks_note
+from ladder.figures.dataset import Dataset, edge, marked, marks_note
 from ladder.figures.page import finish, logarithmic, panels, problems, text_size
 from ladder.statistics import tied
 
@@ -95,10 +95,9 @@ def _ends(rows: pd.DataFrame, columns: tuple[str, str, str], scale: float) -> tu
 
 def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float) -> None:
     """Markers, whose edges say what is marked of their rows."""
-    found = [marked(row) for row in rows.to_dict("records")]
-    edges = [MARKS[marks[0]][1] if marks else "#ffffff" for marks in found]
-    widths = [0.16 * size if marks else 0.08 * size for marks in found]
-    axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=edges, linewidths=widths, zorder=4)
+    every = rows.to_dict("records")
+    widths = [0.16 * size if marked(row) else 0.08 * size for row in every]
+    axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4)
 
 
 def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> dict[str, float]:
@@ -221,7 +220,8 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
         notes.append(f"{beyond} points {where} are {'in the logarithmic panels only' if len(scales) > 1 else 'not drawn'}.")
     if quantity is QUANTITIES["ratio"]:
         notes.append("Grey: within 2 %.")
-    notes += [marks_note(data.best.to_dict("records")), data.as_warm_note()]
+    configurations = "Of which configuration a point is: best.csv, index.html."
+    notes += [configurations, marks_note(data.best.to_dict("records")), data.as_warm_note()]
     return finish(figure, data, quantity.title(data), handles, notes)
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from ladder import claims, reproduced, verdicts
 from ladder.campaign import Problem, is_baseline
 from ladder.expressions import evaluate
-from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, marked, span
+from ladder.figures.dataset import BASELINE_NAME, MARKS, Dataset, lettered, span
 from ladder.kernels import COMPILERS, DEVICE_NAMES, Configuration, Kernel
 from ladder.statistics import geometric_mean
 from ladder.story.data import Row, Story
@@ -53,15 +53,9 @@ def _gain(row: Row | None) -> str:
     return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
 
 
-def _lettered(value: str, row: Row) -> str:
-    """A value with a letter for each mark of its row."""
-    found = marked(row)
-    return ("~" if "raced" in found else "") + " ".join([value, *(MARKS[mark][0] for mark in found if mark != "raced")])
-
-
 def _rate(data: Dataset, row: Row) -> str:
     """The rate in the device's unit, with the letters of its marks."""
-    return _lettered(_number(data.rate(row["tflops"])), row)
+    return lettered(_number(data.rate(row["tflops"])), row)
 
 
 def _whence(data: Dataset) -> str:
@@ -234,7 +228,7 @@ def methods(story: Story, kind: str) -> str:
         kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
         each, time = "–", NOTHING
         if row is not None:
-            time = _lettered(_number(float(row["median_us"])), row)
+            time = lettered(_number(float(row["median_us"])), row)
             each = _number(
                 evaluate(kernel.global_reads, _names(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
             )
@@ -299,7 +293,7 @@ def _beside(data: Dataset, found: Sequence[Row]) -> str:
         ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
         against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
         error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
-        ratio = _lettered(f"×{row['ratio']:.3f}", row)
+        ratio = lettered(f"×{row['ratio']:.3f}", row)
         names = [_code(row["kernel"]), ratio, ends, against, error, f"`{row['configuration']}`"]
         rows.append([_shown(row["problem"]), *names])
     columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "error", "configuration"]
@@ -322,7 +316,7 @@ def elsewhere(story: Story, name: str, other: str) -> str:
     for problem in problems:
         pair = [of[problem] for of in fastest]
         if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
-            cells = [(_code(row["kernel"]), _lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
+            cells = [(_code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
             rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
     columns = ["problem", *(data.environment["name"] for data in both)]
     told = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
@@ -372,7 +366,7 @@ def errors(story: Story, name: str, kernel: str) -> str:
             worst = at.loc[(at[measure] / at[f"{measure}_allowed"]).idxmax()]
             cells += [_number(worst[measure]), _number(worst[f"{measure}_reference"])]
         slowest = at.loc[at["ratio"].idxmin()].to_dict()
-        speed = _lettered(f"{_number(slowest['ratio'], '×')} at {slowest['k']}", slowest)
+        speed = lettered(f"{_number(slowest['ratio'], '×')} at {slowest['k']}", slowest)
         rows.append([f"`{distribution}`", *cells, speed])
     columns = ["distribution", "Frobenius norm", "SGEMM's", "worst element", "SGEMM's", "slowest beside SGEMM, at K"]
     count = every["configuration"].nunique()
@@ -396,7 +390,7 @@ def compilers(story: Story, name: str) -> str:
     resources = pd.read_csv(story.root / "results" / "published" / name / "resources.csv")
     for kernel in data.kernels:
         mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
-        ends = [_lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
+        ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
         median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
         rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
