@@ -289,7 +289,7 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
 
 def test_errors_are_told_beside_the_references(small):
     told = fill("table: errors test 02_second", small)
-    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 | ×0.500 at 64 |" in told
+    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 | ×0.500 at 64 | ×0.500 at 64 |" in told
     missed = "0 of 2 (the others: 2 of `uniform`)"
     assert f"At most ×1.05 of SGEMM's, or 4, are {missed}; of all 1 configurations {missed}." in told
     assert "are 2 of 2; of all 1 configurations 2 of 2." in fill("table: errors test cublas", small)
