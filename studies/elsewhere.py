@@ -24,9 +24,9 @@ from ladder.study import PUBLISHED, Study
 def found(measured: Mapping[str, Any]) -> str:
     """How many claims were reproduced, what was not, and the time."""
     states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
-    took_part = "took part in" if measured["took_part"] else "took no part in"
+    known = "data were" if measured["took_part"] else "nothing was"  # then: what is published now may have been measured on it since
     failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
-    return f"on a GPU that {took_part} what is published: {states}{failed}; {measured['seconds']:.0f} s"
+    return f"on a GPU of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
 
 STUDY = Study("elsewhere", "Is it reproduced elsewhere?", found, ".venv/bin/python studies/elsewhere.py")
