@@ -23,7 +23,7 @@ from ladder import campaign, environment, kernels
 from ladder.compile import compile_kernel
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import Study
+from ladder.study import Study, binaries
 
 LIMITS = {
     "campaign_s": 360,
@@ -162,7 +162,7 @@ def main() -> None:
         print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
               f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most {MOST_MEMORY_GB:g})")  # fmt: skip
     here = first_gpu() if environment.detect_gpus() else environment.detect_cpu()
-    STUDY.write(here, results, uuids=list(here.uuids))
+    STUDY.write(here, results, uuids=list(here.uuids), binaries=binaries(ROOT / "results" / "default"))
     if too_much(results):
         sys.exit(f"TOO MUCH: {', '.join(too_much(results))}")
 

@@ -18,13 +18,15 @@ from typing import Any
 
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, binaries
 
 
 def found(measured: Mapping[str, Any]) -> str:
     """How many claims were reproduced, what was not, and the time."""
     states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
-    known = "data were" if measured["took_part"] else "nothing was"  # then: what is published now may have been measured on it since
+    known = (
+        "data were" if measured["took_part"] else "nothing was"
+    )  # then: what is published now may have been measured on it since
     failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
     return f"on a GPU of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
@@ -56,9 +58,10 @@ def main() -> None:
     status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
     spent = time.perf_counter() - start
     name = next((one.partition("=")[2] for one in sys.argv if one.startswith("campaign=")), "reproduce")
-    said = read(ROOT / "results" / name)
+    results = ROOT / "results" / name
     took_part = bool(published(ROOT / PUBLISHED) & set(device.uuids))
-    STUDY.write(device, said | {"seconds": spent, "exit_status": status, "took_part": took_part}, uuids=list(device.uuids))
+    measured = read(results) | {"seconds": spent, "exit_status": status, "took_part": took_part}
+    STUDY.write(device, measured, uuids=list(device.uuids), binaries=binaries(results))
     sys.exit(status)
 
 

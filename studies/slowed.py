@@ -16,7 +16,7 @@ from typing import Any
 
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, binaries
 from planted import Project
 
 KERNEL = "15_last_wave"
@@ -46,27 +46,27 @@ def slowed(source: str, percent: int) -> str:
     return made
 
 
-def said(results: Path) -> dict[str, list[str]]:
-    """The ids of the claims by what the one campaign below `results` says to them of its own data."""
+def said(results: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The ids of the claims by what the one campaign below `results` says to them of its own data, and the sha256 of what it timed."""
     (table,) = results.glob("reproduce-short*/reproduced.json")  # with kernels of its own the campaign has a name of its own
     states: dict[str, list[str]] = {"not reproduced": [], "reproduced": [], "not distinguishable": []}
     for entry in json.loads(table.read_text()):
         if str(entry["dataset"]).startswith(f"results/{table.parent.name}/") and entry["state"] in states:
             states[entry["state"]].append(entry["id"])
-    return states
+    return states, binaries(table.parent)
 
 
-def reproduce(folder: Path, percent: int) -> dict[str, list[str]]:
-    """The ids of the claims by what the campaign in a copy of the project said to them."""
+def reproduce(folder: Path, percent: int) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The ids of the claims by what the campaign in a copy of the project said to them, and the sha256 of what it timed."""
     project = Project(folder)
     shutil.copytree(ROOT / PUBLISHED, folder / PUBLISHED)
     path = f"kernels/cuda/{KERNEL}.cu"
     if percent:
         project.write(path, slowed((ROOT / path).read_text(), percent))
     done = project.snakemake(*ASKED)
-    states = said(folder / "results")
+    states, timed = said(folder / "results")
     assert bool(states["not reproduced"]) == (done.returncode != 0), done.stdout[-8000:]
-    return states
+    return states, timed
 
 
 def main() -> None:
@@ -74,7 +74,9 @@ def main() -> None:
     gpu = first_gpu()
     with tempfile.TemporaryDirectory() as scratch:
         runs = {name: reproduce(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT))}
-    STUDY.write(gpu, {"kernel": KERNEL, "percent": PERCENT, **runs}, uuids=list(gpu.uuids))
+    measured = {"kernel": KERNEL, "percent": PERCENT} | {name: states for name, (states, _) in runs.items()}
+    timed = {f"{name}: {what}": sha256 for name, (_, of) in runs.items() for what, sha256 in of.items()}
+    STUDY.write(gpu, measured, uuids=list(gpu.uuids), binaries=timed)
 
 
 if __name__ == "__main__":

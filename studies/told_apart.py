@@ -22,7 +22,7 @@ from ladder.campaign import CONFIRMED
 from ladder.compare import Side, changes, read_side
 from ladder.environment import ROOT
 from ladder.jobs import write_whole
-from ladder.repeat import limits
+from ladder.repeat import limits, made_from
 from ladder.study import PUBLISHED, Study
 from ladder.verdicts import SAME
 
@@ -77,7 +77,10 @@ def measure(published: Path, machines: Sequence[Sequence[Side]]) -> dict[str, An
     late = late[2.0 * late["m"] * late["n"] * late["k"] >= LARGE]
     return {
         "device": machines[0][0].environment["device"],
-        "machines": [[os.path.relpath(side.folder, published) for side in sides] for sides in machines],
+        "machines": [
+            [{"dataset": os.path.relpath(side.folder, published), **made_from(side.folder, side.environment)} for side in sides]
+            for sides in machines
+        ],
         "alike": len(same),
         "called": float((same["verdict"] != SAME).mean()),
         "sure": float(same["sure"].mean()),

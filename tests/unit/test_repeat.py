@@ -1,7 +1,9 @@
 """How far results repeat, on made-up runs whose spread is known."""
 
+import hashlib
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -34,7 +36,7 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
         ratios = level + OF_RUN * random.normal(size=len(table))
         return table.assign(log_ratio=ratios, half=half, log_us=-2 * ratios)  # twice as far apart, the other way
 
-    return [repeat.Run(f"run{i}", "d", m, run(levels[m]), pairs) for i, m in enumerate(machines)]
+    return [repeat.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs) for i, m in enumerate(machines)]
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
@@ -99,7 +101,7 @@ def test_a_limit_that_few_machines_made_holds_of_the_next_ones(machines):
             pd.DataFrame(names, columns=repeat.CONTESTANT).assign(log_ratio=level, half=0.0, log_us=0.0)
             for level in random.normal(size=machines)
         ]
-        (limit,) = repeat.table([repeat.Run("", "d", str(i), one, pd.DataFrame()) for i, one in enumerate(ratios)])[
+        (limit,) = repeat.table([repeat.Run("", "d", str(i), {}, one, pd.DataFrame()) for i, one in enumerate(ratios)])[
             "reproduce_limit"
         ]
         held.append(abs(np.diff(random.normal(size=2))[0]) <= limit)
@@ -108,10 +110,7 @@ def test_a_limit_that_few_machines_made_holds_of_the_next_ones(machines):
 
 def test_a_limit_that_is_too_narrow_shows():
     narrow = runs(["a", "a", "b"])
-    narrow = [
-        repeat.Run(run.name, run.device, run.machine, run.ratios.assign(half=run.ratios["half"] / 10), run.pairs)
-        for run in narrow
-    ]
+    narrow = [replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow]
     assert repeat.claims(narrow)["same_machine"]["covered"] < 0.5
     shifted = runs(["a", "b", "c"], contestants=100)
     shifted[2].ratios["log_ratio"] += 0.5  # the third machine is like no other
@@ -144,6 +143,12 @@ def write_dataset(folder, machine, factor):
     records.write(folder / "confirmed.parquet", rows, session)
 
 
+def exactly(folder):
+    """What a dataset's commit and confirmation are."""
+    sha256 = hashlib.sha256((folder / "confirmed.parquet").read_bytes()).hexdigest()
+    return {"commit": synthetic.ENVIRONMENT["project"]["commit"], "confirmed_sha256": sha256}
+
+
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     write_dataset(tmp_path / "one", "GPU-1", 1.0)
     assert repeat.write(tmp_path) == []  # nothing to compare with
@@ -155,7 +160,10 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
     assert (row["contestants"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
     found = json.loads((tmp_path / "repeat-d.json").read_text())
-    assert found["runs"] == [{"dataset": "one", "machine": "GPU-1"}, {"dataset": "one/two", "machine": "GPU-2"}]
+    assert found["runs"] == [
+        {"dataset": "one", "machine": "GPU-1", **exactly(tmp_path / "one")},
+        {"dataset": "one/two", "machine": "GPU-2", **exactly(tmp_path / "one" / "two")},
+    ]
     assert found["null"] == {"pairs": 2, "called_different": 1.0}
 
 

@@ -1,5 +1,6 @@
 """Every study has a question, tells what it found, and stands in the guide; those that need no GPU run."""
 
+import hashlib
 import json
 import math
 import re
@@ -143,7 +144,7 @@ MEASURED = {
         "slower",
     ),
     "told_apart": (
-        {"device": "d", "machines": [["a", "b"]], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
+        {"device": "d", "machines": [], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
         "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; "
         "of 100 that were made 2 % longer at 1024 and up 95.0% are found",
     ),
@@ -313,6 +314,11 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
     sides = [read_side(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
     measured = told_apart.measure(tmp_path, [sides])
+    (told,) = measured["machines"]
+    assert [one["dataset"] for one in told] == ["run0", "run1", "run2"]
+    assert {one["commit"] for one in told} == {synthetic.ENVIRONMENT["project"]["commit"]}
+    confirmations = [hashlib.sha256((side.folder / "confirmed.parquet").read_bytes()).hexdigest() for side in sides]
+    assert [one["confirmed_sha256"] for one in told] == confirmations
     assert measured["alike"] == 6 * 3 * (2 + 1)  # at 4096 cold is as warm
     assert measured["slowed"] == 6 * 3
     assert measured["called"] <= 0.15
@@ -364,7 +370,27 @@ def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
     ]
     (tmp_path / "reproduce-short-x").mkdir()
     (tmp_path / "reproduce-short-x" / "reproduced.json").write_text(json.dumps(entries))
-    assert slowed.said(tmp_path) == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}
+    synthetic.write(
+        tmp_path / "reproduce-short-x" / "d", problems=[(64, 64, 64)], kernels=("03_shared_tile", "cublas"), processes=0
+    )
+    states, timed = slowed.said(tmp_path)
+    assert states == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}
+    assert "sm_90 03_shared_tile.float32 BM=16 BN=16 BK=32" in timed
+
+
+def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
+    (tmp_path / "d").mkdir()
+    rows = [
+        "arch,kernel,element_type,configuration,sha256",
+        "sm_90,03_x,float32,BM=16,abc",
+        "sm_90,03_x,float32,BM=32,def",
+        "sm_90,03_x,float64,BM=16,ghi",
+        "sm_90,03_x,float32,BM=64,",  # not compiled
+    ]
+    (tmp_path / "d" / "resources.csv").write_text("\n".join(rows))
+    (tmp_path / "build").mkdir()
+    found = {"sm_90 03_x.float32 BM=16": "abc", "sm_90 03_x.float32 BM=32": "def", "sm_90 03_x.float64 BM=16": "ghi"}
+    assert study.binaries(tmp_path) == found
 
 
 def test_places_are_tried_with_the_rungs_that_the_tables_call_fastest():

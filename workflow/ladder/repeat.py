@@ -1,5 +1,6 @@
 """How far results repeat: several published datasets of one model of device, of the same machine and of others."""
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -45,11 +46,19 @@ class Run:
     """The model: the slug of the device."""
     machine: str
     """The UUID of the device that was measured on."""
+    made_from: Mapping[str, str]
+    """What `made_from` says of it."""
     ratios: pd.DataFrame
     """A row a finalist, problem and state: `CONTESTANT`, the logarithms of the ratio, with half of its between-process interval, and of
     the time."""
     pairs: pd.DataFrame
     """Who is faster than whom, the table of that name."""
+
+
+def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
+    """What exactly is said of a published dataset by its confirmation: by which commit it was measured, and the confirmation's sha256."""
+    confirmation = (folder / f"{CONFIRMED}.parquet").read_bytes()
+    return {"commit": environment["project"]["commit"], "confirmed_sha256": hashlib.sha256(confirmation).hexdigest()}
 
 
 def read_run(folder: Path, name: str = "") -> Run:
@@ -66,7 +75,8 @@ def read_run(folder: Path, name: str = "") -> Run:
     if len(machines) != 1:
         raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
     pairs = of_folder(folder, [])[0]["pairs"]
-    return Run(name or folder.name, environment["device"], machines.pop(), ratios(confirmed), pairs)
+    told = made_from(folder, environment)
+    return Run(name or folder.name, environment["device"], machines.pop(), told, ratios(confirmed), pairs)
 
 
 def ratios(confirmed: Confirmed) -> pd.DataFrame:
@@ -187,7 +197,7 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
     pairs = sum(part["pairs"] for part in held_out)
     return {
         "device": runs[0].device,
-        "runs": [{"dataset": run.name, "machine": run.machine} for run in runs],
+        "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
         "machines": len({run.machine for run in runs}),
         "same_machine": _covered(same, same["allowed"]),
         "other_machine": _against_limits(other, table(runs)),

@@ -4,6 +4,7 @@ A study is a module there, or a package, with a `STUDY`. It measures, and has it
 committed in `results/published/studies/` is told in the README.
 """
 
+import csv
 import importlib
 import json
 import os
@@ -84,6 +85,22 @@ def studies(root: Path) -> list[Study]:
     files = sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")])
     names = [file.relative_to(folder).parts[0].removesuffix(".py") for file in files if "\nSTUDY = " in file.read_text()]
     return [importlib.import_module(name).STUDY for name in sorted(names)]
+
+
+def binaries(campaign: Path) -> dict[str, str]:
+    """The sha256 of all that a campaign timed, from the `resources.csv` of the datasets in its folder.
+
+    By architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
+    """
+    found = {}
+    for path in sorted(campaign.glob("*/resources.csv")):
+        with path.open(newline="") as file:
+            found |= {
+                f"{row['arch']} {row['kernel']}.{row['element_type']} {row['configuration']}": row["sha256"]
+                for row in csv.DictReader(file)
+                if row["sha256"]  # what was not compiled has none
+            }
+    return found
 
 
 def percent(ratio: float) -> str:
