@@ -204,6 +204,22 @@ def test_what_datasets_are_held_against(tmp_path):
     assert made(published=published).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]
 
 
+def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
+    for name in ("d/environment.json", "d/again/samples/a.parquet", "studies/kill.d.json", "repeat-d.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("one")
+    for name in ("claims.json", "SHA256SUMS", "d/figure.svg"):
+        (tmp_path / name).touch()
+    found = made(published=tmp_path)
+    names = [path.relative_to(tmp_path).as_posix() for path in found.published_data()]
+    assert names == ["d/again/samples/a.parquet", "d/environment.json", "repeat-d.csv", "studies/kill.d.json"]
+    before = found.published_contents()
+    (tmp_path / "claims.json").write_text("more")
+    assert found.published_contents() == before
+    (tmp_path / "d/again/samples/a.parquet").write_text("two")
+    assert found.published_contents() != before
+
+
 def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = made(devices=[CPU], architectures=[])

@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+import synthetic
+from ladder import records
 
 TINY = """
 campaign: tiny
@@ -64,6 +66,7 @@ def test_the_table_and_the_page_are_there_all_the_same(tiny):
     folder = tiny.folder / "results" / "tiny"
     entries = json.loads((folder / "reproduced.json").read_text())
     (own,) = folder.glob("cpu-*/claims.json")
+    entries = [entry for entry in entries if entry["dataset"]]  # nothing is published in the copy
     assert json.loads(own.read_text()) == entries
     assert {entry["id"]: entry["state"] for entry in entries} == {
         "exact": "reproduced", "wrong": "not reproduced", "elsewhere": "not applicable here",
@@ -82,6 +85,22 @@ def test_once_the_claim_is_right_all_is_reproduced(tiny):
     again = tiny.ok("reproduce", "--configfile", "config/test.yaml")
     assert "rule claims" not in again
     assert "wrong: reproduced" in again  # it tells every time
+
+
+def test_published_data_are_judged_anew(tiny):
+    """Whatever the committed `claims.json` says, which is what one's own data are held against."""
+    published = tiny.folder / "results" / "published" / "nvidia-made-up"
+    synthetic.write(published, problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=3)
+    told = tiny.ok("reproduce", "--configfile", "config/test.yaml")
+    assert "nvidia-made-up: reproduced" in told
+    assert "rule claims" not in told
+    path = published / "samples" / "03_shared_tile.float32.parquet"
+    rows, session = records.read(path)
+    records.write(path, [rows[0] | {"status": "incorrect", "reason": "made up", "samples_us": []}, *rows[1:]], session)
+    (published / "confirmed.parquet").unlink()  # which is of other samples
+    done = tiny.snakemake("reproduce", "--configfile", "config/test.yaml")
+    assert done.returncode != 0
+    assert re.search(r"Error: not reproduced:\n +elsewhere \(A GPU is a GPU\. .*\): 1 \(1 to 1\)", done.stdout), done.stdout[-3000:]
 
 
 def test_it_is_about_a_campaign_of_its_own_unless_one_is_named(tiny):

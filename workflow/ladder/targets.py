@@ -166,6 +166,16 @@ class Targets:
         """What datasets are held against: the claims, what was published of them, and how far runs differ."""
         return [self.published.parents[1] / CLAIMS, *sorted([*self.published.glob(JUDGED), *self.published.glob("repeat-*.csv")])]
 
+    def published_data(self) -> list[Path]:
+        """The files of everything that is published, datasets and answers to studies, but for what is drawn and what they say to the claims."""
+        files = (path for suffix in ("parquet", "json", "csv") for path in self.published.rglob(f"*.{suffix}"))
+        return sorted(path for path in files if path.name != JUDGED)
+
+    def published_contents(self) -> str:
+        """A digest of them, and of where they lie. Times of files say too little."""
+        data = self.published_data()
+        return digest([[path.relative_to(self.published).as_posix() for path in data], _sha256(*data)])
+
     def drawing(self, dataset: str) -> dict[str, Any]:
         """The width in inches, and the formats besides SVG, of a dataset's figures; published ones are drawn the same everywhere."""
         if dataset == REDRAWN:

@@ -17,18 +17,20 @@ rule claims:
         "../scripts/claims.py"
 
 
-# The same of all datasets of the campaign, of studies made here, and of what is published.
+# The same of all datasets of the campaign, of studies made here, and of what is published, which is judged anew.
 rule reproduced:
     input:
         here=TARGETS.measured("claims.json"),
         claimed=TARGETS.claimed(),
         studies=sorted((ROOT / "results" / "studies").glob("*.json")),
+        published=TARGETS.published_data(),
     output:
         table="results/{dataset}/reproduced.json",
         page="results/{dataset}/reproduced.html",
     log:
         "results/{dataset}/logs/reproduced.log",
     params:
+        contents=lambda wildcards: TARGETS.published_contents(),
         code=sources.digest("reproduced"),
     script:
         "../scripts/reproduced.py"

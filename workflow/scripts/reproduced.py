@@ -1,4 +1,4 @@
-"""All that is said to the claims, as a table and as a page."""
+"""All that is said to the claims, as a table and as a page. The published data are judged anew: some 10 s."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,6 @@ from ladder.study import ANSWERS
 
 with job(snakemake.log[0]):
     here = [entry for path in snakemake.input.here for entry in json.loads(Path(path).read_text())]
-    entries = [*here, *judged.held_against(ROOT, claims.of_studies(ROOT, ANSWERS)), *judged.read_published(ROOT)]
+    entries = [*here, *judged.held_against(ROOT, claims.of_studies(ROOT, ANSWERS)), *judged.of_published(ROOT)]
     judged.write(entries, Path(snakemake.output.table))
     write_whole(Path(snakemake.output.page), reproduced.page(entries).encode())
