@@ -1,0 +1,51 @@
+"""The examples in the help of `ladder` do what they say, in a copy of the project with made-up data of the device that they name."""
+
+import os
+import shutil
+import subprocess
+import zipfile
+
+import synthetic
+from ladder.__main__ import COMMANDS
+from planted import ROOT
+
+SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
+DRAW = "import sys; from pathlib import Path; from ladder.publish import draw; draw(*map(Path, sys.argv[1:]))"
+"""As `snakemake published` does."""
+
+
+def test_every_example_runs(project):
+    for name in ("docs", "studies"):
+        shutil.copytree(ROOT / name, project.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("README.md", "LICENSE", "codemeta.json", ".gitignore"):
+        shutil.copy(ROOT / name, project.folder)
+    default, published = (project.folder / "results" / name / "nvidia-h200" for name in ("default", "published"))
+    synthetic.write(default, 1, "nvidia-h200", processes=3, **SIZES)
+    synthetic.write(published / "again", 2, "nvidia-h200", processes=3, **SIZES)
+    left = {example.split()[1]: example.split()[1:] for example in COMMANDS.values()}
+
+    def run(*command):
+        environment = os.environ | {"NO_COLOR": "1"}
+        done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout
+
+    def example(name):
+        return run(project.python, "-m", "ladder", *(word for word in left.pop(name) if word != "--watch"))
+
+    assert example("publish") == f"published {published}; now commit it\n"
+    assert (published / "figures" / "performance-warm.svg").exists()  # which the README shows
+    assert example("repeat").split() == [f"{published.parent}/repeat-nvidia-h200.{form}" for form in ("csv", "json")]
+    assert example("story") == ""
+    assert "NVIDIA Made Up" in (project.folder / "docs" / "ladder.md").read_text()
+    assert "B against A: 9 not distinguishable.\n" in example("compare")
+    run(project.python, "-c", DRAW, published, project.folder / "results" / "redrawn" / "nvidia-h200")
+    run("git", "init", "-q")
+    run("git", "add", ".")
+    run("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "-m", "all")
+    assert example("archive").startswith("gemm-ladder.zip: ")
+    with zipfile.ZipFile(project.folder / "gemm-ladder.zip") as file:
+        assert {"results/redrawn/nvidia-h200/best.csv", "results/published/nvidia-h200/confirmed.parquet"} <= set(file.namelist())
+    assert example("new").endswith(f"; now: ladder try {project.folder}/kernels/cpu/mine.c\n")
+    assert "right; " in example("try")
+    assert left == {}
