@@ -45,7 +45,7 @@ def found(measured: Mapping[str, Any]) -> str:
     """What the default campaign takes, and the rest."""
     parts = [f"a run with nothing to do {measured['nothing_to_do_s']:.1f} s"]
     if "campaign_mb" in measured:
-        parts.append(f"{measured['campaign_mb']:.0f} MB of results")
+        parts.append(f"{measured['campaign_mb']:.0f} MB of results, {measured['environment_mb'] / 1000:.1f} GB of environment")
     if "clone_to_figures_s" in measured:
         parts.insert(0, f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
     if "campaign_s" in measured:
@@ -85,8 +85,13 @@ def campaign_here() -> dict[str, Any]:
     folder = ROOT / "results" / "default"
     new = not folder.exists()
     spent = seconds(command, ROOT)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return ({"campaign_s": spent} if new else {}) | {"campaign_mb": size / 1e6} | {"nothing_to_do_s": seconds(command, ROOT)}
+    sizes = {"campaign_mb": megabytes(folder), "environment_mb": megabytes(Path(sys.prefix))}
+    return ({"campaign_s": spent} if new else {}) | sizes | {"nothing_to_do_s": seconds(command, ROOT)}
+
+
+def megabytes(folder: Path) -> float:
+    """What the files in a folder have in them."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
 
 
 def plan_2000() -> float:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from itertools import product
 
+import benchmark
 import checks
 import elsewhere
 import fuzz
@@ -49,9 +50,10 @@ MEASURED = {
         "after a flush at most +10.0 %",
     ),
     "benchmark": (
-        {"campaign_s": 400.0, "confirm_share": 0.31, "nothing_to_do_s": 2.0, "measure_jobs": {"d": COST}},
-        "the default campaign 400 s with one core, 31% of them the confirmation; a run with nothing to do 2.0 s; `d` was executing for 80% "
-        "of the 200 s of its measure jobs; 1 above what it may be",
+        {"campaign_s": 400.0, "confirm_share": 0.31, "nothing_to_do_s": 2.0, "campaign_mb": 12.3, "environment_mb": 2190.0,
+         "measure_jobs": {"d": COST}},
+        "the default campaign 400 s with one core, 31% of them the confirmation; a run with nothing to do 2.0 s; 12 MB of results, 2.2 GB of "
+        "environment; `d` was executing for 80% of the 200 s of its measure jobs; 1 above what it may be",
     ),
     "checks": (
         {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},
@@ -264,6 +266,14 @@ def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
     (tmp_path / "here" / "reproduced.json").write_text(json.dumps(entries))
     found = elsewhere.read(tmp_path / "here")
     assert found == {"states": {"reproduced": 2, "not reproduced": 1}, "not_reproduced": ["claim 1"]}
+
+
+def test_sizes_are_those_of_files(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_bytes(b"a" * 3000)
+    (tmp_path / "b").write_bytes(b"b" * 2000)
+    (tmp_path / "link").symlink_to("b")
+    assert benchmark.megabytes(tmp_path) == 0.005
 
 
 def test_hostile_input_does_no_harm():
