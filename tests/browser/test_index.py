@@ -23,6 +23,7 @@ KERNELS = ("01_naive_uncoalesced", "03_shared_tile", "05_register_tile", "10_blo
 PROBLEMS = [(256, 256, 256), (1024, 1024, 1024), (4096, 4096, 4096), (64, 4096, 4096)]
 NUMBERS = r"[\d.]+ \[[\d.]+, [\d.]+\]"
 """A value and its interval."""
+ONCE = "03_shared_tile"
 WIDE, PHONE = (1280, 900), (390, 844)
 CLAIM = {
     "id": "made-up", "says": "Rung 10 is slower than cuBLAS.", "where": "any GPU; measured on nvidia-a", "state": "not reproduced",
@@ -44,6 +45,10 @@ def datasets(tmp_path_factory):
         made, environment = of_folder(folder / name, discover(ROOT).values())
         if name == "cpu-c":
             environment |= {"kind": "cpu", "peaks": {"fp32_tflops": made["best"]["tflops"].max()}}
+        if name == "nvidia-b":  # as where the energy was counted once
+            counted = made["best"].index[made["best"]["energy_j"].notna() & (made["best"]["kernel"] == ONCE)]
+            made["best"].loc[counted, ["energy_low_j", "energy_high_j"]] = made["best"]["energy_j"]
+            made["best"].loc[counted, "energy_counts"] = 1
         for table in INDEXED:
             tables.write_csv(made[table], folder / name / f"{table}.csv")
         found[name] = {table: tables.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
@@ -214,7 +219,7 @@ def test_what_is_drawn_is_read_out(page):
     """The name of a point is what it is about and its value."""
     page.open("kernel=05_register_tile&problem=4096")
     said = [it.get_attribute("aria-label") for it in page.points()]
-    assert any(re.fullmatch(rf"05 register tile at 4096: {NUMBERS} TFLOP/s", it) for it in said)
+    assert any(re.fullmatch(rf"05 register tile at 4096, TFLOP/s: {NUMBERS}", it) for it in said)
     assert len(set(said)) == len(said) == len(KERNELS) * len(PROBLEMS)
     cell = page.all("#landscapes .mark-rect.role-mark path")[0].get_attribute("aria-label")
     assert re.fullmatch(r"05 register tile at [\d×]+, BM=\d+ .*: [\d.]+ TFLOP/s", cell)
@@ -232,9 +237,23 @@ def test_pointing_at_a_value_tells_all_of_it(page):
     ))  # fmt: skip
     assert (told["kernel"], told["problem"], told["marks"], told["registers"]) == ("05 register tile", "4096", "none", "64")
     assert (told["intervals"], told["n"]) == ("between-process", "24 samples in 3 processes")
-    shapes = {"configuration": r"BM=\d+ .*", "occupancy": r"\d+ %, limited by .+"}
-    for name, shape in (shapes | dict.fromkeys(("TFLOP/s", "% of cuBLAS's rate", "µs", "J"), NUMBERS)).items():
+    shapes = {"configuration": r"BM=\d+ .*", "occupancy": r"\d+ %, limited by .+", "J": rf"{NUMBERS}, range of 3 counts"}
+    for name, shape in (shapes | dict.fromkeys(("TFLOP/s", "% of cuBLAS's rate", "µs"), NUMBERS)).items():
         assert re.fullmatch(shape, told[name]), (name, told[name])
+
+
+def test_one_count_of_energy_has_no_range(page):
+    page.open(f"dataset=nvidia-b&quantity=energy&problem=4096&kernel={ONCE}")
+    assert page.text("#how") == "A dot is a value, its bar the range of its counts. Dashed: for context only."
+    assert re.fullmatch(r"[\d.]+", page.fact("J"))
+    said = {it.get_attribute("aria-label").split(" at 4096, J: ")[0]: it.get_attribute("aria-label") for it in page.points()}
+    assert re.fullmatch(r"03 shared tile at 4096, J: [\d.]+", said["03 shared tile"])
+    assert re.fullmatch(rf"05 register tile at 4096, J: {NUMBERS}, range of 3 counts", said["05 register tile"])
+    page.all("details summary")[0].click()
+    assert [it.text for it in page.all("#table th")][3:5] == ["value", "range"]
+    ranges = {row.text.split(" 4096 ")[0]: row for row in page.all("#table tbody tr")}
+    assert ranges["nvidia-b 03 shared tile"].find_elements(By.TAG_NAME, "td")[4].text == ""
+    assert "–" in ranges["nvidia-b 05 register tile"].find_elements(By.TAG_NAME, "td")[4].text
 
 
 def test_a_click_leads_to_parameters_and_samples(page):

@@ -235,11 +235,11 @@ def test_energy_is_the_median_of_processes_with_its_range():
     for record, joules in zip(rows, (1.0, 3.0, 2.0), strict=True):
         record |= {"energy_j": joules, "power_w": joules / np.median(record["samples_us"]) * 1e6}
     (line,) = made(swept("a") + rows).to_dict("records")
-    assert (line["energy_j"], line["energy_low_j"], line["energy_high_j"]) == (2.0, 1.0, 3.0)
+    assert (line["energy_j"], line["energy_low_j"], line["energy_high_j"], line["energy_counts"]) == (2.0, 1.0, 3.0, 3)
     assert line["tflop_per_j"] == pytest.approx(2e-6 / 2)
     rows[1]["power_w"] /= 2  # launches twice as far apart as they take: what the board draws between them is not theirs
     (line,) = made(swept("a") + rows).to_dict("records")
-    assert (line["energy_low_j"], line["energy_high_j"]) == (1.0, 2.0)
+    assert (line["energy_low_j"], line["energy_high_j"], line["energy_counts"]) == (1.0, 2.0, 2)
 
 
 def test_states_are_never_mixed():

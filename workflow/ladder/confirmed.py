@@ -93,6 +93,7 @@ class Confirmed:
             "energy_j": _middle(joules),
             "energy_low_j": min(joules, default=None),
             "energy_high_j": max(joules, default=None),
+            "energy_counts": len(joules) or None,
             "within_low": found["within_low"],
             "within_high": found["within_high"],
             "throttled_share": measurements.throttled_share(records),

@@ -22,7 +22,9 @@ COPIED = [
     "uuid",
 ]  # fmt: skip
 GROUP = ["kernel", "element_type", "problem", "state"]
-OF_BEST = ["configurations", "tied_with", "interval", "processes", "within_low", "within_high", "energy_low_j", "energy_high_j"]
+OF_BEST = [
+    "configurations", "tied_with", "interval", "processes", "within_low", "within_high", "energy_low_j", "energy_high_j", "energy_counts",
+]  # fmt: skip
 """Columns of `best.csv` beyond those of `summary.csv`."""
 BETWEEN, WITHIN = "between-process", "within-run"
 """What the column `interval` of `best.csv` says of the intervals: from a confirmation, or, where it was left out, from the sweep."""
