@@ -167,7 +167,7 @@ class Targets:
         return [self.published.parents[1] / CLAIMS, *sorted([*self.published.glob(JUDGED), *self.published.glob("repeat-*.csv")])]
 
     def published_data(self) -> list[Path]:
-        """The files of everything that is published, datasets and answers to studies, but for what is drawn and what they say to the claims."""
+        """The files of all that is published, datasets and answers to studies, but for what is drawn and what is said to the claims."""
         files = (path for suffix in ("parquet", "json", "csv") for path in self.published.rglob(f"*.{suffix}"))
         return sorted(path for path in files if path.name != JUDGED)
 
