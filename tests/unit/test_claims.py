@@ -16,6 +16,7 @@ from ladder.judged import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
 from ladder.kernels import discover
 from ladder.story.data import Story
 from ladder.study import ANSWERS, NOTHING, PUBLISHED
+from ladder.targets import SHOWN
 from ladder.units import InputError
 
 CLAIMS = {claim.id: claim for claim in claims.read(ROOT)}
@@ -99,6 +100,22 @@ def test_a_claim_is_said_where_it_says():
                 case ["claim", id]:
                     said[id].add(name)  # a KeyError: there is no such claim
     assert said == {id: set(claim.said_in) for id, claim in CLAIMS.items()}
+
+
+def test_what_is_set_by_hand_stands_in_the_sentence():
+    budgets = {claim.id: re.fullmatch(r"value <= ([1-9]\d*)", claim.holds) for claim in CLAIMS.values()}
+    seconds = {id: found[1] for id, found in budgets.items() if found}
+    assert set(seconds) == {"answered-cuda", "answered-watched", "answered-cpu", "cost"}
+    assert all(f" within {limit} s" in CLAIMS[id].says for id, limit in seconds.items())
+    assert CLAIMS["another-run"].holds == "value >= 0.93"
+    assert "at least 93 %" in CLAIMS["another-run"].says
+    by_hand = (ROOT / "config" / "README.md").read_text().partition("set by hand")[2].partition("# A kernel's header")[0]
+    assert all(f"`{id}`" in by_hand for id in (*seconds, "another-run"))
+
+
+def test_nothing_published_is_not_reproduced():
+    """Or `snakemake reproduce` would fail for everybody."""
+    assert [reproduced.failure(entry) for entry in judged.read_published(ROOT) if entry["state"] == FAILED] == []
 
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
@@ -388,13 +405,16 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     for folder, kills in (("results", 1), ("results/published", 2)):
         text = json.dumps({"provenance": provenance, "measured": {"measurements_lost": kills}})
         (tmp_path / folder / "studies" / "kill.d.json").write_text(text)
-    (tmp_path / "results" / "published" / "repeat-d.json").write_text(json.dumps({"device": "d", "machines": 2}))
+    for device in ("d", SHOWN):
+        (tmp_path / "results" / "published" / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
     (tmp_path / "studies").rmdir()
     (tmp_path / "studies").symlink_to(ROOT / "studies")
     (here,) = claims.of_studies(tmp_path, ANSWERS)
     assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
-    kill, again = claims.of_studies(tmp_path, PUBLISHED)
-    assert (kill.measured, again.measured) == ({"kill": {"measurements_lost": 2}}, {"repeat": {"device": "d", "machines": 2}})
+    kill, again, other = claims.of_studies(tmp_path, PUBLISHED)
+    assert kill.measured == {"kill": {"measurements_lost": 2}}
+    assert again.measured == {"repeat": {"device": SHOWN, "machines": 2}}  # the text is about it: its numbers are quoted
+    assert other.measured == {"repeat": {"device": "d", "machines": 2}}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ladder.repeat import Limited, limited
 from ladder.statistics import CONFIDENCE, student_t
 from ladder.study import PUBLISHED, Study, studies
 from ladder.tables import read_csv
-from ladder.targets import CLAIMED_OF, CLAIMS
+from ladder.targets import CLAIMED_OF, CLAIMS, SHOWN
 from ladder.units import InputError
 
 IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
@@ -158,13 +158,15 @@ def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
 
 
 def of_studies(root: Path, folder: Path) -> list[Data]:
-    """The answers to studies in a folder below results/, a piece of data a file."""
+    """The answers to studies in a folder below results/, a piece of data a file, of each study that of the device of the text first."""
     found = []
     for study in studies(root):
+        several = []
         for path in sorted((root / folder).glob(_answers(study, folder))):
             answer = json.loads(path.read_text())
             environment = {"device": answer["device"]} if study.answers else answer["provenance"]
-            found.append(Data(path.name, environment, measured={study.name: answer if study.answers else answer["measured"]}))
+            several.append(Data(path.name, environment, measured={study.name: answer if study.answers else answer["measured"]}))
+        found += sorted(several, key=lambda data: data.environment["device"] != SHOWN)
     return found
 
 
