@@ -103,10 +103,13 @@ def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
         + [row | {"kernel": "cublas", "m": 2048, "n": 2048, "k": 2048, "problem": "2048"}]
         + [row | {"m": 4096, "n": 4096, "k": 4096, "problem": "4096 padding=3", "padding": 3}]
     )
-    resources = pd.DataFrame([row | {"binary": "x.cubin"}])
-    ((key, task),) = counters.tasks(best, resources, {kernel.name: kernel}, tmp_path, tmp_path / "support.bin", "GPU-1")
-    assert (key["m"], task["problem"]["m"]) == (4096, 4096)
+    resources = pd.DataFrame([row | {"binary": "x.cubin", "sha256": "abc"}])
+    origin = {"device": "nvidia-x", "uuid": "GPU-1", "commit": "c0ffee", "dirty": False}
+    ((key, task),) = counters.tasks(best, resources, {kernel.name: kernel}, tmp_path, tmp_path / "support.bin", origin)
+    assert (key["m"], task["problem"]["m"], task["uuid"]) == (4096, 4096, "GPU-1")
+    (line,) = count([(key, task)], lambda task: parse(SAMPLE)).to_dict("records")
+    assert [line[name] for name in (*counters.ORIGIN, "binary_sha256")] == ["nvidia-x", "GPU-1", "c0ffee", False, "abc"]
     assert task["binary"] == str(tmp_path / kernel.name / "x.cubin")
     assert task["problem"]["padding"] == 0
     assert task["functions"] == ["gemm"]
-    assert counters.tasks(best[:0], resources, {kernel.name: kernel}, tmp_path, tmp_path, "") == []
+    assert counters.tasks(best[:0], resources, {kernel.name: kernel}, tmp_path, tmp_path, origin) == []

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from ladder import figures, tables
+from ladder import counters, figures, tables
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.environment import ROOT
@@ -290,6 +290,17 @@ def test_the_footer_names_what_a_number_depends_on(dataset):
     for part in ("power limit 700 W", "operands uniform", "Intervals: between-process, 95 %", "in 5 processes", "n = 40 samples",
                  "FP32 peak 65.1 TFLOP/s, measured; 66.9 by lanes × clock", "Empty launch 5.1 µs, repeated 1.4"):  # fmt: skip
         assert part in told, part
+
+
+@pytest.mark.parametrize("reason", [None, "ncu is not on the PATH"])
+def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
+    """It need not be the one that measured."""
+    models = dataset[0]["models"]
+    rows = models[(models["problem"].astype(str) == "4096") & models["kernel"].isin(["03_shared_tile", "05_register_tile"])]
+    counts = rows.drop_duplicates("kernel").reindex(columns=counters.COLUMNS).assign(uuid="GPU-other", reason=reason)
+    counts[[*counters.METRICS, "bank_conflicts"]] = np.nan if reason else 7.0
+    told = note(figures.counters(Dataset(*dataset, "warm", 11.0), counts))
+    assert told.startswith("2 of 2 not counted: ncu is not on the PATH. " if reason else "Counted on GPU-other. ")
 
 
 def test_without_a_confirmation_intervals_are_within_run(tmp_path):

@@ -73,3 +73,7 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
     counters = four.table("four/fake/counters.csv")
     assert counters["reason"].isna().all(), counters["reason"].tolist()
     assert list(counters["instructions"]) == [42]
+    compiled = four.table("four/fake/resources.csv").set_index(["kernel", "configuration"])["sha256"]
+    (row,) = counters.to_dict("records")
+    assert row["binary_sha256"] == compiled[row["kernel"], row["configuration"]]
+    assert (row["device"], row["uuid"]) == ("fake", "GPU-0")

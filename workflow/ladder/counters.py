@@ -52,7 +52,9 @@ STALLS = {
     )
 }  # fmt: skip
 """Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): warps that do, an issued instruction."""
-COLUMNS = [*KEY, "reason", *METRICS, "bank_conflicts"]
+ORIGIN = ["device", "uuid", "commit", "dirty"]
+"""Where and by what was counted, which need not be where and by what the dataset was measured."""
+COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts"]
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -120,31 +122,41 @@ def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) 
 
 
 def tasks(
-    best: pd.DataFrame, resources: pd.DataFrame, chosen: Mapping[str, Kernel], build: Path, support: Path, uuid: str
+    best: pd.DataFrame,
+    resources: pd.DataFrame,
+    chosen: Mapping[str, Kernel],
+    build: Path,
+    support: Path,
+    origin: Mapping[str, Any],
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What is counted: the key of a row and the task for it, for every kernel on the problem that the ladder is shown at."""
+    """What is counted: how a row begins, of `KEY` to the binary's sha256, and the task for it, for every kernel on the problem that the
+    ladder is shown at.
+
+    `origin` has the columns `ORIGIN`: its `uuid` is that of the GPU.
+    """
     rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
     rows = (
         rated[(rated["problem"].astype(str) == shown(rated)) & (rated["state"] == rated["state"].iloc[0])]
         if len(rated)
         else rated
     )
-    binaries = resources.set_index(["kernel", "element_type", "configuration"])["binary"].to_dict()
+    binaries = resources.set_index(["kernel", "element_type", "configuration"])[["binary", "sha256"]].to_dict("index")
     found = []
     for row in rows.to_dict("records"):
         problem = {"m": row["m"], "n": row["n"], "k": row["k"]} | {
             name: row[name] for name in ("element_type", "alpha", "beta", "padding", "distribution")
         }
+        compiled = binaries[row["kernel"], row["element_type"], row["configuration"]]
         task = {
-            "uuid": uuid,
+            "uuid": origin["uuid"],
             "support": str(support),
             "kernel": str(chosen[row["kernel"]].path),
             "functions": ["gemm", *(launch["function"] for launch in chosen[row["kernel"]].then)],
             "configuration": row["configuration"],
-            "binary": str(build / row["kernel"] / binaries[row["kernel"], row["element_type"], row["configuration"]]),
+            "binary": str(build / row["kernel"] / compiled["binary"]),
             "problem": problem,
         }
-        found.append(({name: row[name] for name in KEY}, task))
+        found.append(({name: row[name] for name in KEY} | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
     return found
 
 

@@ -92,7 +92,7 @@ def binaries(campaign: Path) -> dict[str, str]:
 
     By architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
     """
-    found = {}
+    found: dict[str, str] = {}
     for path in sorted(campaign.glob("*/resources.csv")):
         with path.open(newline="") as file:
             found |= {

@@ -57,6 +57,8 @@ def counters(data: Dataset, counts: pd.DataFrame) -> Figure:
         else:
             axes.set_xlim(0, 105 if column.endswith("_percent") else None)
     missing, where = rows["reason"].dropna(), f" at M = N = K = {rows['m'].iloc[0]}" if len(rows) else ""
-    notes = [f"{len(missing)} of {len(rows)} not counted: {missing.iloc[0][:150]}."] if len(missing) else []
+    counted = rows.loc[rows["reason"].isna(), "uuid"].unique()
+    notes = [f"Counted on {', '.join(counted)}."] if len(counted) else []
+    notes += [f"{len(missing)} of {len(rows)} not counted: {missing.iloc[0][:150]}."] if len(missing) else []
     handles = grid[0].get_legend_handles_labels()[0]
     return finish(figure, data, f"Model and hardware counters{where} on {data.environment['name']}", handles, notes)
