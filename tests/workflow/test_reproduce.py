@@ -100,7 +100,7 @@ def test_published_data_are_judged_anew(tiny):
     (published / "confirmed.parquet").unlink()  # which is of other samples
     done = tiny.snakemake("reproduce", "--configfile", "config/test.yaml")
     assert done.returncode != 0
-    assert re.search(r"Error: not reproduced:\n +elsewhere \(A GPU is a GPU\. .*\): 1 \(1 to 1\)\n", done.stdout)
+    assert re.search(r"Error: not reproduced:\n +elsewhere \(A GPU is a GPU\. .*\): 1 \(1 to 1\); published 1\n", done.stdout)
 
 
 def test_it_is_about_a_campaign_of_its_own_unless_one_is_named(tiny):
