@@ -28,13 +28,14 @@ from ladder.study import Study, binaries
 LIMITS = {
     "campaign_s": 360,
     "confirm_share": 1 / 3,
+    "gauntlet_share": 0.05,
     "clone_set_up_s": 180,
     "clone_to_figures_s": 600,
     "nothing_to_do_s": 5,
     "plan_2000_s": 3,
     "compile_cpu_s_a_configuration": 1.5,
 }
-"""The most that each may be, in seconds; `confirm_share` is of the campaign's."""
+"""The most that each may be, in seconds; `confirm_share` and `gauntlet_share` are of the campaign's."""
 LEAST_BUSY = 0.65
 """Of the measure jobs' wall time on a GPU, the share in which it must be executing."""
 MOST_MEMORY_GB = 4.0
@@ -49,8 +50,12 @@ def found(measured: Mapping[str, Any]) -> str:
     if "clone_to_figures_s" in measured:
         parts.insert(0, f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
     if "campaign_s" in measured:
-        confirmation = f", {measured['confirm_share']:.0%} of them the confirmation" if "confirm_share" in measured else ""
-        parts.insert(0, f"the default campaign {measured['campaign_s']:.0f} s with one core{confirmation}")
+        shares = {
+            name: measured.get(f"{stage}_share")
+            for stage, name in (("confirm", "the confirmation"), ("gauntlet", "the gauntlet"))
+        }
+        of = " and ".join(f"{share:.1%} {name}" for name, share in shares.items() if share is not None)
+        parts.insert(0, f"the default campaign {measured['campaign_s']:.0f} s with one core{of and f', of them {of}'}")
     for device, cost in measured["measure_jobs"].items():
         parts.append(
             f"`{device}` was executing for {cost['busy_share']:.0%} of the {cost['measure_s']:.0f} s of its measure jobs"
@@ -125,12 +130,14 @@ def last_campaign() -> dict[str, Any]:
     for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+        names = ("wall_seconds", "busy_seconds", "gauntlet_seconds")  # the confirmation has no gauntlet
+        wall, busy, gauntlet = (sum(float(row[name] or 0) for row in rows) for name in names)
         memory = max(float(row["peak_memory_bytes"]) for row in rows)
         (confirm,) = (float(row["wall_seconds"]) for row in rows if row["job"] == "confirmed")
         found[path.parent.name] = {
             "measure_s": wall,
             "confirm_s": confirm,
+            "gauntlet_s": gauntlet,
             "busy_share": busy / wall,
             "peak_host_memory_gb": memory / 1e9,
         }
@@ -159,7 +166,8 @@ def main() -> None:
     }
     jobs = last_campaign()
     if "campaign_s" in results:
-        results["confirm_share"] = sum(cost["confirm_s"] for cost in jobs.values()) / results["campaign_s"]
+        for stage in ("confirm", "gauntlet"):
+            results[f"{stage}_share"] = sum(cost[f"{stage}_s"] for cost in jobs.values()) / results["campaign_s"]
     for name, value in results.items():
         print(f"{name:32s} {value:8.2f}   at most {LIMITS.get(name, math.inf):.3g}")
     results |= {"measure_jobs": jobs, "cores": len(os.sched_getaffinity(0))}

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from ladder import campaign, kernels, measure, records
@@ -99,6 +100,25 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     assert [request[0] for request in run.asked[:first]].count("gauntlet") == 3  # nothing is timed before it
     record = run.journal.records[run.entries[0].key]
     assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
+
+
+def test_what_the_gauntlet_takes_is_told_apart(make, monkeypatch, tmp_path):
+    now = [0.0]
+
+    def of(answers, seconds):
+        def answer(*_):
+            now[0] += seconds
+            yield from answers
+
+        return answer
+
+    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    run = make({"gauntlet": of(verdict(), 2.0), "check": of(verdict(), 100.0)})
+    outcomes(run)
+    assert run.gauntlet_seconds == 6.0  # three configurations
+    again = make()
+    outcomes(again)
+    assert again.gauntlet_seconds == 0.0  # it has passed
 
 
 def test_tf32_of_denormal_operands_is_not_asked_for(make):

@@ -50,10 +50,10 @@ MEASURED = {
         "after a flush at most +10.0 %",
     ),
     "benchmark": (
-        {"campaign_s": 400.0, "confirm_share": 0.31, "nothing_to_do_s": 2.0, "campaign_mb": 12.3, "environment_mb": 2190.0,
-         "measure_jobs": {"d": COST}},
-        "the default campaign 400 s with one core, 31% of them the confirmation; a run with nothing to do 2.0 s; 12 MB of results, 2.2 GB of "
-        "environment; `d` was executing for 80% of the 200 s of its measure jobs; 1 above what it may be",
+        {"campaign_s": 400.0, "confirm_share": 0.31, "gauntlet_share": 0.06, "nothing_to_do_s": 2.0, "campaign_mb": 12.3,
+         "environment_mb": 2190.0, "measure_jobs": {"d": COST}},
+        "the default campaign 400 s with one core, of them 31.0% the confirmation and 6.0% the gauntlet; a run with nothing to do 2.0 s; 12 MB "
+        "of results, 2.2 GB of environment; `d` was executing for 80% of the 200 s of its measure jobs; 2 above what it may be",
     ),
     "checks": (
         {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},
@@ -291,6 +291,18 @@ def host(tmp_path):
     device.operands(Problem(96, 96, 96))
     yield device
     device.close()
+
+
+def test_what_a_campaign_took_is_read_from_its_costs(tmp_path, monkeypatch):
+    import benchmark
+
+    monkeypatch.setattr(benchmark, "ROOT", tmp_path)
+    (tmp_path / "results" / "default" / "d").mkdir(parents=True)
+    (tmp_path / "results" / "default" / "d" / "costs.csv").write_text(
+        "job,wall_seconds,busy_seconds,gauntlet_seconds,peak_memory_bytes\na,30,20,1.5,1e9\nb,10,8,0.5,2e9\nconfirmed,10,7,,1e9\n"
+    )
+    found = benchmark.last_campaign()["d"]
+    assert found == {"measure_s": 50, "confirm_s": 10, "gauntlet_s": 2, "busy_share": 0.7, "peak_host_memory_gb": 2}
 
 
 def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):

@@ -98,6 +98,9 @@ def test_what_it_cost_is_printed_and_recorded(smoke):
     costs = smoke.table("smoke/*/costs.csv")
     assert costs["busy_share"].between(0.01, 1).all()
     assert costs["peak_memory_bytes"].between(1e7, 4e9).all()
+    measured = costs[costs["job"] != "confirmed"]
+    assert (measured["gauntlet_seconds"] > 0).all()
+    assert (measured["gauntlet_seconds"] < measured["wall_seconds"]).all()
 
 
 def test_the_report_is_one_offline_page(smoke):

@@ -68,6 +68,8 @@ class Run:
         self.child: Child | None = None
         self.current: Problem | None = None
         self.busy_us, self.children, self.warned = 0.0, 0, False
+        self.gauntlet_seconds = 0.0
+        """Wall time of this run's gauntlets."""
         # the vendor's calls are no configurations of one kernel: they do not race
         self.limits = dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False})
         self.entries = self._entries()
@@ -203,6 +205,8 @@ class Run:
                       self.job.fingerprint, self.job.code])  # fmt: skip
         if key not in self.journal.records:
             trying = ""
+            self._alive()  # what a process takes to start is not the gauntlet's
+            start = time.monotonic()
 
             def verdict() -> dict[str, Any]:
                 nonlocal trying  # the problem that it is about to be run on
@@ -221,6 +225,7 @@ class Run:
             except Failure as failure:
                 self._lost(failure)
                 outcome = {"status": failure.status, "reason": f"on {trying}: {failure.reason}"}
+            self.gauntlet_seconds += time.monotonic() - start
             self.journal.append(
                 {"key": key, "kernel": entry.contestant["name"], "configuration": entry.contestant["label"], **outcome}
             )
@@ -375,6 +380,7 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
             "wall_seconds": round(time.monotonic() - held, 3),
             "waited_seconds": round(held - start, 3),
             "busy_seconds": round(current.busy_us / 1e6, 3),
+            "gauntlet_seconds": round(current.gauntlet_seconds, 3),
             "children": current.children,
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
             "fingerprint": dict(job.fingerprint),

@@ -230,8 +230,10 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, co
 
 
 def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """What each measure job's last run took: wall time, the share of it in which the device was executing, a child's peak memory."""
-    columns = ("job", "measured", "wall_seconds", "busy_seconds", "children", "peak_memory_bytes", "commit", "dirty")
+    """What each measure job's last run took: wall time, that of the gauntlet, the share in which the device was executing, peak memory."""
+    columns = (
+        "job", "measured", "wall_seconds", "busy_seconds", "gauntlet_seconds", "children", "peak_memory_bytes", "commit", "dirty",
+    )  # fmt: skip
     table = pd.DataFrame([{column: session.get(column) for column in columns} for session in sessions])
     table["busy_share"] = table["busy_seconds"] / table["wall_seconds"]
     return table
