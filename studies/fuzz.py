@@ -282,7 +282,7 @@ def right_campaign(text: str, known: dict[str, kernels.Kernel], watch: contextli
     for name, value in data.get("measure", {}).items():
         assert loaded.energy == [str(label) for label in value] if name == "energy" else getattr(loaded.limits, name) == value
     for name, value in data.get("confirm", {}).items():
-        assert getattr(loaded.confirm, name) == value
+        assert getattr(loaded.confirm["cuda"], name) == value
     for kind, entries in data["problems"].items():
         asked = set()
         for entry in entries:

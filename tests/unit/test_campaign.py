@@ -145,12 +145,14 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ({"measure": {"energy": ["4096x2"]}}, 'measure.energy[0]: got "4096x2"; expected a problem such as 4096 or 64x4096x4096'),
         (
             {"confirm": {"process": 3}},
-            "confirm: unknown key 'process'; expected one of finalists, processes, rounds, seconds, within",
+            "confirm: unknown key 'process'; expected one of cpu, cuda, finalists, processes, rounds, seconds, within",
         ),
         (
             {"confirm": {"processes": 2}},
             "confirm.processes: got 2; expected 0, which leaves the confirmation out, or at least 3: how far",
         ),
+        ({"confirm": {"cpu": {"processes": 3}}}, "confirm.cpu: unknown key 'processes'; expected one of finalists, rounds, seconds"),
+        ({"confirm": {"cpu": {"rounds": 2}}}, "confirm.cpu.rounds: got 2; expected a whole number from 3 to 10000"),
         ({"confirm": {"rounds": 2}}, "confirm.rounds: got 2; expected a whole number from 3 to 10000"),
         ({"confirm": {"within": 2}}, "confirm.within: got 2; expected a share from 0 to 0.5"),
         ({"baselines": {"cuda": ["cublas_tf32"]}}, "that has cublas, the reference, in it"),
@@ -282,6 +284,13 @@ def test_a_kernel_s_own_configurations_are_tried_beside_lists_where_asked_for():
     own = load(BASE).configurations
     assert both["cuda/03_shared_tile"] == [*plain["cuda/03_shared_tile"], *own["cuda/03_shared_tile"]]
     assert both["cpu/03_blocked"] == own["cpu/03_blocked"]
+
+
+def test_a_device_kind_may_be_confirmed_in_its_own_way():
+    plan = load(change(confirm={"rounds": 7, "finalists": 2, "cpu": {"rounds": 4, "seconds": 0.03}}))
+    of = {kind: plan.confirmation(kind) for kind in ("cuda", "cpu")}
+    kept = {kind: (given["limits"]["max_samples"], given["limits"]["max_seconds"], given["finalists"]) for kind, given in of.items()}
+    assert kept == {"cuda": (7, 0.3, 2), "cpu": (4, 0.03, 2)}
 
 
 def test_every_key_is_explained():

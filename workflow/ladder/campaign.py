@@ -180,7 +180,8 @@ class Campaign:
     """How every configuration of a CUDA kernel is compiled: by each compiler with each combination of options."""
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
-    confirm: Confirm
+    confirm: Mapping[str, Confirm]
+    """For each device kind."""
     energy: Sequence[str]
     """Labels of the problems on which energy is counted."""
     partitions: Mapping[str, Partition]
@@ -267,7 +268,7 @@ class Campaign:
 
     def confirmation(self, kind: str) -> dict[str, Any]:
         """What the confirmation of a device of a kind is asked to do, as plain data: Snakemake reruns it when it changes."""
-        confirm = asdict(self.confirm)
+        confirm = asdict(self.confirm[kind])
         rounds, seconds = confirm.pop("rounds"), confirm.pop("seconds")
         # below 0, which no interval is narrower than: all take part in the same rounds
         alike = replace(self.limits, race=False, target=-1.0, min_samples=1, max_samples=rounds, max_seconds=seconds)
@@ -369,11 +370,13 @@ def load(
         raise InputError(
             f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}"
         )
-    confirm = Confirm(**data.get("confirm", {}))
-    if 0 < confirm.processes < FEWEST:
+    common = dict(data.get("confirm", {}))
+    own = {kind: common.pop(kind, {}) for kind in KINDS}
+    confirm = {kind: Confirm(**common | own[kind]) for kind in KINDS}
+    if 0 < confirm["cuda"].processes < FEWEST:
         raise InputError(
-            f"{source}: confirm.processes: got {confirm.processes}; expected 0, which leaves the confirmation out, or at least {FEWEST}: "
-            "how far processes differ cannot be told from fewer"
+            f"{source}: confirm.processes: got {confirm['cuda'].processes}; expected 0, which leaves the confirmation out, or at least "
+            f"{FEWEST}: how far processes differ cannot be told from fewer"
         )
     devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
     campaign = Campaign(

@@ -219,7 +219,7 @@ class Targets:
     def confirmed(self, dataset: str, device: str) -> list[Path]:
         """The raw samples of a dataset's confirmation; none where it was left out."""
         path = self._folder(dataset, device) / f"{CONFIRMED}.parquet"
-        return [path] if (path.exists() if dataset == REDRAWN else self.campaign.confirm.processes) else []
+        return [path] if (path.exists() if dataset == REDRAWN else self.campaign.confirm["cuda"].processes) else []
 
     def _names(self, dataset: str, device: str) -> list[str]:
         """The names of the kernels of a dataset."""
