@@ -48,7 +48,7 @@ def datasets(tmp_path_factory):
         if name == "nvidia-b":  # as where the energy was counted once
             counted = made["best"].index[made["best"]["energy_j"].notna() & (made["best"]["kernel"] == ONCE)]
             made["best"].loc[counted, ["energy_low_j", "energy_high_j"]] = made["best"]["energy_j"]
-            made["best"].loc[counted, "energy_counts"] = 1
+            made["best"].loc[counted, "energy_processes"] = 1
         for table in INDEXED:
             tables.write_csv(made[table], folder / name / f"{table}.csv")
         found[name] = {table: tables.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment

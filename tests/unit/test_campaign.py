@@ -151,7 +151,10 @@ def test_configurations_are_compiled_in_every_way_asked_for():
             {"confirm": {"processes": 2}},
             "confirm.processes: got 2; expected 0, which leaves the confirmation out, or at least 3: how far",
         ),
-        ({"confirm": {"cpu": {"processes": 3}}}, "confirm.cpu: unknown key 'processes'; expected one of finalists, rounds, seconds"),
+        (
+            {"confirm": {"cpu": {"processes": 3}}},
+            "confirm.cpu: unknown key 'processes'; expected one of finalists, rounds, seconds",
+        ),
         ({"confirm": {"cpu": {"rounds": 2}}}, "confirm.cpu.rounds: got 2; expected a whole number from 3 to 10000"),
         ({"confirm": {"rounds": 2}}, "confirm.rounds: got 2; expected a whole number from 3 to 10000"),
         ({"confirm": {"within": 2}}, "confirm.within: got 2; expected a share from 0 to 0.5"),
@@ -289,7 +292,9 @@ def test_a_kernel_s_own_configurations_are_tried_beside_lists_where_asked_for():
 def test_a_device_kind_may_be_confirmed_in_its_own_way():
     plan = load(change(confirm={"rounds": 7, "finalists": 2, "cpu": {"rounds": 4, "seconds": 0.03}}))
     of = {kind: plan.confirmation(kind) for kind in ("cuda", "cpu")}
-    kept = {kind: (given["limits"]["max_samples"], given["limits"]["max_seconds"], given["finalists"]) for kind, given in of.items()}
+    kept = {
+        kind: (given["limits"]["max_samples"], given["limits"]["max_seconds"], given["finalists"]) for kind, given in of.items()
+    }
     assert kept == {"cuda": (7, 0.3, 2), "cpu": (4, 0.03, 2)}
 
 

@@ -53,7 +53,7 @@ class Child:
     """Answers as a worker would; `faults` maps what is asked to the failures that it meets, one after another."""
 
     asked, faults, count = (), {}, 0  # set for every run
-    energy = 0.5, 1000.0
+    energy = 0.5, 2.0
     """Joules and microseconds of a launch."""
 
     def __init__(self, kind, uuid, support, lock):
@@ -283,12 +283,38 @@ def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, mon
     assert {r["energy_j"] for r in rows} == {None}
 
 
+@pytest.mark.parametrize("missed", [None, (0.9, 3.0)], ids=["the counter did not move", "launches had gaps"])
+def test_energy_is_counted_again_where_it_was_missed(make, monkeypatch, missed):
+    first = [missed, missed]
+    ask = Child.ask
+
+    def answer(self, request, timeout):
+        if request[0] == "energy" and first:
+            ask(self, request, timeout)
+            yield "energy", first.pop()
+        else:
+            yield from ask(self, request, timeout)
+
+    monkeypatch.setattr(Child, "ask", answer)
+    monkeypatch.setattr(Child, "energy", (0.5, 2.0))
+    _, rows, _ = make(measure={"energy": [8]})
+    counted = [r for r in rows if r["m"] == 8]
+    assert {(r["energy_j"], r["reason"]) for r in counted} == {(0.5, "")}
+
+
+def test_what_no_try_counts_has_no_energy_and_says_why(make, monkeypatch):
+    monkeypatch.setattr(Child, "energy", None)
+    asked, rows, _ = make(measure={"energy": [8]})
+    assert {r["reason"] for r in rows if r["m"] == 8} == {"no energy: no counter of it was seen to move"}
+    assert sum(what == "energy" for _, what, _, _ in asked) == confirm.ENERGY_TRIES * 3 * len(ALL)
+
+
 def test_energy_is_counted_where_it_is_asked_for_and_thrice(make):
     asked, rows, _ = make(measure={"energy": [16]}, confirm={"processes": 4})
     counted = [(r["process"], r["kernel"]) for r in rows if r["energy_j"] is not None]
     assert counted == list(itertools.product((1, 2, 3), ALL))
     assert {m for _, what, m, _ in asked if what == "energy"} == {16}
-    assert {r["power_w"] for r in rows if r["energy_j"] is not None} == {500.0}  # half a joule in a millisecond
+    assert {r["power_w"] for r in rows if r["energy_j"] is not None} == {250e3}  # half a joule in two microseconds
     assert next(given for _, what, _, given in asked if what == "energy") == (0, 4, confirm.ENERGY_SECONDS)
     Child.faults = {("energy",): [Failure("timeout", "no answer", alive=False)]}
     _, rows, _ = make(measure={"energy": [16]}, seed=4)

@@ -475,6 +475,27 @@ def test_energy_has_the_range_of_its_processes(dataset):
     assert axes.get_title(loc="left") == "4096"
 
 
+def test_energy_of_one_process_has_no_range_and_what_has_none_says_why(dataset):
+    tables, *others = dataset
+    best = tables["best"].copy()
+    counted = (best["state"] == "warm") & best["energy_j"].notna()
+    best.loc[counted & (best["kernel"] == "05_register_tile"), ["energy_low_j", "energy_high_j"]] = np.nan
+    without = counted & (best["kernel"] == "01_naive_uncoalesced")
+    best.loc[without, ["energy_j", "energy_low_j", "energy_high_j", "tflop_per_j"]] = np.nan
+    best["reason"] = best["reason"].astype(object)
+    best.loc[without, "reason"] = "no energy: no counter moved"
+    figure = draw((tables | {"best": best}, *others), "energy")
+    (axes,) = figure.axes
+    assert len(axes.patches) == len(synthetic.SHARES) - 1
+    drawn = {
+        bar.get_label(): np.isfinite(line.get_xdata()).all() for bar, line in zip(axes.containers, axes.get_lines(), strict=True)
+    }
+    assert [kernel for kernel, line in drawn.items() if not line] == ["05_register_tile"]
+    said = " ".join(text.get_text() for text in figure.texts)
+    assert "Not counted: 01 at 4096: no counter moved." in said
+    assert "What has none was counted in one." in said
+
+
 def test_time_stands_on_the_empty_launch(dataset):
     figure = draw(dataset, "time")
     assert {axes.get_yscale() for axes in figure.axes} == {"log"}

@@ -17,7 +17,7 @@ def watts(pauses, begin=10.03, since=0.1, step=0.1):
     meter = Meter(counter, begin + since, lambda: now)
     for pause in pauses:
         now += pause
-        meter.look()
+        meter.look(launching=True)
     return meter.watts()
 
 
@@ -43,7 +43,7 @@ def test_looking_leaves_time_to_launch():
     begun, looking = now, 0.0
     while now < begun + 1:
         now += 1e-5  # what a launch takes the host
-        meter.look()
+        meter.look(launching=True)
     assert 0.2 < looking < 0.26
 
 
@@ -51,5 +51,33 @@ def test_of_a_counter_that_hardly_moves_nothing_is_told():
     assert watts([0.003] * 60) is None
     assert watts([0.003] * 300, step=10) is None
     meter = Meter(lambda: None, 0.0)
-    meter.look()
+    meter.look(launching=True)
     assert meter.watts() is None
+
+
+def slow(launching, seconds=0.5):
+    """A meter of a counter that takes 6 milliseconds to answer, and when it was asked."""
+    now, asked = 0.0, []
+
+    def counter():
+        nonlocal now
+        asked.append(now)
+        told = int(1e3 * WATTS * (now // 0.1 * 0.1))
+        now += 0.006
+        return told
+
+    meter = Meter(counter, 0.1, lambda: now)
+    while now < seconds:
+        now += 1e-5
+        meter.look(launching)
+    return meter.watts(), asked
+
+
+def test_nobody_looks_while_launches_are_queued_up():
+    _, asked = slow(True)
+    assert [at for at in asked if at < 0.1] == [0.0]
+
+
+def test_a_counter_that_is_slow_to_answer_is_looked_at_all_the_time_when_all_is_launched():
+    assert slow(launching=True)[0] is None  # its steps lie somewhere in 24 milliseconds
+    assert slow(launching=False)[0] == pytest.approx(WATTS, rel=0.05)

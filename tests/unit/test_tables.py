@@ -235,11 +235,28 @@ def test_energy_is_the_median_of_processes_with_its_range():
     for record, joules in zip(rows, (1.0, 3.0, 2.0), strict=True):
         record |= {"energy_j": joules, "power_w": joules / np.median(record["samples_us"]) * 1e6}
     (line,) = made(swept("a") + rows).to_dict("records")
-    assert (line["energy_j"], line["energy_low_j"], line["energy_high_j"], line["energy_counts"]) == (2.0, 1.0, 3.0, 3)
+    assert (line["energy_j"], line["energy_low_j"], line["energy_high_j"], line["energy_processes"]) == (2.0, 1.0, 3.0, 3)
     assert line["tflop_per_j"] == pytest.approx(2e-6 / 2)
     rows[1]["power_w"] /= 2  # launches twice as far apart as they take: what the board draws between them is not theirs
     (line,) = made(swept("a") + rows).to_dict("records")
-    assert (line["energy_low_j"], line["energy_high_j"], line["energy_counts"]) == (1.0, 2.0, 2)
+    assert (line["energy_low_j"], line["energy_high_j"], line["energy_processes"]) == (1.0, 2.0, 2)
+    rows[0]["energy_j"], rows[0]["reason"] = None, "no energy: no counter of it was seen to move"
+    (line,) = made(swept("a") + rows).to_dict("records")
+    assert (line["energy_j"], line["energy_processes"], line["reason"]) == (2.0, 1, "")
+    assert math.isnan(line["energy_low_j"] or math.nan)
+    rows[2]["energy_j"] = None
+    assert made(swept("a") + rows)["reason"].tolist() == ["no energy: launches did not follow each other"]
+    rows[1]["energy_j"] = None
+    assert made(swept("a") + rows)["reason"].tolist() == ["no energy: no counter of it was seen to move"]
+
+
+def test_what_finalists_had_no_room_for_is_counted():
+    rows = swept("a", "b", "c", "d") + again("k", "a", NEAR, "best") + again("k", "b", NEAR)
+    assert made(rows, within=0.02)["left_out"].tolist() == [2]
+    for record in rows:
+        if record["configuration"] == "d" and not record["process"]:
+            record["samples_us"] = list(np.multiply(record["samples_us"], 1.03))
+    assert made(rows, within=0.02)["left_out"].tolist() == [1]
 
 
 def test_states_are_never_mixed():

@@ -28,6 +28,8 @@ MAX_PROBLEMS = 10_000
 """Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
 WIDTH = 11.0
 """Inches that a figure is wide, for a screen, unless the campaign says otherwise; published ones are."""
+GAPS = 1.25
+"""Times as long as where it was timed a launch may take in a stretch of them; power and heat account for less."""
 FEWEST = 3
 """Processes of a confirmation at the least."""
 CONFIRMED = "confirmed"

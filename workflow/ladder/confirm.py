@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ladder.campaign import Problem, digest, is_baseline
+from ladder.campaign import GAPS, Problem, digest, is_baseline
 from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.environment import ROOT, project_state
 from ladder.kernels import SUFFIX, Configuration
@@ -25,6 +25,8 @@ ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
 ENERGY_PROCESSES = 3
 """The processes in which energy is counted: enough to show how far it repeats."""
+ENERGY_TRIES = 3
+"""How often a process counts at the most: until launches followed each other, and the counter was seen to move."""
 ENERGY_SLACK = 0.2
 """By what share a launch of that stretch may be faster than where it was timed: no result is looked at there, nor C poisoned."""
 ROUNDS_BEFORE = 4
@@ -281,14 +283,19 @@ class Confirmation:
     def _energy(self, problem: Problem, one: Contestant, row: Mapping[str, Any]) -> dict[str, Any]:
         """The energy of one GEMM of a contestant that has been timed, and its power: the energy over the time of the same launches."""
         request = ("energy", self._index(problem, one), row["repeats"], ENERGY_SECONDS)
-        answers = self._attempt(problem, [one], lambda child: list(child.ask(request, self.limits["timeout_seconds"])))
-        if isinstance(answers, Failure):
-            return {"reason": f"no energy: {answers.reason}"}
-        joules, us = answers[0][1] or (None, None)
-        timed = median_interval(row["samples_us"])[0]
-        if us and us < (1 - ENERGY_SLACK) * timed:
-            return {"reason": f"no energy: a launch took {us:.3g} us there, and {timed:.3g} us where it was timed"}
-        return {"energy_j": joules, "power_w": joules / us * 1e6 if joules else None}
+        timed, why = median_interval(row["samples_us"])[0], ""
+        for _ in range(ENERGY_TRIES):
+            answers = self._attempt(problem, [one], lambda child: list(child.ask(request, self.limits["timeout_seconds"])))
+            if isinstance(answers, Failure):
+                return {"reason": f"no energy: {answers.reason}"}
+            if answers[0][1] is None:
+                why = "no counter of it was seen to move"
+                continue
+            joules, us = answers[0][1]
+            if (1 - ENERGY_SLACK) * timed <= us <= GAPS * timed:
+                return {"energy_j": joules, "power_w": joules / us * 1e6}
+            why = f"a launch took {us:.3g} us there, and {timed:.3g} us where it was timed"
+        return {"reason": f"no energy: {why}"}
 
     def _attempt(self, problem: Problem, contestants: Sequence[Contestant], do: Callable[[Child], T]) -> T | Failure:
         """What `do` gives of a child that has the contestants' launches, or why it could not.

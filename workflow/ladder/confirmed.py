@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ladder import measurements, verdicts
-from ladder.campaign import FEWEST
+from ladder.campaign import FEWEST, GAPS
 from ladder.measurements import Record
 from ladder.statistics import between_processes, median_interval, within_processes
 
-GAPS = 1.25
-"""Times as long as where it was timed a launch may take in a stretch of them; power and heat account for less."""
+NO_ENERGY = "no energy: "
+"""How the reason begins of what has no energy though it was asked for."""
 AS_WARM = "as warm"
 """How the reason begins of what was not measured cold."""
 READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
@@ -83,7 +83,7 @@ class Confirmed:
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
         joules = [record["energy_j"] for record in records if _back_to_back(record)]
         row |= {
-            "reason": measurements.disturbed(records),
+            "reason": "; ".join(filter(None, [measurements.disturbed(records), "" if joules else _no_energy(records)])),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
             "race": False,
             "repeats": records[0]["repeats"],
@@ -91,9 +91,9 @@ class Confirmed:
             "samples": sum(len(record["samples_us"]) for record in records),
             "processes": len(records),
             "energy_j": _middle(joules),
-            "energy_low_j": min(joules, default=None),
-            "energy_high_j": max(joules, default=None),
-            "energy_counts": len(joules) or None,
+            "energy_processes": len(joules),
+            "energy_low_j": min(joules) if len(joules) > 1 else None,
+            "energy_high_j": max(joules) if len(joules) > 1 else None,
             "within_low": found["within_low"],
             "within_high": found["within_high"],
             "throttled_share": measurements.throttled_share(records),
@@ -111,6 +111,13 @@ def _back_to_back(record: Record) -> bool:
     if record["energy_j"] is None:
         return False
     return bool(record["energy_j"] / record["power_w"] * 1e6 <= GAPS * median_interval(record["samples_us"])[0])
+
+
+def _no_energy(records: Sequence[Record]) -> str:
+    """Why none of the processes counted energy, or "" where none was asked to."""
+    if any(record["energy_j"] for record in records):
+        return f"{NO_ENERGY}launches did not follow each other"
+    return next((record["reason"] for record in records if str(record["reason"]).startswith(NO_ENERGY)), "")
 
 
 def _middle(values: Iterable[float | None]) -> float | None:

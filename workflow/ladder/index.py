@@ -32,7 +32,7 @@ SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down"
 
 BEST = [
     "kernel", "configuration", "element_type", "problem", "m", "n", "k", "state", "status", "reason", "tflops", "tflops_low", "tflops_high",
-    "ratio", "ratio_low", "ratio_high", "median_us", "low_us", "high_us", "energy_j", "energy_low_j", "energy_high_j", "energy_counts",
+    "ratio", "ratio_low", "ratio_high", "median_us", "low_us", "high_us", "energy_j", "energy_low_j", "energy_high_j", "energy_processes",
     "samples", "processes", "interval", "marks", "configurations", "tied_with", "tensor_cores", "sm_clock_mhz",
 ]  # fmt: skip
 """What is shown of `best.csv`."""

@@ -23,7 +23,8 @@ COPIED = [
 ]  # fmt: skip
 GROUP = ["kernel", "element_type", "problem", "state"]
 OF_BEST = [
-    "configurations", "tied_with", "interval", "processes", "within_low", "within_high", "energy_low_j", "energy_high_j", "energy_counts",
+    "configurations", "tied_with", "left_out", "interval", "processes", "within_low", "within_high", "energy_processes", "energy_low_j",
+    "energy_high_j",
 ]  # fmt: skip
 """Columns of `best.csv` beyond those of `summary.csv`."""
 BETWEEN, WITHIN = "between-process", "within-run"
@@ -83,7 +84,8 @@ def best(summary: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
 
     By the confirmation: the sweep's best, unless another finalist is distinguishably faster by direct pairs. Tied with it are finalists
     that are not distinguishable from it, or at most `confirm.within` slower. Times, rates and ratios have between-process intervals, the
-    ratio a within-run one too, energy the range of its processes. A kernel whose finalists all failed there, or are as warm, has a row that
+    ratio a within-run one too, energy the range of its processes. `left_out` counts the configurations that the sweep found as near as the
+    finalists and that `confirm.finalists` had no room for. A kernel whose finalists all failed there, or are as warm, has a row that
     says so, without rates.
 
     Where the confirmation was left out it is the one of the sweep with the highest ratio to the reference, tied with those whose
@@ -133,7 +135,10 @@ def _best_of(confirmed: Confirmed, swept: pd.DataFrame) -> list[dict[str, Any]]:
             and ((pair := confirmed.pair(key, name, chosen))["verdict"] != "slower" or pair["ratio"] >= 1 - confirmed.within)
         ]
         base = warm[warm["configuration"] == chosen[1]].iloc[0].to_dict()
-        rows.append(base | common | {"tied_with": "; ".join(ties)} | confirmed.row(key, chosen, base))
+        timed = warm[warm["tflops"].notna() & (warm["stop"] != "race")]
+        near = timed[timed["ratio"] >= timed["ratio"].max() * (1 - confirmed.within)]["configuration"]
+        known = {"tied_with": "; ".join(ties), "left_out": len({*near} - {name[1] for name in names})}
+        rows.append(base | common | known | confirmed.row(key, chosen, base))
     for (name, key), record in confirmed.as_warm.items():
         if name == kernel and not any(one[0] == kernel for one in confirmed.groups.get(key, {})):
             rows.append({column: record[column] for column in COPIED} | {"problem": key[1], "interval": BETWEEN, "processes": 0})

@@ -32,7 +32,7 @@ SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
 READING_SECONDS = 0.02
 """A reading of NVML serves the rounds of this long: it takes the host about a millisecond."""
 ENERGY_LEAD_SECONDS = 0.1
-"""Of a stretch of launches, what passes before their energy is counted: what the counter adds lags behind."""
+"""Of a stretch of launches, what passes before their energy is counted: what the counter adds lags behind, and launches are queued up."""
 
 
 class Cuda(Device):
@@ -306,10 +306,10 @@ class Cuda(Device):
             start.record(self.stream)
             for _ in range(calls):  # waits where the driver's queue is full
                 sample.call()
-                meter.look()
+                meter.look(launching=True)
             end.record(self.stream)
             while not end.query():
-                meter.look()
+                meter.look(launching=False)
             us = float(start.time_till(end)) * 1e3
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 LOOK_SECONDS, LOOK_SHARE = 0.002, 0.25
-"""Between two looks, and the most of the time that they may take: in it the host launches nothing, and the device may run dry. One takes
-about a millisecond, on some machines several."""
+"""Between two looks, and the most of the time that they may take while the host has launches to make, for in a look it makes none, and the
+device may run dry. One takes about a millisecond, on some machines several."""
 KNOWN_SECONDS = 0.02
 """A step between two looks that are further apart than this is passed over: when it was is not known."""
 
@@ -14,22 +14,26 @@ class Meter:
     """Watches a counter of millijoules that is brought up to date some ten times a second: the time between two such steps is known well,
     that since the last of them is not.
 
-    `read` is None where the counter cannot be read. What passes before `since`, of `clock`, does not count.
+    `read` is None where the counter cannot be read. What passes before `since`, of `clock`, does not count, and nobody looks: by then the host
+    has launched so much that the device does not run dry meanwhile.
     """
 
     def __init__(self, read: Callable[[], int | None], since: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._read, self._since, self._clock = read, since, clock
-        self._last, self._looked, self._again = read(), clock(), 0.0
+        self._last, self._looked, self._again = read(), clock(), since
         self._steps: list[tuple[float, int]] = []
 
-    def look(self) -> None:
-        """See whether the counter has moved; to be called often. A step is taken to lie halfway between two looks."""
+    def look(self, launching: bool) -> None:
+        """See whether the counter has moved; to be called often. A step is taken to lie halfway between two looks.
+
+        `launching`: whether the host has launches to make still.
+        """
         now = self._clock()
         if now < self._again:
             return
         value, before = self._read(), self._looked
         self._looked, done = now, self._clock()
-        self._again = done + max(LOOK_SECONDS, (done - now) * (1 / LOOK_SHARE - 1))
+        self._again = done + max(LOOK_SECONDS, (done - now) * (1 / LOOK_SHARE - 1) if launching else 0.0)
         if value is not None and value != self._last:
             self._last = value
             if before >= self._since and now - before <= KNOWN_SECONDS:

@@ -2,12 +2,15 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from ladder.confirmed import NO_ENERGY
 from ladder.figures.dataset import HATCHED, OUTSIDE, Dataset, hatches, letters, marks_note, said
 from ladder.figures.page import finish, inches, panels, side_by_side, text_size
 
@@ -35,7 +38,7 @@ def _bars(axes: Axes, data: Dataset, bars: Sequence[Bar]) -> None:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(True)
     ranked = [bar for bar in bars if bar[0] not in easier] or bars
-    axes.set_xlim(0, 1.02 * max(max(bar[2:5]) for bar in ranked))
+    axes.set_xlim(0, 1.02 * max(np.nanmax(bar[2:5]) for bar in ranked))
 
 
 def _wrapped(data: Dataset, texts: Sequence[str], wide: float) -> list[str]:
@@ -99,10 +102,19 @@ def ladder(data: Dataset) -> Figure:
     return finish(figure, data, f"The ladder at {data.where()} on {data.environment['name']}, {data.state}", handles, notes)
 
 
+def _why(row: Mapping[str, Any]) -> str:
+    """Why a row of `best` has no energy, where others of its problem have one."""
+    return str(row["reason"]).partition(NO_ENERGY)[2] or "no process told why"
+
+
 def energy(data: Dataset) -> Figure:
-    """Operations a joule of every rung and baseline, on each problem where energy was counted; the line is the range of the processes."""
+    """Operations a joule of every rung and baseline, on each problem where energy was counted; the line is the range of the processes.
+
+    What one process alone counted has no line; where none did, the note says why.
+    """
     rows = data.best[data.best["tflop_per_j"].notna()]
     names = [str(problem) for problem in dict.fromkeys(rows["problem"])]
+    none = data.best[data.best["tflop_per_j"].isna() & data.best["problem"].isin(names)].to_dict("records")
     wide = data.width / min(len(names), side_by_side(data.width), 3) - 0.3
     found: dict[str, list[Bar]] = {}
     for problem in names:
@@ -120,8 +132,15 @@ def energy(data: Dataset) -> Figure:
         axes.set_title(problem.replace("x", "×"))
         axes.set_xlabel("TFLOP/J, whole board; line: range of the processes")
     every, kind = rows.to_dict("records"), "The lines are the range of the processes in which energy was counted."
+    kind += " What has none was counted in one." if rows["energy_low_j"].isna().any() else ""
+    missing = "; ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}: {_why(row)}" for row in none)
     outside = OUTSIDE if rows["precision"].notna().any() else ""
     handles = [HATCHED] if any(map(hatches, every)) else []
     return finish(
-        figure, data, f"Energy of a GEMM on {data.environment['name']}: TFLOP/J", handles, [outside, marks_note(every)], kind
+        figure,
+        data,
+        f"Energy of a GEMM on {data.environment['name']}: TFLOP/J",
+        handles,
+        [outside, marks_note(every), missing and f"Not counted: {missing}."],
+        kind,
     )
