@@ -44,7 +44,7 @@ CALLS = [
 
 @dataclass(frozen=True)
 class Unseen:
-    """What passes in one launch."""
+    """What passes in one launch, as a configuration makes one on whole numbers of a problem's size; `first_wide` says it of a larger C."""
 
     off: float
     """What one element may be off by, as a share of the root mean square of C, to a factor of 2^(1/4)."""
@@ -108,6 +108,14 @@ def unseen(call: Call, k: int) -> tuple[Unseen, Unseen]:
     """What passes the bound on rounded numbers, and what passes the launch on whole ones."""
     problem = Problem(SIDE, SIDE, k, element_type=call.element_type)
     return _Launch(call, problem).unseen(), _Launch(call, exactly(problem, call.tf32)).unseen()
+
+
+def first_wide(call: Call, side: int, k: int) -> int:
+    """The first place along K at which the launch on whole numbers shows narrower operands, in a C of so many rows and columns."""
+    problem = exactly(Problem(side, side, k, element_type=call.element_type), call.tf32)
+    a, b = (inside(buffer, place) for buffer, place in zip(buffers(problem)[:2], places(problem)[:2], strict=True))
+    some = [values[:, :side] != fewer_bits(values[:, :side], call.bits) for values in (a, b.T)]
+    return int(np.argmax(some[0].any(axis=0) | some[1].any(axis=0)))
 
 
 def table() -> list[str]:

@@ -14,8 +14,8 @@ class Meter:
     """Watches a counter of millijoules that is brought up to date some ten times a second: the time between two such steps is known well,
     that since the last of them is not.
 
-    `read` is None where the counter cannot be read. What passes before `since`, of `clock`, does not count, and nobody looks: by then the host
-    has launched so much that the device does not run dry meanwhile.
+    `read` is None where the counter cannot be read. What passes before `since`, of `clock`, does not count, and nobody looks: by then
+    the host has launched so much that the device does not run dry meanwhile.
     """
 
     def __init__(self, read: Callable[[], int | None], since: float, clock: Callable[[], float] = time.monotonic) -> None:
