@@ -25,7 +25,7 @@ import yaml
 from ladder import campaign, expressions, kernels, yamlfile
 from ladder.environment import detect_cpu
 from ladder.study import Study
-from ladder.units import InputError
+from ladder.units import KINDS, InputError
 
 NAMES = {"M": 1000, "N": 33, "K": 7, "BM": 64, "BN": 0, "element_size": 4}
 TRICKS = [
@@ -281,8 +281,12 @@ def right_campaign(text: str, known: dict[str, kernels.Kernel], watch: contextli
         loaded = campaign.load(data, "config/fuzz.yaml", known)
     for name, value in data.get("measure", {}).items():
         assert loaded.energy == [str(label) for label in value] if name == "energy" else getattr(loaded.limits, name) == value
-    for name, value in data.get("confirm", {}).items():
-        assert getattr(loaded.confirm["cuda"], name) == value
+    asked_for = data.get("confirm", {})
+    for kind, confirm in loaded.confirm.items():
+        for name, value in (
+            {name: value for name, value in asked_for.items() if name not in KINDS} | asked_for.get(kind, {})
+        ).items():
+            assert getattr(confirm, name) == value
     for kind, entries in data["problems"].items():
         asked = set()
         for entry in entries:
