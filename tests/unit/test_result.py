@@ -11,6 +11,7 @@ from ladder import result, tables
 from ladder.aggregate import of_folder
 from ladder.environment import ROOT
 from ladder.kernels import discover
+from ladder.units import InputError
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def compiled(folder, *rows):
 
 
 def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
-    told, wrong = result.tell({"aggregate": [dataset / "best.csv", dataset / "summary.csv"]}, 60)
+    told, wrong = result.tell({"aggregate": [dataset / "best.csv", dataset / "summary.csv"]}, 60, 200)
     assert wrong == ""
     best = tables.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
     lines = told.strip().splitlines()
@@ -54,7 +55,7 @@ def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
 
 @pytest.mark.parametrize("lines", [10, 24])
 def test_the_table_is_at_most_a_screen(dataset, lines):
-    told, _ = result.tell({"aggregate": [dataset / "best.csv"]}, lines)
+    told, _ = result.tell({"aggregate": [dataset / "best.csv"]}, lines, 200)
     assert len(told.splitlines()) <= max(lines, 10)
     best = tables.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
     shown = [line for line in told.splitlines() if line.split() and line.split()[0] in set(best["kernel"])]
@@ -65,7 +66,7 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
     rows = list(csv.DictReader((dataset / "summary.csv").open()))
     folder = tmp_path / dataset.name
     folder.mkdir()
-    (folder / "environment.json").write_text(json.dumps({"kind": "cuda"}))
+    (folder / "environment.json").write_text(json.dumps({"kind": "cuda", "name": "x"}))
     of = {row["kernel"]: row for row in rows}
     of["03_shared_tile"] |= {"status": "incorrect", "reason": "C[0][0] is off\nand more"}
     of["05_register_tile"] |= {"status": "timeout", "reason": "x" * 999}
@@ -93,7 +94,7 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     drawn = [tmp_path / f"drawn{number}" for number in range(3)]
     for path in drawn[:2]:
         path.touch()
-    told, wrong = result.tell({"compile": [build], "count": [counters], "check_drawn": drawn}, 24)
+    told, wrong = result.tell({"compile": [build], "count": [counters], "check_drawn": drawn}, 24, 80)
     assert told.strip().splitlines() == [
         "compiled and not measured, without a device to run on: 1 kernel(s) for sm_80, sm_90",
         f"counters of 2 kernel(s) in {counters}: ncu is missing",
@@ -102,7 +103,7 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     assert wrong == ""
     page = tmp_path / "index.html"
     page.touch()
-    assert result.tell({"index": [page]}, 24) == (f"\nall of it on one page: {page}", "")
+    assert result.tell({"index": [page]}, 24, 80) == (f"\nall of it on one page: {page}", "")
 
 
 def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path, monkeypatch):
@@ -116,10 +117,83 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     page.touch(), checked.touch()
     again = shutil.copytree(redrawn, redrawn / "again")
     made = {"aggregate": [redrawn / "best.csv", again / "best.csv"], "index": [page], "check_drawn": [checked]}
-    told, wrong = result.tell(made, 60)
+    told, wrong = result.tell(made, 60, 200)
     assert wrong == ""
     assert told.strip().startswith("NVIDIA Made Up, M=4096")
     assert f"all of it on one page: {page}\n1 published dataset(s) drawn again" in told
-    both, _ = result.tell({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60)
+    both, _ = result.tell({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60, 200)
     assert both.count("NVIDIA Made Up, M=4096") == 1
     assert str(page) not in both
+
+
+def changed(dataset, folder, change):
+    """A copy of the dataset with other tables: `change` is given `best` and `summary` and returns them."""
+    shutil.copytree(dataset, folder)
+    read = [tables.read_csv(folder / f"{name}.csv").astype({"problem": str}) for name in ("best", "summary")]
+    for name, table in zip(("best", "summary"), change(*read), strict=True):
+        tables.write_csv(table, folder / f"{name}.csv")
+    return {"aggregate": [folder / "best.csv"]}
+
+
+def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(dataset, tmp_path):
+    """One in another element type, one on another problem, one on none."""
+    wide, thin, none = "05_register_tile", "07_double_buffer", "08_padded_shared"
+
+    def change(best, summary):
+        best = best[(best["kernel"] != none) & ((best["kernel"] != thin) | (best["problem"] == "64x4096x4096"))]
+        refused = summary["kernel"] == none
+        return (
+            best.assign(element_type=best["element_type"].mask(best["kernel"] == wide, "float64")),
+            summary.assign(
+                element_type=summary["element_type"].mask(summary["kernel"] == wide, "float64"),
+                status=summary["status"].mask(refused, "not_supported"),
+                reason=summary["reason"].mask(refused, "needs M > 5000"),
+            ),
+        )
+
+    made = changed(dataset, tmp_path / "nvidia-made-up", change)
+    told, wrong = result.tell(made, 60, 200)
+    assert wrong == ""
+    one, two = re.findall(r"^NVIDIA Made Up, M=4096 N=4096 K=4096, (\w+), warm;.*\n((?:  .*\n)+)", told, re.MULTILINE)
+    assert (one[0], two[0]) == ("float32", "float64")
+    assert f"\n  elsewhere: {thin} (64x4096x4096)\n" in one[1]
+    assert not any(name in one[1] for name in (wide, none))
+    assert [line.split()[0] for line in two[1].splitlines()][1:] == [wide, "2"]
+    assert f"\nno rate: {none} on nvidia-made-up, float32: not_supported: needs M > 5000\n" in told
+    short, _ = result.tell(made, 10, 200)
+    assert all(name in short for name in (wide, thin, none))
+
+
+def test_of_several_datasets_one_is_a_table_and_each_other_a_line(dataset, tmp_path):
+    made = [tmp_path / "redrawn" / name / "best.csv" for name in ("cpu-x", "nvidia-h100", "nvidia-h200", "nvidia-z")]
+    for path in made:
+        shutil.copytree(dataset, path.parent)
+    told, _ = result.tell({"aggregate": made}, 24, 100)
+    lines = told.strip().splitlines()
+    assert len(lines) <= 24 - result.AROUND + 4
+    assert max(len(line) for line in lines if "best.csv" not in line) <= 100
+    assert [line for line in lines if line.startswith("NVIDIA Made Up, M=4096")] == lines[:1]
+    assert str(made[2]) in told
+    others = [line for line in lines if line.startswith(str(tmp_path))]
+    assert [line.split(":")[0] for line in others] == [str(made[index].parent) for index in (0, 1, 3)]
+    best = tables.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm' and precision.isna()")
+    fastest = best[~best["kernel"].str.startswith("cublas")].sort_values("tflops").iloc[-1]
+    said = f"{fastest['kernel']} {fastest['tflops']:.4g} TFLOP/s, {100 * fastest['ratio']:.1f} % of cublas at 4096, float32, warm"
+    assert said in result.in_a_line(made[0].parent, 999)
+
+
+def test_a_table_keeps_to_the_columns_of_the_screen(dataset):
+    wide, narrow = (result.table(dataset, 60, columns) for columns in (999, 80))
+    assert max(map(len, wide)) > 80
+    assert max(len(line) for line in narrow if "best.csv" not in line) <= 80
+    assert [line.split()[0] for line in narrow] == [line.split()[0] for line in wide]
+    assert any("…" in line for line in narrow)
+
+
+@pytest.mark.parametrize("name", ["best.csv", "summary.csv", "costs.csv", "environment.json"])
+@pytest.mark.parametrize("garbage", [b"\xff\xfe\0garbage", b"kernel,problem\n1,2\n", b"[]", b""])
+def test_a_damaged_file_is_a_line_that_names_it(dataset, tmp_path, name, garbage):
+    folder = shutil.copytree(dataset, tmp_path / dataset.name)
+    (folder / name).write_bytes(garbage)
+    with pytest.raises(InputError, match=re.escape(str(folder / name))):
+        result.tell({"aggregate": [folder / "best.csv"]}, 24, 80)

@@ -1,41 +1,55 @@
 """What a run ends with: the best of every kernel in a table of at most a screen, where all of it lies, and which kernels are not right."""
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ladder.campaign import Problem
+import pandas as pd
+
+from ladder.campaign import Problem, is_baseline
 from ladder.environment import ROOT
+from ladder.jobs import read_environment
 from ladder.study import PUBLISHED
 from ladder.tables import read_csv, shown
-from ladder.targets import REDRAWN, busy_share
+from ladder.targets import REDRAWN, SHOWN, busy_share
 from ladder.units import FAILED, rate_unit
 
 NOT_RIGHT = 2
 """The exit code of a run that was done whole, and found a kernel of its campaign not right: `incorrect`, `compile_error`,
 `launch_error` or `timeout`, in one configuration or in all."""
+LINES, WIDE = 24, 999
+"""Of what is no terminal."""
 LEAST_LINES = 6
 """Of a dataset's table, however small the screen."""
 AROUND = 12
 """Lines of a screen that are left to all but the tables."""
 REASON = 240
 """Characters of a reason that are shown."""
+SHOWN_OF_BEST = ("kernel", "configuration", "tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
 
 Row = Mapping[str, Any]
 
 
-def tell(made: Mapping[str, Sequence[Path]], lines: int) -> tuple[str, str]:
-    """What to print of a run, and what of it is not right (""): `made` are the files of its jobs by rule, `lines` those of the screen."""
+def tell(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[str, str]:
+    """What to print of a run, and what of it is not right (""): `made` are the files of its jobs by rule, `lines` and `columns` those of
+    the screen.
+
+    Of several datasets one is a table, that of which pages show figures or the first, and each other one a line. Raises `InputError` for
+    a file that is not what its job made.
+    """
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
     best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
     folders = [folder for folder in best if REDRAWN not in folder.parts]
     # of a run that only draws what is published that is the result, but for repeats, which are there for the page
-    results = folders or [folder for folder in best if folder.parent.name == REDRAWN]
+    results = sorted(folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda it: it.name != SHOWN)
     compiled = [row for path in of_rule.get("compile", []) for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
-    told = [line for folder in results for line in ["", *table(folder, (lines - AROUND) // len(results))]]
+    told: list[str] = []
+    for folder in results[:1]:
+        told += ["", *table(folder, lines - AROUND - len(results[1:]), columns)]
+    told += [""] * (len(results) > 1) + [in_a_line(folder, columns) for folder in results[1:]]
+    told += [line for folder in folders for line in unrated(folder)]
     told += ["", *compiled_only(folders, compiled)]
     told += [line for path in of_rule.get("count", []) for line in counted(path)]
     told += [f"all of it on one page: {path}" for path in of_rule.get("index", []) if not folders or REDRAWN not in path.parts]
@@ -52,23 +66,46 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _environment(folder: Path) -> Any:
+def _environment(folder: Path) -> dict[str, Any]:
     """What `environment.json` says; of what is drawn again it lies with the published samples."""
     own = folder / "environment.json"
-    return json.loads((own if own.exists() else ROOT / PUBLISHED / folder.name / own.name).read_text())
+    return read_environment(own if own.exists() else ROOT / PUBLISHED / folder.name / own.name, ("name", "kind"))
 
 
-def table(folder: Path, lines: int) -> list[str]:
-    """The best configuration of every kernel of the dataset in a folder at the problem that its ladder is shown at, fastest first."""
-    environment, best = _environment(folder), read_csv(folder / "best.csv").astype({"problem": str})
-    if not best["tflops"].notna().any():
+def _rated(folder: Path) -> pd.DataFrame:
+    """The rows of `best.csv` with a rate."""
+    best = read_csv(folder / "best.csv", (*SHOWN_OF_BEST, "problem", "m", "n", "k", "element_type", "state", "precision"))
+    return best[best["tflops"].notna()].astype({"problem": str})
+
+
+def _at_one_problem(rated: pd.DataFrame) -> pd.DataFrame:
+    """The rows at the problem that the ladder is shown at, in the first state, fastest first."""
+    alike = (rated["problem"] == shown(rated)) & (rated["state"] == rated["state"].iloc[0])
+    return rated[alike].sort_values("tflops", ascending=False, kind="stable")
+
+
+def table(folder: Path, lines: int, columns: int) -> list[str]:
+    """The best configuration of every kernel of the dataset in a folder, fastest first: an element type after another, each at the problem
+    that its ladder is shown at. Kernels that were measured on other problems only are named below.
+    """
+    environment, rated = _environment(folder), _rated(folder)
+    if rated.empty:
         return [f"{environment['name']}: no kernel has a rate on any problem"]
+    types = list(rated.groupby("element_type", sort=False))
+    return [line for _, of_type in types for line in _of_type(folder, environment, of_type, lines // len(types), columns)]
+
+
+def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, lines: int, columns: int) -> list[str]:
+    """The part of a table that is about one element type."""
     unit, size = rate_unit(environment["kind"])
-    problem, first = shown(best), best[best["tflops"].notna()].iloc[0]
-    alike = (best["problem"] == problem) & (best["state"] == first["state"]) & (best["element_type"] == first["element_type"])
-    rows = best[alike & best["tflops"].notna()].sort_values("tflops", ascending=False, kind="stable").to_dict("records")
-    kept = rows[: max(lines, LEAST_LINES) - 3]
-    cells = [["kernel", "configuration", unit, f"of {first['reference']}", "95 %", "marks"]]
+    rows = _at_one_problem(rated).to_dict("records")
+    named = {row["kernel"] for row in rows}
+    elsewhere = rated[~rated["kernel"].isin(named)].groupby("kernel", sort=False)["problem"].unique()
+    below = [f"  elsewhere: {', '.join(f'{kernel} ({_few(found)})' for kernel, found in elsewhere.items())}"] * (
+        len(elsewhere) > 0
+    )
+    kept = rows[: max(lines - len(below), LEAST_LINES) - 3]
+    cells = [["kernel", "configuration", unit, f"of {rows[0]['reference']}", "95 %", "marks"]]
     cells += [
         [
             row["kernel"],
@@ -81,24 +118,64 @@ def table(folder: Path, lines: int) -> list[str]:
         for row in kept
     ]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    # configurations give way first, to no less than their heading
+    wide[1] = max(len(cells[0][1]), min(wide[1], columns - 2 * len(wide) - sum(wide) + wide[1]))
     m, n, k = (int(rows[0][name]) for name in "mnk")
-    title = f"{environment['name']}, M={m} N={n} K={k}, {first['element_type']}, {first['state']}; intervals {first['interval']}"
-    found = [title]
+    where = f"M={m} N={n} K={k}, {rows[0]['element_type']}, {rows[0]['state']}"
+    found = [f"{environment['name']}, {where}; intervals {rows[0]['interval']}"]
     for line in cells:
         texts = [
-            text.rjust(width) if 2 <= index <= 4 else text.ljust(width)
+            text.rjust(width) if 2 <= index <= 4 else _cut(text, width).ljust(width)
             for index, (text, width) in enumerate(zip(line, wide, strict=True))
         ]
         found.append(f"  {'  '.join(texts)}".rstrip())
+    found = [_cut(line, columns) for line in [*found, *below]]
     more = len(rows) - len(kept)
-    problems = best["problem"].nunique() - 1
+    problems = rated["problem"].nunique() - 1
     others = [f"{more} slower ones"] * (more > 0) + [f"{problems} other problem(s)"] * (problems > 0)
     return [*found, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else found
 
 
+def in_a_line(folder: Path, columns: int) -> str:
+    """Where the dataset in a folder lies, and its fastest kernel in the arithmetic of the first element type, at one problem."""
+    environment, rated = _environment(folder), _rated(folder)
+    if rated.empty:
+        return f"{folder}: no kernel has a rate on any problem"
+    unit, size = rate_unit(environment["kind"])
+    rows = _at_one_problem(rated[rated["element_type"] == rated["element_type"].iloc[0]]).to_dict("records")
+    best = next((row for row in rows if not is_baseline(row["kernel"]) and row["precision"] != row["precision"]), rows[0])
+    rate = f"{best['tflops'] / size:.4g} {unit}, {100 * best['ratio']:.1f} % of {best['reference']}"
+    return _cut(f"{folder}: {best['kernel']} {rate} at {best['problem']}, {best['element_type']}, {best['state']}", columns)
+
+
+def unrated(folder: Path) -> list[str]:
+    """The kernels of a dataset that have no rate in an element type, and are none that is not right, with the reason of the first row."""
+    rated = _rated(folder)
+    measured = set(zip(rated["kernel"], rated["element_type"], strict=True))
+    found: dict[str, list[str]] = {}
+    for (kernel, element_type), rows in _summary(folder).groupby(["kernel", "element_type"], sort=False):
+        if (kernel, element_type) not in measured and not rows["status"].isin([*FAILED, "compile_error"]).any():
+            first = rows.iloc[0]
+            why = f"{folder.name}, {element_type}: {first['status']}: {shortened(first['reason'])}"
+            found.setdefault(why, []).append(kernel)
+    return [f"no rate: {', '.join(kernels)} on {why}" for why, kernels in found.items()]
+
+
+def _summary(folder: Path) -> pd.DataFrame:
+    return read_csv(folder / "summary.csv", ("kernel", "configuration", "element_type", "m", "n", "k", "status", "reason"))
+
+
+def _few(problems: Sequence[str], most: int = 3) -> str:
+    return ", ".join([*problems[:most], *["..."] * (len(problems) > most)])
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def compiled_only(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
     """Of the kernels that were compiled, those whose kind no dataset of the run is of."""
-    kinds = {json.loads((folder / "environment.json").read_text())["kind"] for folder in folders}
+    kinds = {_environment(folder)["kind"] for folder in folders}
     rows = [row for row in compiled if _kind(row) not in kinds]
     if not rows:
         return []
@@ -119,8 +196,8 @@ def not_right(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
     """A line for every kernel and status that is not right, with how many configurations it is and the reason of the first of them."""
     bad = [(_kind(row), row, f"for {row['arch']}") for row in compiled if row["status"] == "compile_error"]
     for folder in folders:
-        kind = json.loads((folder / "environment.json").read_text())["kind"]
-        bad += [(kind, row, f"on {_problem(row)}") for row in _rows(folder / "summary.csv") if row["status"] in FAILED]
+        rows, kind = _summary(folder), _environment(folder)["kind"]
+        bad += [(kind, row, f"on {_problem(row)}") for row in rows[rows["status"].isin(FAILED)].to_dict("records")]
     found: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
     for kind, row, where in bad:
         found.setdefault((kind, row["kernel"], row["status"]), []).append((row, where))
@@ -139,8 +216,8 @@ def _problem(row: Row) -> str:
     return Problem(m, n, k).label
 
 
-def shortened(reason: str) -> str:
-    """A reason on one line: of what a compiler says, its first error."""
-    lines = [line for line in reason.splitlines() if line.strip()]
+def shortened(reason: Any) -> str:
+    """A reason on one line: of what a compiler says, its first error. What is no text is none."""
+    lines = [line for line in reason.splitlines() if line.strip()] if isinstance(reason, str) else []
     text = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")
-    return text if len(text) <= REASON else text[: REASON - 1] + "…"
+    return _cut(text, REASON)

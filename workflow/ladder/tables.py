@@ -255,14 +255,16 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     write_whole(path, to_csv(table))
 
 
-def read_csv(path: Path) -> pd.DataFrame:
-    """A table that `write_csv` wrote. Raises `InputError` for another file."""
+def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
+    """A table that `write_csv` wrote. Raises `InputError` for another file, or one without a column that is needed."""
     try:
         found = pd.read_csv(path, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
-    if not {"kernel", "job", "problem"} & set(found):
+    missing = [name for name in needed if name not in found]
+    if missing or not {"kernel", "job", "problem"} & set(found):
         raise InputError(
-            f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected kernel, job or problem to be one. {MEND}"
+            f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected "
+            f"{', '.join(missing) or 'kernel, job or problem'} to be {'among them' if missing else 'one'}. {MEND}"
         )
     return found

@@ -11,9 +11,9 @@ from typing import Any
 
 from ladder.campaign import BASELINE_JOB, CONFIRMED, WIDTH, Campaign, digest
 from ladder.environment import Device
-from ladder.jobs import read_environment, write_whole
+from ladder.jobs import MEND, read_environment, write_whole
 from ladder.kernels import Kernel
-from ladder.units import KINDS
+from ladder.units import KINDS, InputError
 
 CLAIMS = Path("config") / "claims.yaml"
 """What the project says of its measurements."""
@@ -341,12 +341,19 @@ def _about_gpus(resource: str) -> bool:
 
 
 def busy_share(costs: Path) -> str:
-    """The share of the measure jobs' wall time in which the device was executing, in words, from a dataset's `costs.csv`."""
-    with costs.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+    """The share of the measure jobs' wall time in which the device was executing, in words, from a dataset's `costs.csv`.
+
+    Raises `InputError` for another file.
+    """
+    try:
+        with costs.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+        share = f"{busy / wall:.0%}"
+    except (ValueError, KeyError, TypeError, ZeroDivisionError, csv.Error) as error:
+        raise InputError(f"{costs}: got {error!r}; expected the seconds of measure jobs. {MEND}") from None
     return (
-        f"{costs.parent.name}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({busy / wall:.0%}); "
+        f"{costs.parent.name}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({share}); "
         f"tables and figures in {costs.parent}"
     )
 
