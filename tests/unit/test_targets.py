@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -259,6 +260,46 @@ def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, mon
     write()
     support.write_text("garbage")
     assert left() == [True, True, False]
+
+
+def test_what_was_measured_and_tables_are_made_again_where_they_are_others(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    published = tmp_path / "published"
+    (published / "cpu-z" / "again").mkdir(parents=True)
+    (published / "cpu-z" / "again" / "environment.json").touch()
+    found, of = made(devices=[CPU], architectures=[], published=published), ("t", CPU.slug)
+    measured = [found.environment(*of), *found.samples(*of), *found.confirmed(*of)]
+    tables = [folder / targets.TABLES for folder in (measured[0].parent, Path("results/redrawn/cpu-z/again"))]
+    assert len(measured) == 4
+    for path in [*measured, *tables]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (measured[0].parent / "sums").mkdir()
+
+    def left(other=None):
+        for path in measured:
+            path.write_text(path.name)
+            targets.list_files(path)
+        for table in tables:
+            of_them = [table.with_name(name) for name in ("best.csv", "summary.csv")]
+            for path in of_them:
+                path.write_text(path.name)
+            targets.list_files(*of_them, into=table)
+        if other:
+            times = other.stat()
+            other.write_text(other.read_text().swapcase())
+            os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+        found.forget_incomplete()
+        kept = [*measured, *map(targets.listing, measured), *tables]
+        kept += [table.with_name(name) for table in tables for name in ("best.csv", "summary.csv")]
+        return [path for path in kept if not path.exists()]
+
+    assert left() == []
+    assert [left(path) for path in measured] == [[path, targets.listing(path)] for path in measured]
+    for table in tables:
+        for name in ("best.csv", "summary.csv"):
+            assert left(table.with_name(name)) == [table, table.with_name(name)]
+    # the folder of samples can be read as one table
+    assert {path.suffix for path in measured[1].parent.iterdir()} == {".parquet"}
 
 
 def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):

@@ -23,6 +23,8 @@ JUDGED = "claims.json"
 """What data say to the claims."""
 SHOWN = "nvidia-h200"
 """The published dataset that README and story are about, and show figures of."""
+TABLES = "tables.sha256"
+"""The file that lists the tables of a dataset."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
@@ -118,16 +120,28 @@ class Targets:
             Path("results") / REDRAWN / path.parent.name / "figures" for path in self.published.glob("*/environment.json")
         ]
         supports = [Path(self.support(self.campaign.name, device.slug)) for device in self.devices]
-        found = {path: path.parent for path in compiled} | {listing(folder): folder for folder in folders}
-        found |= {listing(path): path.parent for path in supports}
+        measured = [path for device in self.devices for path in self._measured_by(device.slug)]
+        drawn = [
+            Path("results") / REDRAWN / path.parent.relative_to(self.published)
+            for path in self.published.rglob("environment.json")
+        ]
+        tables = [folder / TABLES for folder in [*map(Path, self.measured("")), *drawn]]
+        found = {path: path.parent for path in [*compiled, *tables]} | {listing(folder): folder for folder in folders}
+        found |= {listing(path): path.parent for path in [*supports, *measured]}
         return {path: folder for path, folder in found.items() if path.exists()}
 
+    def _measured_by(self, device: str) -> list[Path]:
+        """What measuring has made of a device: its description, samples and confirmation."""
+        of = self.campaign.name, device
+        return [self.environment(*of), *self.samples(*of), *self.confirmed(*of)]
+
     def forget_incomplete(self) -> None:
-        """Remove the lists of which a file is missing or another, so that Snakemake has it made again."""
+        """Remove the lists of which a file is missing or another, and what is another, so that Snakemake has all of it made again."""
         for path, folder in self.lists().items():
-            if any(not (folder / name).is_file() or _sha256(folder / name) != sha256 for name, sha256 in _listed(path).items()):
-                path.unlink()
-                path.with_suffix(".bin").unlink(missing_ok=True)  # the support file, which jobs ask for, and not for its list
+            listed = {folder / Path(name).name: sha256 for name, sha256 in _listed(path).items()}
+            others = [file for file, sha256 in listed.items() if not file.is_file() or _sha256(file) != sha256]
+            for file in [path, *filter(Path.is_file, others)] if others else []:
+                file.unlink()
 
     def checked(self, dataset: str, device: str) -> list[str]:
         """What must be right of a dataset before anything is drawn from it: where it is published, its files and those of its repeats."""
@@ -299,16 +313,20 @@ def _sha256(*paths: Path) -> str:
     return state.hexdigest()
 
 
-def listing(folder: Path) -> Path:
-    """The file that lists those of a folder of figures, or one file, in the form of the command `sha256sum`."""
-    return folder.with_suffix(".sha256")
+def listing(made: Path) -> Path:
+    """The file that lists those of a folder of figures, or one file, in the form of the command `sha256sum`.
+
+    That of samples does not lie among them: their folder can be read as one table.
+    """
+    folder = made.parent.parent / "sums" if made.parent.name == "samples" else made.parent
+    return folder / f"{made.stem}.sha256"
 
 
-def list_files(folder: Path) -> None:
-    """Write it."""
-    files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
-    lines = (f"{_sha256(path)}  {path.relative_to(folder.parent)}\n" for path in files)
-    write_whole(listing(folder), "".join(lines).encode())
+def list_files(*made: Path, into: Path | None = None) -> None:
+    """Write it, or `into` another file that of several."""
+    files = [path for one in made for path in (sorted(one.iterdir()) if one.is_dir() else [one])]
+    lines = (f"{_sha256(path)}  {path.relative_to(made[0].parent)}\n" for path in files)
+    write_whole(into or listing(made[0]), "".join(lines).encode())
 
 
 def _listed(path: Path) -> dict[str, str]:

@@ -22,6 +22,7 @@ rule probe:
         support=of(TARGETS.support),
     output:
         environment="results/{dataset}/{device}/environment.json",
+        sums="results/{dataset}/{device}/environment.sha256",
     log:
         "results/{dataset}/logs/probe-{device}.log",
     priority: 2
