@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from ladder import wording
+from ladder import contestants, records, wording
+from ladder.campaign import Problem
+from ladder.environment import Device
 from ladder.lock import exclusive
 
 WITHOUT_PANDAS = """
@@ -32,6 +34,43 @@ def test_a_device_is_taken_at_once_or_not_at_all():
             assert uuid == "test-b"
         with pytest.raises(BlockingIOError), exclusive(["test-a"], wait=False):
             pass
+
+
+def measured(folder, *rungs, **given):
+    """Samples of kernels that are there, each with its time beside a reference of 10 microseconds."""
+    rows = [
+        vars(Problem(64, 64, 64, **given))
+        | {"kernel": name, "configuration": "-", "status": "correct", "state": "warm", "reference": "cublas", "key": name}
+        | {"samples_us": [us] * 3, "reference_us": [10.0] * 3}
+        for name, us in rungs
+    ]
+    (folder / "samples").mkdir(parents=True, exist_ok=True)
+    records.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
+
+
+def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatch):
+    """A dataset of one's own kernels alone, whose name comes first, does not hide a faster published rung."""
+    kernels = tmp_path / "kernels" / "cuda"
+    kernels.mkdir(parents=True)
+    for name in ("mine", "slow", "fast", "padded", "foreign"):
+        (kernels / f"{name}.cu").touch()
+    monkeypatch.setattr(contestants, "ROOT", tmp_path)
+    device, results = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1), tmp_path / "results"
+
+    def best(**given):
+        found = contestants.best_rung(device, kernels / "mine.cu", Problem(64, 64, 64, **given))
+        return found and found[0].stem
+
+    assert best() is None
+    measured(results / "published" / "nvidia-y", ("foreign", 1.0))
+    assert best() == "foreign"
+    measured(results / "a" / "nvidia-x", ("mine", 2.0), ("slow", 9.0), ("gone", 1.0))
+    assert best() == "slow"
+    measured(results / "published" / "nvidia-x", ("fast", 5.0))
+    assert best() == "fast"
+    measured(results / "a" / "nvidia-x", ("slow", 4.0), element_type="float64")
+    measured(results / "a" / "nvidia-x", ("padded", 3.0), padding=3)  # where the reference may be slow
+    assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
 
 
 @pytest.mark.parametrize(

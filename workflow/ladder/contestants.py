@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder import records
-from ladder.campaign import Problem
+from ladder.campaign import VARIED, Problem
 from ladder.compile import Resource, compile_kernel
 from ladder.environment import ROOT, Device
 from ladder.kernels import Configuration, Kernel
@@ -65,19 +65,22 @@ def compiled(
 def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
     """Kernel file and configuration of the fastest rung, relative to the reference, on a problem.
 
-    By the device's own results, else those published of it, else of others of its kind; where they have not that problem, on their largest
-    square up to `SIZE`. None where no results have a rung whose file is still there.
+    By all of the device's own results and those published of it, else those published of others of its kind; where they have not that
+    problem, on their largest square up to `SIZE`. None where no results have a rung whose file is still there.
     """
     results = ROOT / "results"
-    own = sorted(results.glob(f"*/{device.slug}/samples"))
-    others = sorted(results.glob("published/*/samples"), key=lambda path: not path.parent.name.startswith(device.slug))
-    for folder in dict.fromkeys(
-        [*own, *(path for path in others if path.parent.name.startswith("cpu-") == (device.kind == "cpu"))]
-    ):
-        rows = [row for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
+    published = [
+        path
+        for path in sorted(results.glob("published/*/samples"))
+        if path.parent.name.startswith("cpu-") == (device.kind == "cpu")
+    ]
+    ours = [path for path in published if path.parent.name.startswith(device.slug)]
+    own = [*sorted(results.glob(f"*/{device.slug}/samples")), *ours]
+    for folders in own, [path for path in published if path not in ours]:
+        rows = [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
         rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
-        rows = [r for r in rows if r["kernel"] != tried.stem and r["element_type"] == problem.element_type]
-        rows = [r for r in rows if (tried.parent / f"{r['kernel']}{tried.suffix}").exists()]
+        rows = [r for r in rows if r["kernel"] != tried.stem and (tried.parent / f"{r['kernel']}{tried.suffix}").exists()]
+        rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
         squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
         sizes = (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3
         for size in sizes:
