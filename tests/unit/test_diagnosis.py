@@ -60,6 +60,20 @@ def test_a_mistake_is_told(problem, mistake, guess):
     assert 0 < seen.wrong <= seen.elements == 37 * 45
 
 
+@pytest.mark.parametrize("nan", [CANARY, 0x7FFFFFFF])
+@pytest.mark.parametrize("padding", [0, 3])
+def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, padding):
+    """Where there is NaN between rows, a wrong stride explains it too; what NaN the sum has is the processor's choice."""
+    problem = Problem(37, 45, 53, padding=padding, distribution="integers")
+    a, b, old, result = operands(problem)
+    for flat, rows, columns, ld in ((a, 37, 53, problem.lda), (b, 53, 45, problem.ldb)):
+        between = np.arange(3000) % ld >= columns
+        flat[between | (np.arange(3000) >= rows * ld)] = np.nan
+    result[:] = np.full(3000, nan, np.uint32).view(np.float32)
+    seen = diagnose(problem, a, b, old, result, result.copy(), 0.0)
+    assert seen.guesses[0] == "nothing is written there, or C is read although beta is 0: it was NaN before"
+
+
 def test_two_launches_that_differ_are_a_race():
     a, b, old, result = operands(GIVEN)
     gemm(GIVEN, a, b, old, result, k=50)

@@ -102,6 +102,8 @@ def test_the_first_wrong_element_is_told_with_a_guess(mine):
         ("beta * c[j]", "2 * beta * c[j]", None),
         ("* lda", "* K", "leading dimension: lda is taken for K"),
         ("k < K", "k < K - 1", "the last 1 of K are left out"),
+        ("beta == 0 ? 0 : ", "", "nothing is written there, or C is read although beta is 0: it was NaN before"),
+        ("* ldb", "* N", "leading dimension: ldb is taken for N"),
     ],
 )
 def test_a_guess_is_what_most_problems_suggest_or_none(mine, old, new, guess):
@@ -109,6 +111,26 @@ def test_a_guess_is_what_most_problems_suggest_or_none(mine, old, new, guess):
     edit(path, old, new)
     told = ladder(project, "try", str(path), "--size", "96", code=1)
     assert re.findall(r"it looks like this: (.*)", told) == ([guess] if guess else []), told
+
+
+@pytest.mark.parametrize("when", ["launches == 2", "launches % 2 == 0"])
+def test_what_is_wrong_now_and_then_is_a_race(mine, when):
+    project, path = mine
+    edit(
+        path,
+        "const T a =",
+        f"static int launches; launches += i == 0 && k == 0 && M == 2;\n      const T a = (M == 2 && {when}) +",
+    )
+    told = ladder(project, "try", str(path), "--size", "96", code=1)
+    assert "incorrect: mine: on M=2 " in told
+    assert "it looks like this: a race, or memory that nobody set" in told
+
+
+def test_what_is_wrong_while_timed_only_has_its_problem(mine):
+    project, path = mine
+    edit(path, "const T a =", "static int launches; launches += i == 0 && k == 0 && M == 96;\n      const T a = (launches > 9) +")
+    told = ladder(project, "try", str(path), "--size", "96", code=1)
+    assert re.search(r"incorrect: mine: on M=96 N=96 K=96 uniform, while timed: sample \d+: a row of C is off by", told), told
 
 
 def test_a_wrong_kernel_that_refuses_some_problems_or_crashes_on_them_is_wrong(mine):

@@ -24,6 +24,8 @@ LIMITS = Limits(race=False, target=0.01, min_samples=6, max_samples=20, max_seco
 BESIDE = 6
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
 
+ONCE = "a race, or memory that nobody set: wrong once, and right when launched again"
+
 
 class Bench:
     """A device of a kind, open in a worker. It outlives the lock on the device, and does nothing while this process does not hold one."""
@@ -116,7 +118,8 @@ class Bench:
                     one.reason = (
                         f"on {gauntlet.describe(at)}: C[{seen.row}][{seen.column}] is {seen.got:.9g}; expected {seen.wanted:.9g} "
                         f"({seen.wrong} of {seen.elements} elements are wrong)"
-                    ) + (f"\n  it looks like this: {guess}" if guess else f"\n  {verdict['reason']}")
+                    )
+                one.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict['reason']}" if seen else ""
         except Failure as failure:
             self._failed(failure)
             one.status, one.reason = failure.status, f"on {gauntlet.describe(at)}: {failure.reason}"
@@ -129,14 +132,14 @@ class Bench:
         seen: list[Diagnosis] = []
         for problem in problems:
             try:
-                ((_, found),) = self._ask(("diagnose", vars(problem), *one.given()))
+                ((_, found, right),) = self._ask(("diagnose", vars(problem), *one.given()))
             except Failure as failure:
                 self._failed(failure)
                 if not failure.alive:
                     break
             else:
                 if not seen and not found:
-                    break
+                    return None, ONCE if right else ""
                 seen += [Diagnosis(**found)] if found else []
         alike: dict[str, list[str]] = {}
         for guess in (guess for diagnosis in seen for guess in diagnosis.guesses):
@@ -161,7 +164,7 @@ class Bench:
 
     def _time(self, group: Sequence[Contestant], beside: Sequence[Contestant], problem: Problem) -> bool:
         """Time configurations in the same rounds, beside others; False where the worker did not live through it."""
-        others = [replace(one) for one in beside]
+        others, where = [replace(one) for one in beside], f"on {gauntlet.describe(problem)}, while timed"
         contestants = [*group, *others]
         for one in group:
             one.beside = others
@@ -176,14 +179,14 @@ class Bench:
                     if verdict["status"] == "correct":
                         one.series = answer[2]
                     else:
-                        one.status, one.reason = verdict["status"], f"while timed: {verdict['reason']}"
+                        one.status, one.reason = verdict["status"], f"{where}: {verdict['reason']}"
             if self.kind == "cpu":
                 self.others = max(self.others, (self._used_by_others() - used) / (time.monotonic() - start))
         except Failure as failure:
             self._failed(failure)
             for one in contestants:
                 if one.series is None:
-                    one.status, one.reason = failure.status, f"while timed: {failure.reason}"
+                    one.status, one.reason = failure.status, f"{where}: {failure.reason}"
             return False
         return True
 

@@ -89,8 +89,10 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
         guesses = ["a race, or memory that nobody set: two launches differ"]
     else:
         guesses = [words for words, other in _mistakes(problem) if same(**other)]
-    if not guesses and problem.beta == 0 and result[place : place + 1].tobytes() in POISON:
-        guesses = ["nothing is written there, or C is read although beta is 0: it was NaN before"]
+        untouched = "nothing is written there, or C is read although beta is 0: it was NaN before"
+        # a wrong stride meets the NaN between rows: it explains the same result, but not on the problems that have nothing there
+        if problem.beta == 0 and (np.isnan(found).all() or (not guesses and result[place : place + 1].tobytes() in POISON)):
+            guesses.insert(0, untouched)
     guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
     return Diagnosis(
         start + row, column, float(found[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses

@@ -130,16 +130,18 @@ class Worker:
         self._say(("verdict", vars(verdict) | {"tensor_cores": tensor}))
 
     def diagnose(self, problem: Mapping[str, Any], *contestant: Any) -> None:
-        """Launch a contestant on a problem that it gets wrong; sends what a look at the result finds, or None."""
-        given, seen = Problem(**problem), []
+        """Launch a contestant on a problem that it gets wrong; sends what a look at the result finds, or None, and whether it was right now."""
+        given, seen, wrong = Problem(**problem), [], []
         self.small[given] = self.small.get(given) or self.device.operands(given)
         self.device.use(self.small[given])
         launch = self._launch(contestant, _files(contestant))
-        for _ in range(LAUNCHES):
+        for turn in range(LAUNCHES):
             verdict = judge(self.device.check(launch), given, launch.tf32)
             seen.append(self.device.look())
-        found = diagnose(given, *seen[0], seen[1][3], verdict.component_bound or 0.0)
-        self._say(("diagnosis", vars(found) if found else None))
+            wrong += [turn] * (verdict.status != "correct")
+        first = wrong[0] if wrong else 0
+        found = diagnose(given, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0)
+        self._say(("diagnosis", vars(found) if found else None, not wrong))
 
     def load(self, index: int, *contestant: Any) -> None:
         """Make the launch of a contestant on the present problem."""
