@@ -260,6 +260,12 @@ MACHINE = {
         "marked",
         "timed while 2 other process(es) computed on the device",
     ),
+    "occupied": Fault(
+        "a GPU whose memory another process holds",
+        "test_what_would_fit_but_for_another_process_is_the_machines_fault",
+        "error",
+        "something else holds its memory",
+    ),
     "noexec": Fault(
         "a TMPDIR from which code may not be run",
         "test_where_code_may_not_be_run_from_is_told_before_any_kernel",

@@ -75,6 +75,16 @@ def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
         profile(TASK)
 
 
+def test_the_reasons_that_warps_wait_for_most_come_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {"barrier": 0.25, "long_scoreboard": 1.5, "math_pipe_throttle": 0.75, "wait": 0.125}
+    names = [counters.STALLS[name] for name in found]
+    lines = [["ID", "Kernel Name", *names], ["", "", *["inst"] * 4], ["0", "gemm", *map(str, found.values())]]
+    table = "".join(",".join(f'"{cell}"' for cell in line) + "\n" for line in lines)
+    fake_ncu(tmp_path, f"import sys\nassert {names[0]!r} in ' '.join(sys.argv), sys.argv\nprint({table!r})")
+    assert counters.stalls(TASK) == [("long scoreboard", 1.5), ("math pipe throttle", 0.75), ("barrier", 0.25)]
+
+
 def test_where_the_first_has_no_counts_the_others_are_not_tried():
     asked = []
 

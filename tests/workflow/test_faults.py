@@ -11,6 +11,7 @@ import psutil
 import pytest
 from ladder import campaign, measure, records
 from ladder.kernels import discover
+from ladder.units import InputError
 from planted import ROOT, interpreter
 
 
@@ -109,6 +110,17 @@ def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(fake_job):
         assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [row["reason"] for row in bad]
         assert all(row["reason"].startswith("while timed: sample " if timed else "on M=1 N=1 K=1 exact: ") for row in bad)
         assert [row["status"] for row in rows] == ["correct", *["incorrect"] * len(reasons), *["correct"] * (9 - len(reasons))]
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_memory_that_another_process_holds_is_no_kernels_fault(fake_job, tmp_path, timed):
+    """What `Cuda` raises then: the job ends, and a run after that finds the kernel right."""
+    gone = tmp_path / "gone"
+    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): raise OSError('the device has no 1 GiB left')"
+    with pytest.raises(InputError, match="the device has no 1 GiB left; no fault of a kernel's, and recorded of none"):
+        fake_job(body)
+    gone.touch()
+    assert [row["status"] for row in fake_job(body)] == ["correct"] * 10
 
 
 @pytest.mark.parametrize(("others", "marks"), [((0,), {0}), ((None,), {None}), ((0, 0, 3, 0), {0, 3}), ((2, 0), {0, 2})])

@@ -333,6 +333,13 @@ def test_a_cuda_kernel_with_its_model_and_ways_of_compiling(project, monkeypatch
         in told
     )
     assert "no counters: " in told
+    metric = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    metrics = [metric.format(name) for name in ("barrier", "long_scoreboard", "wait")]
+    table = f'"ID","{metrics[0]}","{metrics[1]}","{metrics[2]}"\\n"","inst","inst","inst"\\n"0","0.25","1.5","0.5"'
+    project.write("bin/ncu", f"#!/bin/sh\nprintf '{table}\\n'\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{project.folder / 'bin'}:{os.environ['PATH']}")
+    counted = ladder(project, "try", "kernels/cuda/80_mine.cu", "--problem", "8x9x10", "--set", "BX=8", "--counters")
+    assert "\n  stalls, cycles an issued instruction: long scoreboard 1.5, wait 0.5, barrier 0.25\n" in counted
     assert "\n  timed while 2 other process(es) computed on the device\n" in told
     project.write("kernels/cuda/80_mine.cu", cuda_kernel("mine", "// python: right(); c[0, 0] += 1\n" + CU_RIGHT))
     told = ladder(project, "try", "kernels/cuda/80_mine.cu", "--problem", "8x9x10", "--set", "BX=8", code=1)

@@ -183,7 +183,7 @@ class Worker:
                 if refusal.fatal:
                     return
                 continue
-            except OSError as error:  # a disk, a folder, a library: the machine's, for kernels raise nothing
+            except OSError as error:  # a disk, a library, memory that others hold: the machine's, for kernels raise nothing
                 self._say(("unusable", f"{sys.executable} -m ladder.worker: {error}"))
                 return
             self._say(("done", self.device.busy_us))

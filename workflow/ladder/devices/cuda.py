@@ -136,13 +136,10 @@ class Cuda(Device):
         """Make the workspace at least `size` bytes large."""
         if size > self._workspace_bytes:
             if self._workspace is not None:
-                self._workspace.free()
+                self._support.free(self._workspace)
             self._workspace, self._workspace_bytes = None, 0
             size = max(4, size + -size % 4)
-            try:
-                self._workspace = cuda.mem_alloc(size)
-            except cuda.MemoryError:
-                raise Refused("not_supported", f"the device has no {size / 2**30:.1f} GiB left for the workspace") from None
+            self._workspace = self._support.allocate(size, "the workspace")
             self._workspace_bytes = size
 
     def _poison_workspace(self) -> None:
@@ -226,7 +223,7 @@ class Cuda(Device):
         # what will be asked, and of which launch, cannot be known before it is made
         secret, chosen = int(self._random.integers(2**63)), [int(self._random.integers(sample.times)) for sample in samples]
         if cold and self._flush is None:
-            self._flush = cuda.mem_alloc(self._flush_bytes)
+            self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches")
 
         def before(turn: int) -> None:
             sample = samples[turn]

@@ -23,10 +23,12 @@ SUMS_BYTES, AUDIT_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8
 """What a comparison and an audit write for one sample."""
 SAMPLED = 16
 """Elements of the float64 reference that are computed a second time on the host."""
+MOST = 0.9
+"""The share of a device's memory that a problem may take: the driver and the libraries need the rest."""
 
 
 class Support:
-    """The pipeline's own kernels on a stream, and what they find of each sample of a round."""
+    """The pipeline's own kernels on a stream, what they find of each sample of a round, and the device's memory."""
 
     def __init__(self, binary: bytes, stream: Any) -> None:
         self.stream = stream
@@ -34,6 +36,31 @@ class Support:
         self._functions: dict[str, Any] = {}
         self._sums = cuda.mem_alloc(MAX_ROUND * SUMS_BYTES)
         self._audits = cuda.mem_alloc(MAX_ROUND * AUDIT_BYTES)
+        self._held: dict[int, int] = {}
+        """What was allocated: bytes by address."""
+
+    def allocate(self, size: int, what: str) -> Any:
+        """Device memory of `size` bytes for something.
+
+        Where there is not so much left, raises `Refused` if with what this process holds it is more than the device has in all, and
+        `OSError` if something else holds it: that is no property of a problem or a kernel, and may be otherwise the next time.
+        """
+        try:
+            buffer = cuda.mem_alloc(size)
+        except cuda.MemoryError:
+            total = cuda.mem_get_info()[1]
+        else:
+            self._held[int(buffer)] = size
+            return buffer
+        text = f"the device has no {size / 2**30:.1f} GiB left for {what}"
+        if sum(self._held.values()) + size > MOST * total:
+            raise Refused("not_supported", text)
+        raise OSError(f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory")
+
+    def free(self, buffer: Any) -> None:
+        """Give it back."""
+        del self._held[int(buffer)]
+        buffer.free()
 
     def function(self, name: str, layout: str) -> Any:
         """One of the kernels, loaded; `layout` is that of `struct`."""
@@ -110,7 +137,7 @@ class Operands:
         return places(self.given, self.extra)
 
     def make(self) -> None:
-        """Take memory for a launch on one set, and for the reference. Raises `Refused` where the device has not enough."""
+        """Take memory for a launch on one set, and for the reference. Raises what `Support.allocate` does."""
         m, n, k = self.given.m, self.given.n, self.given.k
         self._make_room(1, 1)
         self._unseen = self._allocate(self.places[2].total, self.size)
@@ -121,14 +148,14 @@ class Operands:
     def free(self) -> None:
         """Give all memory back."""
         for buffer in self._buffers:
-            buffer.free()
+            self._support.free(buffer)
         self._buffers, self.sets = [], []
 
     def reserve(self, times: int, flush: int) -> int:
         """Make room for samples of so many launches: rows of B, and sets of operands, whose number is returned.
 
-        As many that the others have gone through `flush` bytes when a set's turn comes again. Raises `Refused` where the device has not
-        enough memory.
+        As many that the others have gone through `flush` bytes when a set's turn comes again. Raises what
+        `Support.allocate` does.
         """
         count = min(times, 1 + math.ceil(flush / (self.size * sum(place.total for place in places(self.given)))))
         extra = view_step(self.given) * (math.ceil(times / count) - 1)
@@ -149,10 +176,7 @@ class Operands:
 
         Where it begins is left to chance: how operands lie to each other sways the time of some launches by per cents.
         """
-        try:
-            self._buffers.append(cuda.mem_alloc(count * size + (SHIFTS - 1) * SHIFT_BYTES))
-        except cuda.MemoryError:
-            raise Refused("not_supported", f"the device has no {count * size / 2**30:.1f} GiB left for an operand") from None
+        self._buffers.append(self._support.allocate(count * size + (SHIFTS - 1) * SHIFT_BYTES, "an operand"))
         return int(self._buffers[-1]) + SHIFT_BYTES * int(self._random.integers(SHIFTS))
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
