@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import kill
 import pytest
 from ladder import records
 from ladder.environment import detect_cpu
+from ladder.jobs import INTERRUPTED
 from ladder.lock import exclusive
 from planted import C_RIGHT, ROOT, Project, c_kernel, interpreter
 
@@ -70,6 +72,26 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
     assert len(rows) == 12
     final = {row["key"]: row["samples_us"] for row in rows}
     assert all(final[record["key"]] == record["samples_us"] for record in measured)
+
+
+@pytest.mark.parametrize("during", ["rule measure", "rule figures"])
+def test_what_is_interrupted_ends_with_a_line_that_says_so(project, during):
+    """Ctrl-C, as the terminal sends it: to all processes."""
+    config = project.campaign(SLOW.format(kernels="[cpu/02_reordered_ikj]", samples=2000 if "measure" in during else 5))
+    run = subprocess.Popen(
+        [project.python, "-m", "snakemake", "--cores", "2", "--configfile", config],
+        cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        env=os.environ | {"NO_COLOR": "1"}, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert run.stdout
+    while during not in (line := run.stdout.readline()):
+        assert line
+    time.sleep(1.5)
+    os.killpg(run.pid, signal.SIGINT)
+    said = run.stdout.read()
+    assert run.wait() == 1
+    assert said.rstrip().splitlines()[-1] == INTERRUPTED
+    assert "Traceback" not in said, said
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_message(project):

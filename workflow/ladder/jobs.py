@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from ladder.units import InputError
 
 MEND = "Where it is committed, restore it: git checkout. Else remove it and run again"
+INTERRUPTED = "Interrupted: what was finished before is kept, run again to go on"
 OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 """What the system says of a full disk, a quota, a read-only or foreign folder: the user's to mend, no error of the program's."""
 
@@ -70,7 +71,7 @@ def clear_errors() -> Iterator[None]:
             f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is kept, run again once it can be used"
         )
     except KeyboardInterrupt:
-        print("Interrupted: what was finished before is kept, run again to go on", file=sys.stderr)
+        print(INTERRUPTED, file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     else:
         return

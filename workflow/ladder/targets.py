@@ -28,6 +28,8 @@ TABLES = "tables.sha256"
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
+ENDED = "Terminating processes on user request"
+"""What Snakemake says when it is interrupted."""
 REFUSALS = {
     "invalid partition": "slurm_partition",
     "Invalid generic resource": "gres, gpu or gpu_model",

@@ -130,7 +130,7 @@ class Worker:
         self._say(("verdict", vars(verdict) | {"tensor_cores": tensor}))
 
     def diagnose(self, problem: Mapping[str, Any], *contestant: Any) -> None:
-        """Launch a contestant on a problem that it gets wrong; sends what a look at the result finds, or None, and whether it was right now."""
+        """Launch a contestant on a problem that it gets wrong; sends what a look at it finds, or None, and whether it was right now."""
         given, seen, wrong = Problem(**problem), [], []
         self.small[given] = self.small.get(given) or self.device.operands(given)
         self.device.use(self.small[given])

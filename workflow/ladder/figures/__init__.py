@@ -101,10 +101,12 @@ def draw_all(
     if threads == 1:
         list(map(_draw_and_save, tasks))
         return
-    # Ctrl-C ends these processes without a traceback of each: the job tells
+    # Ctrl-C ends these processes without a traceback of each: the job tells. `map` would cancel what has not begun, of which the pool's
+    # own thread, which finds its processes gone, sometimes prints a traceback
     ended = signal.SIGINT, signal.SIG_DFL
     with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
-        list(pool.map(_draw_and_save, tasks))
+        for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
+            drawing.result()
 
 
 def _draw_and_save(task: tuple[Dataset, str, Path, Sequence[str]]) -> None:
