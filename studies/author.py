@@ -44,16 +44,18 @@ It uses a campaign's own modules, touches no campaign's results, and keeps what 
 `history.jsonl`. It does not draw. Intervals are within-run: what a campaign confirms in fresh processes is known better.
 
 - Wrong: the first wrong element with its problem, what it is and should be, and, where the numbers fit one, a guess at the mistake: a
-  leading dimension, alpha or beta, an edge, a part of K left out, nothing written, a race.
-- Right: the rate, its ratio to the reference and to the best rung, its share of the measured peak; of a CUDA kernel registers, spills,
-  shared memory, occupancy and what limits it, bank conflicts by the model; with `--counters` the top reasons for stalls, where Nsight
-  Compute can count them. Then faster, slower or not distinguishable, with the interval, and what the compiler changed. A line says so
+  leading dimension, alpha or beta, an edge, a part of K left out, nothing written, C read although beta is 0, a race: also where it was
+  wrong in one launch only.
+- Right: the rate, its ratio to the reference and to the best rung, in float32 its share of the measured peak (that of other
+  types is not measured); of a CUDA kernel registers, spills, shared memory, occupancy and what limits it, bank conflicts by the model;
+  with `--counters` the top reasons for stalls, where Nsight Compute can count them. Then faster, slower or not distinguishable, with the interval, and what the compiler changed. A line says so
   where other processes used the CPU, or computed on the GPU, while it was timed.
 - The problem is a square of 4096 on a GPU and of 256 on a CPU unless `--size` or `--problem` says otherwise; `--set` gives values of
   parameters in place of the header's sweep, and of [`compiler`, `maxrregcount` and `dlcm`](compilers.md).
 - Exit code 0: right; 1: wrong, in any configuration; 2: it could not be tried. Without a GPU a CUDA kernel is compiled and not run.
 
-When it is right and fast, `make` measures it with all others.
+When it is right and fast, `make` measures it with all others. The session below ends with the smallest campaign, of this kernel alone;
+`make` ends with the same of the default one.
 
 ## A session
 

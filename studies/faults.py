@@ -330,6 +330,11 @@ def document() -> str:
     lines += [f"| {fault.what} | {fault.status} | {fault.reason} | `{fault.body}` |" for fault in MACHINE.values()]
     lines += ["", "## Killed at random moments", "", *told(kill.STUDY, killed)]
     lines += ["", "## Hostile input", "", *told(fuzz.STUDY, fuzzed)]
+    lines += [
+        "",
+        "What is given by `--configfile` Snakemake reads before anything of ours: a YAML file nested 5,000 deep ends there, in a traceback of",
+        "Snakemake's; the same file under `config/` is refused by a line.",
+    ]
     lines += ["", "## Stale results", ""]
     lines += [
         "What a change makes the next run do again, on a campaign with two CUDA kernels (on a fake GPU) and one of the CPU; each",

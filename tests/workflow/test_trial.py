@@ -179,7 +179,7 @@ def test_what_the_compiler_says_does_not_wait_for_the_device(mine):
         (["kernels/cpu/mine.c", "--problem", "3x4"], "--problem 3x4: expected MxNxK such as 64x4096x4096"),
         (["kernels/cpu/mine.c", "--size", "0"], "problems.cpu[0]: got [0, 0, 0]; expected"),
         (["kernels/cpu/mine.c", "--set", "BM"], "--set BM: expected NAME=VALUES such as BM=64,128"),
-        (["kernels/cpu/mine.c", "--set", "BM=4"], "parameters.cpu/mine.BM: got [4]"),
+        (["kernels/cpu/mine.c", "--set", "BM=4"], "parameters.cpu/mine.BM: got [4]; it has no parameters"),
         (["kernels/cpu/mine.c", "--type", "float16"], "element_types"),
         (["kernels/cuda/01_naive_uncoalesced.cu", "--set", "maxrregcount=999"], "options.maxrregcount: got [999]"),
     ],

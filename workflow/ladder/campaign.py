@@ -461,7 +461,9 @@ def _check_parameters(
         for name, values in lists.items():
             if name not in kernels[id].parameters:
                 known = list(kernels[id].parameters)
-                raise InputError(f"{source}: parameters.{id}.{name}: got {list(values)}; {_unknown(name, known)}")
+                raise InputError(
+                    f"{source}: parameters.{id}.{name}: got {list(values)}; {_unknown(name, known) if known else 'it has no parameters'}"
+                )
     return {id: lists for id, lists in parameters.items() if id in chosen}
 
 
