@@ -48,8 +48,9 @@ It uses a campaign's own modules, touches no campaign's results, and keeps what 
   wrong in one launch only.
 - Right: the rate, its ratio to the reference and to the best rung, in float32 its share of the measured peak (that of other
   types is not measured); of a CUDA kernel registers, spills, shared memory, occupancy and what limits it, bank conflicts by the model;
-  with `--counters` the top reasons for stalls, where Nsight Compute can count them. Then faster, slower or not distinguishable, with the interval, and what the compiler changed. A line says so
-  where other processes used the CPU, or computed on the GPU, while it was timed.
+  with `--counters` the top reasons for stalls, where Nsight Compute can count them. Then faster, slower or not
+  distinguishable, with the interval, and what the compiler changed. A line says so where other processes used the CPU, or computed
+  on the GPU, while it was timed.
 - The problem is a square of 4096 on a GPU and of 256 on a CPU unless `--size` or `--problem` says otherwise; `--set` gives values of
   parameters in place of the header's sweep, and of [`compiler`, `maxrregcount` and `dlcm`](compilers.md).
 - Exit code 0: right; 1: wrong, in any configuration; 2: it could not be tried. Without a GPU a CUDA kernel is compiled and not run.

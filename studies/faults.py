@@ -332,8 +332,8 @@ def document() -> str:
     lines += ["", "## Hostile input", "", *told(fuzz.STUDY, fuzzed)]
     lines += [
         "",
-        "What is given by `--configfile` Snakemake reads before anything of ours: a YAML file nested 5,000 deep ends there, in a traceback of",
-        "Snakemake's; the same file under `config/` is refused by a line.",
+        "What is given by `--configfile` Snakemake reads before anything of ours: a YAML file nested 5,000 deep ends there, in a",
+        "traceback of Snakemake's; the same file under `config/` is refused by a line.",
     ]
     lines += ["", "## Stale results", ""]
     lines += [

@@ -37,6 +37,15 @@ def test_a_caption_tells_the_states_apart():
     assert "back to back" not in caption("ratio-cold")
 
 
+def test_the_report_keeps_datasets_apart():
+    """What is published and what was measured here are never under one heading."""
+    rules = "".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    made = [re.findall(r'category="(.*)"', part)[:2] for part in rules.split("report(\n")[1:]]
+    assert len(made) >= 7
+    assert {category for category, _ in made} == {"{dataset}"}
+    assert {of_which for _, of_which in made} == {"{device}", "compared"}
+
+
 def test_every_caption_that_a_rule_names_is_there_and_no_other():
     named = {
         name

@@ -1,6 +1,8 @@
 """What a run says last, and what it leaves alone."""
 
+import os
 import re
+import subprocess
 
 import pytest
 from planted import C_RIGHT, CU_RIGHT, c_kernel, cuda_kernel
@@ -65,6 +67,39 @@ def test_one_kernel_that_is_wrong_is_the_last_line_and_leaves_what_all_kernels_h
     assert "Traceback" not in alone.stdout
     assert before == {path: path.stat().st_mtime_ns for path in (done.folder / "results" / "tiny").rglob("*")}
     assert list(done.folder.glob("results/tiny-cpu-91_wrong/cpu-*/best.csv"))
+
+
+def test_a_wrong_kernel_alone_is_drawn_and_held_against_claims_from_another_folder(done, tmp_path):
+    """All that a run makes, where no kernel has a rate."""
+    command = [done.python, "-m", "snakemake", "-s", done.folder / "workflow" / "Snakefile", "--cores", "2"]
+    command += ["--configfile", done.folder / "config" / "test.yaml", "--config", "kernels=[cpu/91_wrong]"]
+    alone = subprocess.run(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=os.environ | {"NO_COLOR": "1"}
+    )  # fmt: skip
+    assert alone.returncode == 2, alone.stdout[-4000:]
+    assert last(alone, 1)[0].startswith("cpu/91_wrong: incorrect in 1 row(s); ")
+    assert "Traceback" not in alone.stdout
+    made = tmp_path / "results" / "tiny-cpu-91_wrong"
+    (device,) = made.glob("cpu-*")
+    assert all(path.exists() for path in (made / "index.html", device / "claims.json", device / "figures", device / "best.csv"))
+
+
+def test_what_failed_because_of_the_compiler_is_compiled_once_that_is_mended(done, monkeypatch):
+    full = done.folder / "full"
+    full.touch()
+    done.write("kernels/cpu/95_fresh.c", c_kernel("fresh", C_RIGHT))
+    fake = f'#!/bin/sh\n[ -e {full} ] && [ "$1" != --version ] && echo \'as: not found\' >&2 && exit 1\nexec gcc "$@"\n'
+    done.write("bin/cc", fake).chmod(0o755)
+    monkeypatch.setenv("CC", str(done.folder / "bin" / "cc"))
+    command = (*RUN, "--config", "kernels=[cpu/95_fresh]")
+    failed = done.snakemake(*command)
+    assert failed.returncode == 1
+    assert "Traceback" not in failed.stdout
+    assert re.search(r"^Error: the compiler refuses .*: as: not found$", failed.stdout, re.MULTILINE), failed.stdout
+    full.unlink()
+    done.ok(*command)
+    (resources,) = done.folder.glob("results/tiny-cpu-95_fresh/build/cpu-*/95_fresh/resources.csv")
+    assert ",compiled," in resources.read_text()
 
 
 def test_a_cuda_kernel_alone_is_compiled_where_there_is_no_gpu(done):

@@ -201,10 +201,13 @@ def _limited() -> Iterator[None]:
 
 
 def compile_support(kind: str, arch: str) -> bytes:
-    """What the pipeline itself runs on a device (`devices/support.*`), compiled."""
+    """What the pipeline itself runs on a device (`devices/support.*`), compiled. Raises `InputError` where the compiler refuses it."""
     folder = Path(__file__).resolve().parent / "devices"
     compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
-    return compiler((folder / name).read_text(), arch, folder)[0]
+    try:
+        return compiler((folder / name).read_text(), arch, folder)[0]
+    except CompileError as error:
+        raise InputError(f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}") from None
 
 
 def capability(arch: str) -> float:
