@@ -73,18 +73,19 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
         (tmp_path / "nvidia-a" / "samples" / f"{job}.parquet").touch()
     (tmp_path / "cpu-b" / "samples" / "03_blocked.float32.parquet").touch()
     found, of = made(published=tmp_path), (targets.REDRAWN, "nvidia-a")
+    made_of_each = ("drawn.checked", "figures.sha256", "tables.sha256")
     assert found.redrawn() == [
-        "results/redrawn/cpu-b/drawn.checked",
-        "results/redrawn/nvidia-a/drawn.checked",
+        *(f"results/redrawn/{device}/{name}" for device in ("cpu-b", "nvidia-a") for name in made_of_each),
         "results/redrawn/index.html",
     ]
     assert found.shown() == []
     (tmp_path / "nvidia-a").rename(tmp_path / targets.SHOWN)
-    assert found.shown() == [f"results/redrawn/{targets.SHOWN}/drawn.checked"]
+    assert found.shown() == [f"results/redrawn/{targets.SHOWN}/{name}" for name in made_of_each]
     (tmp_path / targets.SHOWN).rename(tmp_path / "nvidia-a")
     (tmp_path / "cpu-b" / "again").mkdir()
     (tmp_path / "cpu-b" / "again" / "environment.json").touch()
     assert found.indexed(targets.REDRAWN) == ["cpu-b", "cpu-b/again", "nvidia-a"]
+    assert "results/redrawn/cpu-b/again/tables.sha256" in found.redrawn()
     assert found.checked(targets.REDRAWN, "cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
     assert found.claims(targets.REDRAWN) == []
     (tmp_path / "claims.json").touch()

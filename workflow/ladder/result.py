@@ -27,6 +27,7 @@ AROUND = 12
 REASON = 240
 """Characters of a reason that are shown."""
 SHOWN_OF_BEST = ("kernel", "configuration", "tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
+"""Columns of `best.csv` that a table says something of."""
 
 Row = Mapping[str, Any]
 

@@ -89,15 +89,19 @@ class Targets:
         return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
 
     def shown(self) -> list[str]:
-        """The check that what is drawn from the dataset of which pages show figures is what was published."""
-        return [f"results/{REDRAWN}/{SHOWN}/drawn.checked"] if (self.published / SHOWN / "environment.json").exists() else []
+        """The check that what is drawn from the dataset of which pages show figures is what was published, and its lists."""
+        return self._redrawn(SHOWN) if (self.published / SHOWN / "environment.json").exists() else []
+
+    def _redrawn(self, device: str) -> list[str]:
+        return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures.sha256", TABLES)]
 
     def redrawn(self) -> list[str]:
         """The checks that what is drawn from all published datasets is what was published, and the page to look around in them."""
         folders = sorted(path.parent for path in self.published.glob("*/environment.json"))
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.published) else []
         page = [f"results/{REDRAWN}/index.html"] if folders else []
-        return [f"results/{REDRAWN}/{folder.name}/drawn.checked" for folder in folders] + compared + page
+        repeats = [f"results/{REDRAWN}/{name}/{TABLES}" for name in self.indexed(REDRAWN) if "/" in name]
+        return [name for folder in folders for name in self._redrawn(folder.name)] + repeats + compared + page
 
     def committed(self, device: str) -> list[Path]:
         """The files of a published dataset."""
