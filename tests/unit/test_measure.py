@@ -116,6 +116,7 @@ def test_what_the_gauntlet_takes_is_told_apart(make, monkeypatch, tmp_path):
     run = make({"gauntlet": of(verdict(), 2.0), "check": of(verdict(), 100.0)})
     outcomes(run)
     assert run.gauntlet_seconds == 6.0  # three configurations
+    run.journal.close()
     again = make()
     outcomes(again)
     assert again.gauntlet_seconds == 0.0  # it has passed
