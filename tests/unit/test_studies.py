@@ -52,8 +52,8 @@ MEASURED = {
     "benchmark": (
         {"campaign_s": 400.0, "confirm_share": 0.31, "gauntlet_share": 0.06, "nothing_to_do_s": 2.0, "campaign_mb": 12.3,
          "environment_mb": 2190.0, "measure_jobs": {"d": COST}},
-        "the default campaign 400 s with one core, of them 31.0% the confirmation and 6.0% the gauntlet; a run with nothing to do 2.0 s; 12 MB "
-        "of results, 2.2 GB of environment; `d` was executing for 80% of the 200 s of its measure jobs; 2 above what it may be",
+        "the default campaign 400 s with one core, of them 31.0% the confirmation and 6.0% the gauntlet; a run with nothing to do 2.0 s; 12 "
+        "MB of results, 2.2 GB of environment; `d` was executing for 80% of the 200 s of its measure jobs; 2 above what it may be",
     ),
     "checks": (
         {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},
