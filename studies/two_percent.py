@@ -17,7 +17,7 @@ from ladder.compare import changes, read_side
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
 from ladder.repeat import limits
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, binaries
 from ladder.verdicts import SAME
 from planted import Project
 from slowed import slowed
@@ -78,14 +78,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         one, other = (campaign(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT)))
         rows = compared(one, other)
-        binaries = {
-            f"{path.parent.parent.parent.parent.name} {row['kernel']} {row['configuration']}": row["sha256"]
-            for path in (one / "resources.csv", other / "resources.csv")
-            for row in pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
-            if row["sha256"]
+        timed = {
+            f"{name}: {what}": sha256
+            for name, dataset in (("as_it_is", one), ("slowed", other))
+            for what, sha256 in binaries(dataset.parent).items()
         }
     told = [row | {"limit": None if pd.isna(row["limit"]) else row["limit"]} for row in rows[TOLD].to_dict("records")]
-    STUDY.write(gpu, {"percent": PERCENT, **shares(rows), "rows": told}, uuids=[gpu.uuids[0]], binaries=binaries)
+    STUDY.write(gpu, {"percent": PERCENT, **shares(rows), "rows": told}, uuids=[gpu.uuids[0]], binaries=timed)
 
 
 if __name__ == "__main__":

@@ -644,6 +644,17 @@ def test_the_environment_may_lack_what_is_of_gpus(dataset):
     assert len(draw((found, plain), "time").axes) == 2
 
 
+def test_where_nothing_is_marked_figures_are_drawn(dataset, tmp_path):
+    found, environment = dataset
+    for name, table in found.items():
+        tables.write_csv(table.assign(marks="") if "marks" in table else table, tmp_path / f"{name}.csv")
+    unmarked = {name: tables.read_csv(tmp_path / f"{name}.csv") for name in found}
+    given = figures.Dataset(unmarked, environment, "warm")
+    for name, figure in figures.FIGURES.items():
+        if name not in figures.NEEDS or figures.NEEDS[name](given):
+            assert figure(given).axes
+
+
 def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(dataset, compiled):
     summary = compiled[0]["summary"].set_index(["kernel", "configuration", "problem"])["ratio"]
     (axes,) = draw(compiled, "compilers").figure.axes

@@ -152,10 +152,12 @@ def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
 
 
 def test_the_model_takes_for_write_back_what_was_measured():
-    for _, measured in registers.STUDY.published(ROOT).values():
-        if "waited_for" in measured:  # before, what was measured had the wait in it
-            found = {registers.WIDTHS[int(width)]: cost for width, cost in measured["write_back"].items()}
-            assert found == pytest.approx(issue.WRITE_BACK, abs=0.2)
+    answers = [measured["unwaited"] for _, measured in registers.STUDY.published(ROOT).values() if "unwaited" in measured]
+    if not answers:
+        pytest.skip("not measured yet: studies/registers.py")
+    for measured in answers:
+        found = {registers.WIDTHS[int(width)]: cost for width, cost in measured.items()}
+        assert found == pytest.approx(issue.WRITE_BACK, abs=0.2)
 
 
 def test_what_is_no_cubin_is_refused():

@@ -28,6 +28,8 @@ MAX_PROBLEMS = 10_000
 """Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
 WIDTH = 11.0
 """Inches that a figure is wide, for a screen, unless the campaign says otherwise; published ones are."""
+MOST_OF_MEMORY = 0.9
+"""The share of a device's memory that a problem may take: the driver and the libraries need the rest."""
 GAPS = 1.25
 """Times as long as where it was timed a launch may take in a stretch of them; power and heat account for less."""
 FEWEST = 3
@@ -421,7 +423,7 @@ def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> Non
     """Raise `InputError` for the first problem that does not fit a device's memory of `memory` bytes."""
     for element_type in campaign.element_types:
         for problem in campaign.problems(kind, element_type):
-            if problem.bytes > 0.9 * memory:
+            if problem.bytes > MOST_OF_MEMORY * memory:
                 raise InputError(
                     f"{campaign.source}: problems.{kind}: got {[problem.m, problem.n, problem.k]} in {element_type}, which takes "
                     f"{problem.bytes / 2**30:.1f} GiB with its verification; expected at most 90 % of the "

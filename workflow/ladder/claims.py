@@ -17,7 +17,7 @@ from ladder import yamlfile
 from ladder.aggregate import of_folder
 from ladder.expressions import evaluate, names_in
 from ladder.jobs import read_environment
-from ladder.kernels import OF_BUILD
+from ladder.kernels import Configuration
 from ladder.repeat import Limited, limited
 from ladder.statistics import CONFIDENCE, student_t
 from ladder.study import PUBLISHED, Study, studies
@@ -200,21 +200,19 @@ def find(claim: Claim, data: Data) -> list[Found]:
         measured = data.measured.get(claim.study)
         rows = [] if measured is None else [_flat(row) for row in (measured[claim.list] if claim.list else [measured])]
     rows = _chosen(rows, claim.rows)
-    if not claim.whole:
-        rows = [row for row in rows if _as_usual(row)]
     if claim.whole and rows:
         picked = rows if claim.which is None else _chosen(rows, claim.which)
         alone = picked[0] if claim.which is None else {}
         found = [_found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())]
     else:
-        found = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows]
+        found = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if _as_usual(row)]
     return [one for one in found if one]
 
 
 def _as_usual(row: Mapping[str, Any]) -> bool:
     """Whether a row's configurations are compiled as they are where a campaign says nothing of it; by another compiler they are others."""
     labels = [str(row[name]) for name in ("configuration", "other_configuration") if name in row]
-    return not any(part.partition("=")[0] in OF_BUILD for label in labels for part in label.split())
+    return not any(Configuration.of("", label).build for label in labels)
 
 
 def _identity(claim: Claim, row: Mapping[str, Any]) -> list[str]:

@@ -21,8 +21,8 @@ FFMA, FFMA_WITHOUT_B, LDS, BRA = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947
 NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued and does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
-"""Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width:
-what `studies/registers.py` finds where nothing waits for the loads."""
+"""Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width.
+They fit the kernels' loops, in which nothing waits for the loads; `studies/registers.py` measures such loads alone (`unwaited`)."""
 SMALLEST = 32
 """Multiply-adds of the smallest loop that counts as the kernel's."""
 

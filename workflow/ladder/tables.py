@@ -258,7 +258,8 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
     """A table that `write_csv` wrote. Raises `InputError` for another file, or one without a column that is needed."""
     try:
-        found = pd.read_csv(path, keep_default_na=False, na_values=[""])
+        # marks are text where nothing is marked too
+        found = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"marks": str})
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
     missing = [name for name in needed if name not in found]

@@ -10,7 +10,7 @@ import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
-from ladder.campaign import Problem
+from ladder.campaign import MOST_OF_MEMORY, Problem
 from ladder.devices import CANARY, Audit, Errors, Place, Refused, draws, errors_of, places, scalars, view_step
 from ladder.units import ELEMENT_TYPES
 
@@ -23,8 +23,6 @@ SUMS_BYTES, AUDIT_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8
 """What a comparison and an audit write for one sample."""
 SAMPLED = 16
 """Elements of the float64 reference that are computed a second time on the host."""
-MOST = 0.9
-"""The share of a device's memory that a problem may take: the driver and the libraries need the rest."""
 
 
 class Support:
@@ -53,7 +51,7 @@ class Support:
             self._held[int(buffer)] = size
             return buffer
         text = f"the device has no {size / 2**30:.1f} GiB left for {what}"
-        if sum(self._held.values()) + size > MOST * total:
+        if sum(self._held.values()) + size > MOST_OF_MEMORY * total:
             raise Refused("not_supported", text)
         raise OSError(f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory")
 
