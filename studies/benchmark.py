@@ -30,7 +30,7 @@ LIMITS = {
     "confirm_share": 1 / 3,
     "gauntlet_share": 0.05,
     "clone_set_up_s": 180,
-    "clone_to_figures_s": 600,
+    "clone_to_figures_s": 360,
     "nothing_to_do_s": 5,
     "plan_2000_s": 3,
     "compile_cpu_s_a_configuration": 1.5,

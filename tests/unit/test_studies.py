@@ -19,6 +19,7 @@ import placement
 import pytest
 import slowed
 import synthetic
+import thin
 import told_apart
 import tried
 import two_percent
@@ -146,6 +147,11 @@ MEASURED = {
         {"percent": 2, "slowed": 40, "found": 0.95, "alike": 10, "called": 0.1, "rows": []},
         "of 40 times of rungs that were slowed by 2 % at 1024 and up 95.0% are called slower; of 10 of cuBLAS beside them 10.0% faster or "
         "slower",
+    ),
+    "thin": (
+        {"side": 1024, "lines": [{"fixed_us": 450.0, "row_us": 9.9}, {"fixed_us": 270.0, "row_us": 10.3}]},
+        "with one thread a call of BLAS takes 450 us and 9.9 us a row of C, one of rung 04 270 us and 10.3 us a row, where K and N are 1024: "
+        "B is made ready in ×0.60 of the time",
     ),
     "told_apart": (
         {"device": "d", "machines": [], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
@@ -314,6 +320,19 @@ def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):
     assert [row["name"] for row in rows] == ["blas_1", neighbours.RUNG]
     assert all(len(row["ratios"][how]) == 2 and row[how] > 0 for row in rows for how in ("beside", "unsettled"))
     assert len(binaries) == 1
+
+
+def test_a_line_through_times_parts_what_a_call_takes_from_what_a_row_takes():
+    assert thin.line({24: 340.0, 48: 580.0, 96: 1060.0}) == pytest.approx({"fixed_us": 100, "row_us": 10, "off": 1})
+    assert thin.line({24: 340.0, 48: 580.0, 96: 1200.0})["off"] == pytest.approx(0.95, abs=0.02)
+
+
+def test_blas_and_the_rung_are_timed_where_c_has_few_rows():
+    measured = thin.measure(1, (12, 24, 48), 64, Limits(min_samples=5, max_samples=5, target=1e-6, race=False))
+    assert [list(times) for times in measured["times_us"]] == [[12, 24, 48]] * 2
+    assert all(time > 0 for times in measured["times_us"] for time in times.values())
+    assert [line["name"] for line in measured["lines"]] == ["blas_1", thin.RUNG]
+    assert [len(digest) for digest in measured["binaries"].values()] == [64]
 
 
 def test_a_kernel_is_slowed_where_it_ends(tmp_path):

@@ -1,0 +1,95 @@
+"""Why rung 04 of the CPU ladder is ahead of BLAS where C has few rows: what a call takes whatever M is, and what a row of C takes.
+
+    .venv/bin/python studies/thin.py [STRETCHES]      about 10 s a stretch
+
+A is M x 1024 and B 1024 x 1024. Both with one thread, in the same rounds, for several M; lines are laid through the times, `fixed + row * M`,
+by least squares of the relative differences. What does not grow with M is what is done with B alone: it is read, and copied into the order
+of the innermost step. Measured are both, in microseconds, each the median of all stretches, and how far a time is off its line at most.
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from disturbance import stretch
+from ladder import environment, kernels
+from ladder.campaign import Limits, Problem
+from ladder.compile import compile_kernel, compile_support
+from ladder.environment import ROOT
+from ladder.kernels import Configuration
+from ladder.statistics import median_interval
+from ladder.study import Study, furthest, percent
+from ladder.verify import judge
+from ladder.worker import open_device
+
+RUNG = "cpu/04_vectorized_parallel"
+ROWS = (24, 36, 48, 96, 192, 384)
+"""Whole slivers of the rung's, of 12 rows."""
+SIDE = 1024
+LIMITS = Limits(min_samples=30, max_samples=30, target=1e-6, race=False)
+
+
+def found(measured: Mapping[str, Any]) -> str:
+    """What a call and a row take, of both."""
+    blas, rung = ((line["fixed_us"], line["row_us"]) for line in measured["lines"])
+    return (
+        f"with one thread a call of BLAS takes {blas[0]:.0f} us and {blas[1]:.1f} us a row of C, one of rung 04 {rung[0]:.0f} us and "
+        f"{rung[1]:.1f} us a row, where K and N are {measured['side']}: B is made ready in ×{rung[0] / blas[0]:.2f} of the time"
+    )
+
+
+STUDY = Study("thin", "Why is the CPU's rung 04 ahead of BLAS where C has few rows?", found, ".venv/bin/python studies/thin.py")
+
+
+def line(rows: Mapping[int, float]) -> dict[str, float]:
+    """The line through times in microseconds by rows of C: `fixed_us`, `row_us`, and `off`, the ratio to it that is furthest from 1."""
+    m, times = np.array(list(rows), float), np.array(list(rows.values()))
+    (fixed, row), *_ = np.linalg.lstsq(np.stack([1 / times, m / times], axis=1), np.ones(len(m)))
+    return {"fixed_us": fixed, "row_us": row, "off": furthest(times / (fixed + row * m))}
+
+
+def measure(stretches: int, rows: tuple[int, ...] = ROWS, side: int = SIDE, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Times in microseconds of `blas_1` and the rung by rows of C, the lines through them, and the digest of the rung's binary."""
+    here, kernel = environment.detect_cpu(), kernels.discover(ROOT)[RUNG]
+    chosen = Configuration("float32", tuple({**kernel.parameters, "THREADS": 1}.items()))
+    times: list[dict[int, float]] = [{}, {}]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "support.so").write_bytes(compile_support("cpu", here.arch))
+        (binary,) = compile_kernel(kernel, [(chosen, "")], here.arch, folder, 1)
+        device = open_device("cpu", "", folder / "support.so")
+        for m in rows:
+            problem = Problem(m, side, side)
+            operands = device.operands(problem)
+            launches = {0: device.baseline("blas_1"), 1: device.kernel(kernel, chosen, (folder / binary.binary).read_bytes())}
+            for launch in launches.values():
+                verdict = judge(device.check(launch), problem)
+                if verdict.status != "correct":
+                    sys.exit(f"{problem.label}: {verdict.reason}")
+            medians = [stretch(device, launches, launches[0], limits)[0] for _ in range(stretches)]
+            for who, of in enumerate(zip(*medians, strict=True)):
+                times[who][m] = median_interval(of)[0]
+            device.free(operands)
+        device.close()
+    lines = [{"name": name, **line(of)} for name, of in zip(("blas_1", RUNG), times, strict=True)]
+    return {
+        "side": side,
+        "stretches": stretches,
+        "times_us": times,
+        "lines": lines,
+        "binaries": {f"{RUNG} {chosen.label}": binary.sha256},
+    }
+
+
+def main(stretches: int) -> None:
+    """Measure, and write what was found."""
+    measured = measure(stretches)
+    print(*(f"{one['name']}: a time is {percent(one['off'])} off its line at most" for one in measured["lines"]), sep="\n")
+    STUDY.write(environment.detect_cpu(), measured, binaries=measured.pop("binaries"))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else 6)
