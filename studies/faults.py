@@ -114,9 +114,6 @@ CPU = {
 """Of the CPU: configurations of one kernel."""
 SYNTAX = Fault("source that does not compile", "this does not compile;", "compile_error", "error:")
 
-CULPRIT = 4
-"""Of ten configurations, the one that misbehaves."""
-
 
 FAKE = {
     "illegal": Fault(

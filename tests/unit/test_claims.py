@@ -36,6 +36,7 @@ def test_the_image():
     assert f"| {facts['base']} | Debian's base" in page
     rest = facts["unpacked"] - facts["base"]
     shown = {"nvcc": "| {} | `nvcc`", "bindings": "| {} | `cuda-bindings`", "tables and figures": "| {} | pandas"}
+    shown["page"] = "| {} | Altair and vl-convert"
     shown |= {"project": "| {} | the project", "cuBLASLt": "({} of them cuBLASLt)", "bytecode": "{} MB of all that is Python"}
     for what, size in facts["parts"].items():
         assert shown.get(what, f"| {{}} | {what}").format(size) in page, what
