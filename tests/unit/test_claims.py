@@ -14,6 +14,7 @@ from ladder.claims import Claim, Data, Found
 from ladder.environment import ROOT
 from ladder.judged import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
 from ladder.kernels import discover
+from ladder.repeat import Limit
 from ladder.story.data import Story
 from ladder.study import ANSWERS, NOTHING, PUBLISHED
 from ladder.targets import SHOWN
@@ -345,17 +346,19 @@ NEAR = {"holds": "near_low <= value <= near_high"}
         (SIGN, found(1.05, 0.01), None, None, 1, REPRODUCED),
         (SIGN, found(1.005, 0.01), None, None, 1, UNSURE),
         (SIGN, found(0.95, 0.01), None, None, 1, FAILED),
-        (SIGN, found(1.05, 0.01), None, 0.06, 1, UNSURE),  # runs differ by more
+        (SIGN, found(1.05, 0.01), None, Limit(0.06), 1, UNSURE),  # runs differ by more
         (SIGN, found(0.97, 0.02), None, None, 1, FAILED),
         (SIGN, found(0.97, 0.02), None, None, 50, UNSURE),  # one of fifty may be off so far
-        (NEAR, found(1.02, 0.01), found(1.0, 0.01), 0.03, 1, REPRODUCED),
-        (NEAR, found(1.05, 0.01), found(1.0, 0.01), 0.03, 1, FAILED),
-        (NEAR, found(0.95, 0.01), found(1.0, 0.01), 0.03, 1, FAILED),
-        (NEAR, found(1.04, 0.01), found(1.0, 0.01), 0.03, 20, UNSURE),
+        (NEAR, found(1.02, 0.01), found(1.0, 0.01), Limit(0.03), 1, REPRODUCED),
+        (NEAR, found(1.05, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
+        (NEAR, found(0.95, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
+        (NEAR, found(1.04, 0.01), found(1.0, 0.01), Limit(0.03), 20, UNSURE),
+        (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03), 4, FAILED),
+        (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03, 3), 4, UNSURE),  # four machines tell less of what is rare
         (NEAR, found(1.01, 0.01), found(1.0, 0.01), None, 1, REPRODUCED),
         (NEAR, found(1.05, 0.01), found(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
-        ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, 0.03, 1, REPRODUCED),
-        ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, 0.03, 1, FAILED),
+        ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, Limit(0.03), 1, REPRODUCED),
+        ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, Limit(0.03), 1, FAILED),
         ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, None, 1, UNSURE),
     ],
 )

@@ -108,6 +108,13 @@ def test_a_limit_that_few_machines_made_holds_of_the_next_ones(machines):
     assert 0.92 <= np.mean(held) <= 0.98
 
 
+def test_a_limit_for_a_rarer_case_is_wider_by_what_its_machines_tell():
+    known, of_three = repeat.Limit(0.1), repeat.Limit(0.1, 2)
+    assert known.at(0.95) == of_three.at(0.95) == pytest.approx(0.1)
+    assert known.at(0.999) == pytest.approx(0.1 * 3.2905 / 1.96, rel=1e-4)
+    assert of_three.at(0.999) == pytest.approx(0.1 * 31.599 / 4.3027, rel=1e-4)
+
+
 def test_a_limit_that_is_too_narrow_shows():
     narrow = runs(["a", "a", "b"])
     narrow = [replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow]
@@ -193,6 +200,7 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
 def test_the_limit_is_that_of_the_machines(tmp_path):
     row = {
         "element_type": "float32",
+        "machines": 3,
         "problem": "64",
         "state": "warm",
         "tensor_cores": False,
@@ -207,12 +215,12 @@ def test_the_limit_is_that_of_the_machines(tmp_path):
         environments = ({"device": name, "attributes": {"uuid": uuid}} for name, uuid in ((device, uuids), (other, others)))
         return repeat.limits(tmp_path, *environments, of)
 
-    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False): 0.01}
-    both = {("float32", "64", "warm", False): 0.02, ("float32", "65", "warm", True): 0.02}
+    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False): repeat.Limit(0.01)}
+    both = {("float32", "64", "warm", False): repeat.Limit(0.02, 2), ("float32", "65", "warm", True): repeat.Limit(0.02, 2)}
     assert limits("d", "a", "d", "b", "time_") == both
     assert limits("d", None, "d", None, "time_") == both  # a CPU has none
-    assert set(limits("d", "a", "d", "a").values()) == {0.03}
-    assert set(limits("d", "a", "d", "b").values()) == {0.04}
+    assert set(limits("d", "a", "d", "a").values()) == {repeat.Limit(0.03)}
+    assert set(limits("d", "a", "d", "b").values()) == {repeat.Limit(0.04, 2)}
     assert limits("d", "a", "e", "a") == limits("e", "a", "d", "a") == {}
     assert limits("f", "a", "f", "a") == {}
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from ladder.campaign import DRAWN_FROM
 from ladder.confirmed import Confirmed
 from ladder.jobs import read_environment, write_whole
 from ladder.measurements import files, load
-from ladder.repeat import Limited, limited, limits
+from ladder.repeat import Limit, Limited, limited, limits
 from ladder.statistics import CONFIDENCE, between_runs
 from ladder.tables import best, summarise
 from ladder.units import InputError
@@ -124,7 +123,7 @@ def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
     return next(((one, one) for one in [*bests, *first] if one in first and one in second), bests)
 
 
-def changes(one: Side, other: Side, known: Mapping[Limited, float]) -> pd.DataFrame:
+def changes(one: Side, other: Side, known: Mapping[Limited, Limit]) -> pd.DataFrame:
     """A row a kernel, problem and state that both have: `ratio` is how many times as fast it is in `other`.
 
     By its times in the confirmations, in microseconds; `low` and `high` are the ends of the 95 % interval between processes of two runs.
@@ -152,7 +151,7 @@ def changes(one: Side, other: Side, known: Mapping[Limited, float]) -> pd.DataFr
 
 
 def _judged(
-    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, float], count: int
+    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, Limit], count: int
 ) -> dict[str, Any]:
     """The columns of `changes` that rest on the processes of two confirmations, of `count` rows."""
     times = []
@@ -163,8 +162,7 @@ def _judged(
 
     def verdict(confidence: float) -> tuple[str, float, float, float]:
         ratio, low, high = between_runs(times[0], times[1], confidence)
-        least = (limit or 0.0) * NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        if abs(math.log(ratio)) <= least:
+        if limit and abs(math.log(ratio)) <= limit.at(confidence):
             return SAME, ratio, low, high
         return verdicts.of(low, high), ratio, low, high
 
@@ -175,7 +173,7 @@ def _judged(
         "ratio": ratio,
         "low": low,
         "high": high,
-        "limit": math.exp(limit) if limit is not None else None,
+        "limit": math.exp(limit.half) if limit else None,
         "verdict": called,
         "sure": called != SAME and verdict(1 - (1 - CONFIDENCE) / count)[0] == called,
     }

@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 from ladder.claims import Claim, Data, Found, Key, find, of_samples, of_studies, read
 from ladder.expressions import evaluate, names_in
 from ladder.jobs import read_environment, write_whole
-from ladder.repeat import limits
+from ladder.repeat import Limit, limits
 from ladder.statistics import CONFIDENCE
 from ladder.study import NOTHING, PUBLISHED
 from ladder.targets import JUDGED, SHOWN
@@ -30,7 +29,7 @@ Entry = Mapping[str, Any]
 """What some data say to a claim, or to one of the things that it is about: a row of `claims.json`."""
 
 
-def judge(claim: Claim, found: Found, published: Found | None, limit: float | None, count: int) -> str:
+def judge(claim: Claim, found: Found, published: Found | None, limit: Limit | None, count: int) -> str:
     """What a value says to a claim of which there are `count`: all are to be judged wrongly in one case of twenty at most.
 
     It is reproduced where `holds` is true at 95 %, and not reproduced where `fails`, or else the contrary of `holds`, is true with
@@ -38,15 +37,15 @@ def judge(claim: Claim, found: Found, published: Found | None, limit: float | No
     """
 
     def true(expression: str, confidence: float) -> bool:
-        z = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+        apart = limit.at(confidence) if limit else 0.0
         names = {**found.names, "value": found.value, "low": found.low, "high": found.high}
-        spread = max(found.half(confidence), z * (limit or 0.0))
+        spread = max(found.half(confidence), apart)
         if found.low > 0 and spread:
             names |= {"low": found.value * math.exp(-spread), "high": found.value * math.exp(spread)}
         if limit is not None:
-            names["limit"] = math.exp(z * limit)
+            names["limit"] = math.exp(apart)
         if published:
-            near = max(math.hypot(found.half(confidence), published.half(confidence)), z * (limit or 0.0))
+            near = max(math.hypot(found.half(confidence), published.half(confidence)), apart)
             names |= {
                 "published": published.value,
                 "near_low": published.value * math.exp(-near),
@@ -137,7 +136,7 @@ def _judged(
         limit = known[origin["dataset"]].get(found[key].limit_of)
         published = Found(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
         state = judge(claim, found[key], published, limit, near if claim.near else len(origins))
-        factor = None if limit is None else float(f"{math.exp(limit):.6g}")
+        factor = None if limit is None else float(f"{math.exp(limit.half):.6g}")
         entries.append(_entry(claim, data.name, state, found[key], origin) | {"limit": factor})
     return entries or [_entry(claim, data.name, NOTHING)]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ladder.campaign import CONFIRMED
 from ladder.confirmed import Confirmed
 from ladder.jobs import write_whole
 from ladder.measurements import files, load
-from ladder.statistics import between_processes, student_t
+from ladder.statistics import CONFIDENCE, between_processes, student_t
 from ladder.tables import read_csv, to_csv
 from ladder.units import InputError
 
@@ -35,6 +36,23 @@ COLUMNS = [
     "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
     "reproduce_pairs", "reproduce_sd", "reproduce_limit", "reproduce_time_limit",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How far logarithms of two runs differ at most."""
+
+    half: float
+    """With a probability of 95 %."""
+    degrees: int = 0
+    """Of freedom of the standard deviation that it is a multiple of; 0 where that is taken for known."""
+
+    def at(self, confidence: float) -> float:
+        """The same with another probability."""
+        if self.degrees:
+            return self.half * student_t(self.degrees, confidence) / student_t(self.degrees)
+        normal = NormalDist()
+        return self.half * normal.inv_cdf((1 + confidence) / 2) / normal.inv_cdf((1 + CONFIDENCE) / 2)
 
 
 @dataclass(frozen=True)
@@ -152,8 +170,8 @@ def limited(row: Mapping[str, Any]) -> Limited:
     return row["element_type"], str(row["problem"]), row["state"], str(row.get("tensor_cores")) == "True"
 
 
-def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, float]:
-    """How far logarithms of two runs differ at most, 95 %, by what they are of, given what `environment.json` says of both.
+def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, Limit]:
+    """How far logarithms of two runs differ at most, by what they are of, given what `environment.json` says of both.
 
     Of ratios to the reference, or, with "time_", of times; by the table in the folder of published datasets, on one machine or on several of
     the model. Of two models nothing is known.
@@ -162,9 +180,10 @@ def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of
     if one["device"] != other["device"] or not path.exists():
         return {}
     machine, another = (it.get("attributes", {}).get("uuid") for it in (one, other))
-    column = f"{'repeat' if machine and machine == another else 'reproduce'}_{of}limit"
-    rows = read_csv(path).dropna(subset=[column])
-    return {limited(row): row[column] for row in rows.to_dict("records")}
+    same = bool(machine) and machine == another
+    column = f"{'repeat' if same else 'reproduce'}_{of}limit"
+    rows = read_csv(path).dropna(subset=[column]).to_dict("records")
+    return {limited(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
 
 
 def _covered(pairs: pd.DataFrame, allowed: pd.Series) -> dict[str, Any]:
