@@ -10,9 +10,10 @@ def found(measured: Mapping[str, Any]) -> str:
     """How often the stated intervals and limits cover the difference to another run, and how often what is alike is called different."""
 
     described = {
-        "same_machine": ("another run on the same device is within the between-process interval", "covered"),
-        "other_machine": ("one on another device within the repeat interval", "covered"),
-        "held_out": ("and where that device took no part in making it", "covered"),
+        "same_machine": ("runs on one device differ by no more than both between-process intervals allow", "covered"),
+        "same_held_out": ("and than the limit that other devices' runs made", "covered"),
+        "other_machine": ("runs on two devices by no more than the limit, which they made too", "covered"),
+        "held_out": ("and than one that one of the two took no part in making", "covered"),
         "twins": ("twins with the same binary are called different", "called_different"),
         "null": ("pairs of the reference with itself are", "called_different"),
     }

@@ -2,9 +2,10 @@
 
     .venv/bin/python studies/told_apart.py        needs no GPU
 
-Every two published datasets of a machine with a confirmation are compared, as they are and with all times of the second made 2 % longer, in
-either direction of the two. Measured are the shares called faster or slower, and of the longer ones on problems of at least 1024^3
-multiply-adds the share called slower. The limits of how far runs differ are those of `ladder repeat`, from the same runs.
+Every two published datasets of a machine with a confirmation are compared, as they are and with all times of either made 2 % longer.
+Measured are the shares called faster or slower, and of the longer ones on problems of at least 1024^3 multiply-adds the share called
+slower. The limits of how far runs differ are those of `ladder repeat`, which the same runs made too, and so hold of them; `held_out` is
+what is called by limits that runs on other machines of the model made alone, where there are any.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ladder.campaign import CONFIRMED
 from ladder.compare import Side, changes, read_side
 from ladder.environment import ROOT
 from ladder.jobs import write_whole
-from ladder.repeat import limits, made_from
+from ladder.repeat import Run, limits, made_from, of_table, ratios, table
 from ladder.study import PUBLISHED, Study
 from ladder.verdicts import SAME
 
@@ -32,10 +33,14 @@ LARGE = 2 * 1024**3
 
 
 def found(measured: Mapping[str, Any]) -> str:
-    """Both shares."""
+    """The shares."""
+    held_out = measured["held_out"]
+    by_others = (
+        f", by limits of other machines alone {held_out['called']:.1%} of {held_out['alike']}" if held_out["alike"] else ""
+    )
     return (
         f"on one machine, of {measured['alike']} times of the same code {measured['called']:.1%} are called faster or slower, "
-        f"{measured['sure']:.1%} surely; "
+        f"{measured['sure']:.1%} surely, by limits that these runs made too{by_others}; "
         f"of {measured['slowed']} that were made 2 % longer at 1024 and up {measured['found']:.1%} are found"
     )
 
@@ -64,26 +69,32 @@ def longer(side: Side) -> Side:
     return replace(side, confirmed=confirmed)
 
 
-def measure(published: Path, machines: Sequence[Sequence[Side]]) -> dict[str, Any]:
-    """The shares, over every two datasets of a machine."""
-    alike, slowed = [], []
-    for one, other in (pair for sides in machines for pair in permutations(sides, 2)):
-        known = limits(published, one.environment, other.environment, "time_")
-        alike.append(changes(one, other, known))
-        slowed.append(
-            changes(one, longer(other), known).merge(other.best[["problem", "m", "n", "k"]].drop_duplicates(), on="problem")
-        )
-    same, late = pd.concat(alike), pd.concat(slowed)
+def measure(published: Path, machines: Mapping[str, Sequence[Side]]) -> dict[str, Any]:
+    """The shares, over every two datasets of a machine of a model, by the machines' UUIDs."""
+    alike, held_out, slowed = [], [], []
+    runs = [Run("", "", uuid, {}, ratios(side.confirmed), pd.DataFrame()) for uuid, sides in machines.items() for side in sides]
+    for uuid, sides in machines.items():
+        of_others = of_table(table([run for run in runs if run.machine != uuid]), True, "time_")
+        for one, other in combinations(sides, 2):
+            known = limits(published, one.environment, other.environment, "time_")
+            alike.append(changes(one, other, known))
+            held_out.append(changes(one, other, of_others).dropna(subset=["limit"]))
+            for first, second in ((one, other), (other, one)):
+                sizes = second.best[["problem", "m", "n", "k"]].drop_duplicates()
+                slowed.append(changes(first, longer(second), known).merge(sizes, on="problem"))
+    same, apart, late = pd.concat(alike), pd.concat(held_out), pd.concat(slowed)
     late = late[2.0 * late["m"] * late["n"] * late["k"] >= LARGE]
     return {
-        "device": machines[0][0].environment["device"],
+        "device": next(iter(machines.values()))[0].environment["device"],
         "machines": [
             [{"dataset": os.path.relpath(side.folder, published), **made_from(side.folder, side.environment)} for side in sides]
-            for sides in machines
+            for sides in machines.values()
+            if len(sides) > 1
         ],
         "alike": len(same),
         "called": float((same["verdict"] != SAME).mean()),
         "sure": float(same["sure"].mean()),
+        "held_out": {"alike": len(apart), "called": float((apart["verdict"] != SAME).mean()) if len(apart) else None},
         "slowed": len(late),
         "found": float((late["verdict"] == "slower").mean()),
     }
@@ -97,8 +108,8 @@ def contents(published: Path) -> dict[Path, bytes]:
         if uuid := side.environment["attributes"].get("uuid"):
             models.setdefault(side.environment["device"], {}).setdefault(uuid, []).append(side)
     made = {}
-    for device, of_model in models.items():
-        if machines := [sides for sides in of_model.values() if len(sides) > 1]:
+    for device, machines in models.items():
+        if any(len(sides) > 1 for sides in machines.values()):
             measured = measure(published, machines)
             made[published / f"told-apart-{device}.json"] = (json.dumps(measured, indent=1) + "\n").encode()
     return made

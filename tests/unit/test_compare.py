@@ -107,11 +107,15 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     assert called(without).mean() > 0.3
     assert called(with_limits).mean() <= 0.1
     assert with_limits["limit"].tolist() == pytest.approx(
-        [math.exp(limits["float32", row.problem, row.state, row.kernel == "cublas_tf32"].half) for row in with_limits.itertuples()]
+        [
+            math.exp(limits["float32", row.problem, row.state, row.kernel == "cublas_tf32"].half)
+            for row in with_limits.itertuples()
+        ]
     )
     slowed = compare.read_side(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
     assert compare.changes(one, slowed, limits)["sure"].all()
-    of_two_machines = {key: replace(limit, degrees=1) for key, limit in limits.items()}  # which tell little of one case in hundreds
+    # one degree of freedom tells little of one case in hundreds
+    of_two_machines = {key: replace(limit, degrees=1) for key, limit in limits.items()}
     found = compare.changes(one, slowed, of_two_machines)
     assert (found["verdict"] == "slower").all()
     assert not found["sure"].any()

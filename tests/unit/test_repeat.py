@@ -89,6 +89,13 @@ def test_coverage_is_counted_against_what_was_stated():
     assert found["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every contestant
     assert found["held_out"]["pairs"] == 2 * 2 * 5 * 300  # each pair is held out for either machine
     assert found["held_out"]["covered"] >= 0.97
+    assert found["same_held_out"] == {"pairs": 0, "covered": None}  # no other machine has two runs
+    two = repeat.claims(runs(["a", "a", "b", "b"], seed=1, contestants=300))
+    assert two["same_held_out"]["pairs"] == 2 * 2 * 300
+    assert 0.92 <= two["same_held_out"]["covered"] <= 0.98
+    unlike = runs(["a", "a", "b", "b"], seed=1)
+    unlike[1].ratios["log_ratio"] += 0.1  # of which only the other machine's limits know nothing
+    assert repeat.claims(unlike)["same_held_out"]["covered"] == pytest.approx(1 / 2, abs=0.02)
 
 
 @pytest.mark.parametrize("machines", [2, 4])

@@ -113,10 +113,11 @@ MEASURED = {
         "3 changes of the upper rungs: 1 are faster than what was changed, 1 slower",
     ),
     "repeat": (
-        {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "other_machine": {"pairs": 200, "covered": 0.955},
+        {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "same_held_out": {"pairs": 0},
+         "other_machine": {"pairs": 200, "covered": 0.955},
          "held_out": {"pairs": 0}, "twins": {"pairs": 40, "called_different": 0.025}, "null": {"pairs": 0}},
-        "2 runs on 2 devices: one on another device within the repeat interval: 95.5% of 200; twins with the same binary are called "
-        "different: 2.5% of 40",
+        "2 runs on 2 devices: runs on two devices by no more than the limit, which they made too: 95.5% of 200; twins with the same "
+        "binary are called different: 2.5% of 40",
     ),
     "elsewhere": (
         {"states": {"reproduced": 12, "not reproduced": 1}, "not_reproduced": ["gains:a:b"], "took_part": False, "seconds": 250.4},
@@ -154,9 +155,10 @@ MEASURED = {
         "B is made ready in ×0.60 of the time",
     ),
     "told_apart": (
-        {"device": "d", "machines": [], "alike": 400, "called": 0.03, "sure": 0, "slowed": 100, "found": 0.95},
-        "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely; "
-        "of 100 that were made 2 % longer at 1024 and up 95.0% are found",
+        {"device": "d", "machines": [], "alike": 400, "called": 0.03, "sure": 0,
+         "held_out": {"alike": 200, "called": 0.04}, "slowed": 100, "found": 0.95},
+        "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely, by limits that these runs made too, "
+        "by limits of other machines alone 4.0% of 200; of 100 that were made 2 % longer at 1024 and up 95.0% are found",
     ),
 }  # fmt: skip
 """What each could have measured, and what it tells of it."""
@@ -356,17 +358,22 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
 def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path):
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
     sides = [read_side(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
-    measured = told_apart.measure(tmp_path, [sides])
+    measured = told_apart.measure(tmp_path, {"GPU-0": sides})
     (told,) = measured["machines"]
     assert [one["dataset"] for one in told] == ["run0", "run1", "run2"]
     assert {one["commit"] for one in told} == {synthetic.ENVIRONMENT["project"]["commit"]}
     confirmations = [hashlib.sha256((side.folder / "confirmed.parquet").read_bytes()).hexdigest() for side in sides]
     assert [one["confirmed_sha256"] for one in told] == confirmations
-    assert measured["alike"] == 6 * 3 * (2 + 1)  # at 4096 cold is as warm
+    assert measured["alike"] == 3 * 3 * (2 + 1)  # at 4096 cold is as warm
     assert measured["slowed"] == 6 * 3
     assert measured["called"] <= 0.15
     assert measured["found"] >= 0.75
-    assert told_apart.measure(tmp_path, [sides, sides[:2]])["alike"] == measured["alike"] + 2 * 3 * (2 + 1)  # each with its own
+    assert measured["held_out"] == {"alike": 0, "called": None}  # no other machine has made a limit
+    both = told_apart.measure(tmp_path, {"GPU-0": sides, "GPU-1": sides[:2], "GPU-2": sides[:1]})
+    assert both["alike"] == measured["alike"] + 3 * (2 + 1)  # each with its own
+    assert both["held_out"]["alike"] == both["alike"]
+    assert 0 < both["held_out"]["called"] <= 0.15
+    assert len(both["machines"]) == 2
     late = told_apart.longer(sides[0])
     assert changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
     assert changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is

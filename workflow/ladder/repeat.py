@@ -180,22 +180,25 @@ def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of
     if one["device"] != other["device"] or not path.exists():
         return {}
     machine, another = (it.get("attributes", {}).get("uuid") for it in (one, other))
-    same = bool(machine) and machine == another
+    return of_table(read_csv(path), bool(machine) and machine == another, of)
+
+
+def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[Limited, Limit]:
+    """The limits of a `table`, on one machine or on several, by what they are of."""
     column = f"{'repeat' if same else 'reproduce'}_{of}limit"
-    rows = read_csv(path).dropna(subset=[column]).to_dict("records")
+    rows = table.dropna(subset=[column]).to_dict("records")
     return {limited(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
 
 
-def _covered(pairs: pd.DataFrame, allowed: pd.Series) -> dict[str, Any]:
+def _covered(within: pd.Series) -> dict[str, Any]:
     """How many differences there are, and the share that is within what is allowed."""
-    within = abs(pairs["difference"]) <= allowed
-    return {"pairs": len(pairs), "covered": float(within.mean()) if len(pairs) else None}
+    return {"pairs": len(within), "covered": float(within.mean()) if len(within) else None}
 
 
-def _against_limits(pairs: pd.DataFrame, limits: pd.DataFrame) -> dict[str, Any]:
-    """How many differences between machines keep to the limits of their problem."""
-    both = pairs.merge(limits[[*PROBLEM, "reproduce_limit"]].dropna(), on=PROBLEM)
-    return _covered(both, both["reproduce_limit"])
+def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.Series:
+    """Which differences keep to the limits of their problem, of those that have one."""
+    both = pairs.merge(limits[[*PROBLEM, column]].dropna(), on=PROBLEM)
+    return abs(both["difference"]) <= both[column]
 
 
 def claims(runs: Sequence[Run]) -> dict[str, Any]:
@@ -203,27 +206,27 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
 
     `same_machine`: differences between runs on one machine, and the share within both between-process intervals together. `other_machine`:
     those between machines, and the share within the limit of `table`, which was made from them too; `held_out` is the same where the
-    limit was made without the machine in question, which takes three. `twins` and `null`: pairs of the same binary, and of the
+    limit was made without the machine in question, which takes three, and `same_held_out` that of runs on one machine, within the limit
+    that runs on others made. `twins` and `null`: pairs of the same binary, and of the
     reference with itself, and the share that is called different.
     """
     found = differences(runs)
     same, other = found[found["same"].astype(bool)], found[~found["same"].astype(bool)]
-    held_out = []
+    held_out: list[pd.Series] = []
+    same_held_out: list[pd.Series] = []
     for machine in sorted({run.machine for run in runs}):
         limits = table([run for run in runs if run.machine != machine])
-        involved = other[np.array([machine in machines for machines in other["machines"]], dtype=bool)]
-        held_out.append(_against_limits(involved, limits))
-    pairs = sum(part["pairs"] for part in held_out)
+        for pairs, column, within in ((other, "reproduce_limit", held_out), (same, "repeat_limit", same_held_out)):
+            involved = pairs[np.array([machine in machines for machines in pairs["machines"]], dtype=bool)]
+            within.append(_within(involved, limits, column))
     return {
         "device": runs[0].device,
         "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
         "machines": len({run.machine for run in runs}),
-        "same_machine": _covered(same, same["allowed"]),
-        "other_machine": _against_limits(other, table(runs)),
-        "held_out": {
-            "pairs": pairs,
-            "covered": sum(part["pairs"] * part["covered"] for part in held_out if part["pairs"]) / pairs if pairs else None,
-        },
+        "same_machine": _covered(abs(same["difference"]) <= same["allowed"]),
+        "same_held_out": _covered(pd.concat(same_held_out)),
+        "other_machine": _covered(_within(other, table(runs), "reproduce_limit")),
+        "held_out": _covered(pd.concat(held_out)),
         **{kind: _called_different(runs, kind) for kind in ("twins", "null")},
     }
 
