@@ -16,7 +16,7 @@ from ladder.confirmed import Confirmed
 from ladder.jobs import read_environment, write_whole
 from ladder.measurements import files, load
 from ladder.repeat import Limit, Limited, limited, limits
-from ladder.statistics import CONFIDENCE, between_runs
+from ladder.statistics import CONFIDENCE, between_processes, between_runs
 from ladder.tables import best, summarise
 from ladder.units import InputError
 from ladder.verdicts import SAME, UNCONFIRMED
@@ -168,8 +168,8 @@ def _judged(
 
     called, ratio, low, high = verdict(CONFIDENCE)
     return {
-        "us": between_runs(times[0], [[1.0]])[0],
-        "other_us": between_runs(times[1], [[1.0]])[0],
+        "us": between_processes(times[0])[0],
+        "other_us": between_processes(times[1])[0],
         "ratio": ratio,
         "low": low,
         "high": high,

@@ -85,6 +85,24 @@ def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
     return math.sqrt(degrees) * math.tan((low + high) / 2)
 
 
+def _mean_of(processes: Sequence[ArrayLike]) -> tuple[float, float, int]:
+    """The mean over processes of the medians of their rounds' logarithms, its variance, and the degrees of freedom that this has.
+
+    Of one process the variance is infinite. Raises `ValueError` for no process, or one without a round.
+    """
+    values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
+    if not values:
+        raise ValueError("no processes")
+    mean, n = math.fsum(values) / len(values), len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else math.inf, n - 1
+
+
+def _interval(mean: float, variance: float, degrees: int, confidence: float) -> tuple[float, float, float]:
+    """What the mean of logarithms stands for, with the ends of its interval by Student's t; from 0 to infinity without degrees."""
+    half = student_t(degrees, confidence) * math.sqrt(variance) if degrees else math.inf
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
 def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
     """Estimate and between-process interval of a positive quantity that several processes each found in some rounds.
 
@@ -94,14 +112,7 @@ def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFID
     what the mean's variance is made of (Searle, Casella and McCulloch, Variance Components, 1992, chapter 3). Of a single process
     nothing is known but the value: its interval is from 0 to infinity. Raises `ValueError` for no process, or one without a round.
     """
-    values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
-    if not values:
-        raise ValueError("no processes")
-    mean, n = math.fsum(values) / len(values), len(values)
-    if n == 1:
-        return math.exp(mean), 0.0, math.inf
-    half = student_t(n - 1, confidence) * math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    return _interval(*_mean_of(processes), confidence)
 
 
 def between_runs(
@@ -113,20 +124,12 @@ def between_runs(
     (The generalization of "Student's" problem when several different population variances are involved, Biometrika 34, 1947), its degrees
     of freedom rounded down. Where a run has one process it is from 0 to infinity. Raises `ValueError` as `between_processes` does.
     """
-    estimate, terms = 0.0, []
-    for sign, processes in ((1, one), (-1, other)):
-        values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
-        if not values:
-            raise ValueError("no processes")
-        mean, n = math.fsum(values) / len(values), len(values)
-        estimate += sign * mean
-        terms.append((math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else math.inf, n - 1))
-    variance = math.fsum(term for term, _ in terms)
+    (first, *of_one), (second, *of_other) = _mean_of(one), _mean_of(other)
+    variance = of_one[0] + of_other[0]
     if math.isinf(variance):
-        return math.exp(estimate), 0.0, math.inf
-    degrees = variance**2 / math.fsum(term**2 / n for term, n in terms) if variance else 1.0
-    half = student_t(math.floor(degrees + 1e-9), confidence) * math.sqrt(variance)
-    return math.exp(estimate), math.exp(estimate - half), math.exp(estimate + half)
+        return _interval(first - second, variance, 0, confidence)
+    degrees = variance**2 / math.fsum(term**2 / n for term, n in (of_one, of_other)) if variance else 1.0
+    return _interval(first - second, variance, math.floor(degrees + 1e-9), confidence)
 
 
 def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float]:
