@@ -4,7 +4,7 @@ import hashlib
 import itertools
 
 import pytest
-from ladder import campaign, confirm, kernels, records
+from ladder import campaign, child, confirm, kernels, records
 from ladder.child import Failure
 from ladder.environment import ROOT
 from ladder.units import InputError
@@ -58,7 +58,7 @@ class Child:
 
     def __init__(self, kind, uuid, support, lock):
         Child.count += 1
-        self.number, self.busy_us = Child.count, 1.0
+        self.number, self.loaded, self.busy_us = Child.count, set(), 1.0
 
     def ask(self, request, timeout):
         what = request[0]
@@ -99,7 +99,7 @@ FACTS = {"kind": "cpu", "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3}, "attrib
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Runs a confirmation of three kernels on two problems; returns what was asked and the rows."""
-    monkeypatch.setattr(confirm, "Child", Child)
+    monkeypatch.setattr(child, "Child", Child)
     Child.faults = {}
     rows = [row(name, "-", us, problem) for problem in (SMALL, LARGE) for name, us in (("a", 2.0), ("b", 500.0), ("cublas", 1.0))]
     samples = tmp_path / "all.parquet"

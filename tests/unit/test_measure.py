@@ -6,7 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from ladder import campaign, kernels, measure, records
+from ladder import campaign, child, kernels, measure, records
 from ladder.child import Failure
 from ladder.environment import ROOT
 from ladder.measure import Job, Run, read_readings
@@ -71,7 +71,7 @@ def make(tmp_path, monkeypatch):
             rows[contestant["slug"]] = {"status": "compiled", "sha256": sha256, "binary": f"{number}.cubin"}
         asked = []
         given = {"gauntlet": lambda *_: verdict(), "check": lambda *_: verdict(), "time": timed()} | (answers or {})
-        monkeypatch.setattr(measure, "Child", partial(Child, asked, given))
+        monkeypatch.setattr(child, "Child", partial(Child, asked, given))
         job = Job("d", "cuda", plan, rows, tmp_path, tmp_path, {}, "code", environment)
         made = Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
         made.asked = asked
@@ -146,7 +146,7 @@ def test_a_problem_is_set_up_again_in_a_fresh_process(make):
 
     run = make({"problem": problem})
     assert outcomes(run) == [("correct", "")] * 6
-    assert run.children == 2
+    assert run.worker.children == 2
 
 
 def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(make):

@@ -12,14 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
+from ladder.campaign import Problem
 from ladder.units import InputError, Status, plain
 
 START_SECONDS = 120.0
@@ -40,6 +41,7 @@ IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 """OpenBLAS's threads spin for 2^20 cycles after a call instead of 2^26: what is timed next waits until they rest."""
 NO_FAULT = "no fault of a kernel's, and recorded of none; what was measured before is kept, run again once it is mended"
 _numbers = itertools.count()
+T = TypeVar("T")
 
 
 def pipe() -> tuple[Connection, Connection]:
@@ -176,3 +178,71 @@ class Child:
             pids = ", ".join(str(process.pid) for process in left)
             print(f"a kernel left processes behind ({pids}); they were killed", file=sys.stderr, flush=True)
             psutil.wait_procs(left, timeout=5)
+
+
+class Supervisor:
+    """The worker process of a job, one after the other: a fresh one where the last cannot go on.
+
+    `busy_us` is the time that the device was busy with those that have ended, `children` how many were started.
+    """
+
+    def __init__(self, device: str, kind: str, uuid: str, support: Path, lock: int, reference: str) -> None:
+        self.device, self.reference = device, reference
+        self.given = kind, uuid, support, lock
+        self.child: Child | None = None
+        self.current: Problem | None = None
+        """Whose operands the child has."""
+        self.busy_us, self.children = 0.0, 0
+
+    def alive(self) -> Child:
+        """A child that can be asked."""
+        if self.child is None:
+            self.child = Child(*self.given)
+            self.children += 1
+        return self.child
+
+    def ready(self, problem: Problem) -> Child:
+        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
+
+        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
+        """
+        for last in (False, True):
+            child = self.alive()
+            if self.current == problem:
+                break
+            self.current = None
+            child.loaded.clear()
+            try:
+                list(child.ask(("problem", vars(problem), self.reference), START_SECONDS))
+                self.current = problem
+            except Failure as failure:
+                if failure.status == "not_supported":
+                    raise
+                self.end()
+                if last:
+                    raise InputError(
+                        f"{self.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                    ) from None
+        return child
+
+    def twice(self, attempt: Callable[[], T]) -> T:
+        """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again.
+
+        Raises its `Failure`, and then has no child that cannot go on.
+        """
+        for last in (False, True):
+            try:
+                return attempt()
+            except Failure as failure:
+                if not failure.alive:
+                    self.end()
+                if last or not failure.killed:
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def end(self) -> None:
+        """Let the child end."""
+        if self.child:
+            self.busy_us += self.child.busy_us
+            self.child.close()
+        self.child = self.current = None

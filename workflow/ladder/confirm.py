@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ladder.campaign import GAPS, Problem, digest, is_baseline
-from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
+from ladder.child import Child, Failure, Supervisor
 from ladder.environment import ROOT, project_state
 from ladder.kernels import SUFFIX, Configuration
 from ladder.lock import exclusive
-from ladder.measure import check_binary, read_readings, too_fast
+from ladder.measure import check_binary, outcome_of
 from ladder.progress import Progress
 from ladder.records import Journal, read, write
 from ladder.statistics import median_interval, paired_ratio
-from ladder.units import FAILED, InputError
+from ladder.units import FAILED
 
 ENERGY_SECONDS = 0.4
 """How long launches follow each other to measure their energy."""
@@ -136,13 +136,9 @@ class Confirmation:
     """One run of a job: measures what the journal does not have yet, a record a problem, state and process."""
 
     def __init__(self, job: Job, journal: Journal, contestants: Mapping[Problem, list[Contestant]], uuid: str, lock: int) -> None:
-        self.job, self.journal, self.contestants, self.uuid, self.lock = job, journal, contestants, uuid, lock
+        self.job, self.journal, self.contestants, self.uuid = job, journal, contestants, uuid
         self.limits: Mapping[str, Any] = job.plan["limits"]
-        self.child: Child | None = None
-        self.current: Problem | None = None
-        self.loaded: set[Contestant] = set()
-        """Those of which the child has the launch, on the operands that it has."""
-        self.busy_us, self.children = 0.0, 0
+        self.worker = Supervisor(job.device, job.kind, uuid, job.support, lock, job.plan["reference"])
         self.groups = [
             self._group(process, problem, state, together)
             for process in range(1, job.plan["processes"] + 1)
@@ -182,12 +178,12 @@ class Confirmation:
         """
         try:
             for process in range(1, self.job.plan["processes"] + 1):
-                self._close()  # another process: another context and other addresses
+                self.worker.end()  # another process: another context and other addresses
                 for group in self.groups:
                     if group.process == process and group.key not in self.journal.records:
                         self._measure(group)
         finally:
-            self._close()
+            self.worker.end()
             self.progress.bar.close()
 
     def rows(self) -> list[Mapping[str, Any]]:
@@ -262,22 +258,8 @@ class Confirmation:
         found, start = {}, datetime.now(UTC).isoformat(timespec="seconds")
         for answer in child.ask(("time", list(indices), group.state, self.limits, seed, 0.0), timeout):
             if answer[0] == "series":
-                _, index, series, others, verdict = answer
-                found[indices[index]] = {
-                    **verdict,
-                    "samples_us": [round(value, 4) for value in series["samples"]],
-                    "reference_us": [round(value, 4) for value in series["reference"]],
-                    "repeats": series["repeats"],
-                    "stop": series["stop"],
-                    "race": False,
-                    "time": start,
-                    **read_readings(series["readings"]),
-                    "other_processes": others,
-                }
-                if verdict["status"] != "correct":
-                    found[indices[index]] = verdict | {"reason": f"while timed: {verdict['reason']}"}
-                elif why := too_fast(self.job.environment, group.problem, series["samples"], indices[index].tensor_cores):
-                    found[indices[index]] = {"status": "incorrect", "reason": why}
+                one = indices[answer[1]]
+                found[one] = outcome_of(answer, False, start, self.job.environment, group.problem, one.tensor_cores)
         return found
 
     def _energy(self, problem: Problem, one: Contestant, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,47 +282,20 @@ class Confirmation:
     def _attempt(self, problem: Problem, contestants: Sequence[Contestant], do: Callable[[Child], T]) -> T | Failure:
         """What `do` gives of a child that has the contestants' launches, or why it could not.
 
-        Tried again where the child was killed from outside: no kernel's fault, unless it happens twice. Raises `InputError` where the
-        problem's operands or its reference cannot be had.
+        Raises `InputError` where the problem's operands or its reference cannot be had.
         """
-        for last in (False, True):
-            try:
-                child = self._ready(problem)
-                for one in contestants:
-                    if one not in self.loaded:
-                        self._load(child, problem, one)
-                return do(child)
-            except Failure as failure:
-                if not failure.alive:
-                    self._close()
-                if last or not failure.killed:
-                    return failure
-        raise AssertionError("the second attempt returns")
 
-    def _ready(self, problem: Problem) -> Child:
-        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
+        def attempt() -> T:
+            child = self.worker.ready(problem)
+            for one in contestants:
+                if self._index(problem, one) not in child.loaded:
+                    self._load(child, problem, one)
+            return do(child)
 
-        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
-        """
-        for last in (False, True):
-            if self.child is None:
-                self.child = Child(self.job.kind, self.uuid, self.job.support, self.lock)
-                self.children += 1
-            if self.current == problem:
-                break
-            try:
-                list(self.child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS))
-                self.current, self.loaded = problem, set()
-            except Failure as failure:
-                if failure.status == "not_supported":
-                    raise
-                self._close()
-                if last:
-                    raise InputError(
-                        f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
-                    ) from None
-        assert self.child
-        return self.child
+        try:
+            return self.worker.twice(attempt)
+        except Failure as failure:
+            return failure
 
     def _load(self, child: Child, problem: Problem, one: Contestant) -> None:
         """Have the child load a contestant. Raises `InputError` where its binary is not the one that was compiled."""
@@ -352,17 +307,11 @@ class Confirmation:
             check_binary(Path(binary["binary"]), binary["sha256"])
             given = (one.kernel, str(path), parameters, str(Path(binary["binary"]).resolve()), one.precision)
         list(child.ask(("load", self._index(problem, one), *given), self.limits["timeout_seconds"]))
-        self.loaded.add(one)
+        child.loaded.add(self._index(problem, one))
 
     def _index(self, problem: Problem, one: Contestant) -> int:
         """The number by which the child knows a contestant."""
         return self.contestants[problem].index(one)
-
-    def _close(self) -> None:
-        if self.child:
-            self.busy_us += self.child.busy_us
-            self.child.close()
-        self.child, self.current, self.loaded = None, None, set()
 
 
 def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -> dict[str, Any]:
@@ -390,8 +339,8 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
             "measured": sum(len(record["rows"]) for key, record in journal.records.items() if key not in before),
             "wall_seconds": round(time.monotonic() - held, 3),
             "waited_seconds": round(held - start, 3),
-            "busy_seconds": round(current.busy_us / 1e6, 3),
-            "children": current.children,
+            "busy_seconds": round(current.worker.busy_us / 1e6, 3),
+            "children": current.worker.children,
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
             "fingerprint": dict(job.fingerprint),
             "code": job.code,

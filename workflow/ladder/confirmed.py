@@ -11,13 +11,13 @@ import numpy as np
 from ladder import measurements, verdicts
 from ladder.campaign import FEWEST, GAPS
 from ladder.measurements import Record
+from ladder.records import READINGS
 from ladder.statistics import between_processes, median_interval, within_processes
 
 NO_ENERGY = "no energy: "
 """How the reason begins of what has no energy though it was asked for."""
 AS_WARM = "as warm"
 """How the reason begins of what was not measured cold."""
-READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
 
 Key = tuple[str, str, str]
 """Element type, problem and state: what finalists were timed side by side on."""

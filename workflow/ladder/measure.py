@@ -4,31 +4,28 @@ import hashlib
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ladder.campaign import Problem, digest
 from ladder.ceilings import least_us
-from ladder.child import NO_FAULT, START_SECONDS, Child, Failure
+from ladder.child import Child, Failure, Supervisor
 from ladder.devices import exactly
 from ladder.environment import ROOT, project_state
+from ladder.kernels import SUFFIX
 from ladder.lock import exclusive
 from ladder.progress import Progress
-from ladder.records import Journal, write
+from ladder.records import READINGS, Journal, write
 from ladder.statistics import median_interval, paired_ratio
 from ladder.units import InputError
 
 GROUP = 8
 """Configurations timed side by side in the same rounds."""
-READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
-"""What a device reads of itself while rounds run; of a measurement's readings, the median is recorded."""
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -64,10 +61,8 @@ class Run:
     """One run of a job: measures what the journal does not have yet."""
 
     def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
-        self.job, self.journal, self.uuid, self.lock = job, journal, uuid, lock
-        self.child: Child | None = None
-        self.current: Problem | None = None
-        self.busy_us, self.children, self.warned = 0.0, 0, False
+        self.job, self.journal, self.uuid, self.warned = job, journal, uuid, False
+        self.worker = Supervisor(job.device, job.kind, uuid, job.support, lock, job.plan["reference"])
         self.gauntlet_seconds = 0.0
         """Wall time of this run's gauntlets."""
         # the vendor's calls are no configurations of one kernel: they do not race
@@ -102,7 +97,7 @@ class Run:
             for problem, mine in self.entries_of.items():
                 self._measure_problem(problem, [entry for entry in mine if entry.key not in self.journal.records])
         finally:
-            self._bury()
+            self.worker.end()
             self.progress.bar.close()
 
     def done(self) -> int:
@@ -145,59 +140,6 @@ class Run:
             return {"status": "not_supported", "reason": "tensor cores take TF32 operands that are denormal for 0"}
         return None
 
-    def _alive(self) -> Child:
-        """A child that can be asked."""
-        if self.child is None:
-            self.child, self.current = Child(self.job.kind, self.uuid, self.job.support, self.lock), None
-            self.children += 1
-        return self.child
-
-    def _ready(self, problem: Problem) -> Child:
-        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
-
-        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
-        """
-        for last in (False, True):
-            child = self._alive()
-            if self.current == problem:
-                break
-            self.current = None
-            child.loaded.clear()
-            try:
-                for _ in child.ask(("problem", vars(problem), self.job.plan["reference"]), START_SECONDS):
-                    pass
-                self.current = problem
-            except Failure as failure:
-                if failure.status == "not_supported":
-                    raise
-                self._bury()
-                if last:
-                    raise InputError(
-                        f"{self.job.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
-                    ) from None
-        return child
-
-    def _lost(self, failure: Failure) -> None:
-        """Bury a child that cannot go on."""
-        if not failure.alive:
-            self._bury()
-
-    def _bury(self) -> None:
-        if self.child:
-            self.busy_us += self.child.busy_us
-            self.child.close()
-        self.child = self.current = None
-
-    def _twice(self, attempt: Callable[[], T]) -> T:
-        """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again."""
-        try:
-            return attempt()
-        except Failure as failure:
-            if not failure.killed:
-                raise
-            self._lost(failure)
-        return attempt()
-
     def _gauntlet(self, entry: _Entry) -> dict[str, Any]:
         """The outcome of the gauntlet for a contestant: once a binary and device, whatever the problem."""
         element_type = entry.problem.element_type
@@ -205,15 +147,14 @@ class Run:
                       self.job.fingerprint, self.job.code])  # fmt: skip
         if key not in self.journal.records:
             trying = ""
-            self._alive()  # what a process takes to start is not the gauntlet's
+            self.worker.alive()  # what a process takes to start is not the gauntlet's
             start = time.monotonic()
 
             def verdict() -> dict[str, Any]:
                 nonlocal trying  # the problem that it is about to be run on
                 found = {}
-                for answer in self._alive().ask(
-                    ("gauntlet", element_type, *self._contestant(entry)), self.limits["timeout_seconds"]
-                ):
+                asked = "gauntlet", element_type, *self._contestant(entry)
+                for answer in self.worker.alive().ask(asked, self.limits["timeout_seconds"]):
                     if answer[0] == "verdict":
                         found = dict(answer[1])
                     else:
@@ -221,9 +162,8 @@ class Run:
                 return found
 
             try:
-                outcome = self._twice(verdict)
+                outcome = self.worker.twice(verdict)
             except Failure as failure:
-                self._lost(failure)
                 outcome = {"status": failure.status, "reason": f"on {trying}: {failure.reason}"}
             self.gauntlet_seconds += time.monotonic() - start
             self.journal.append(
@@ -237,15 +177,14 @@ class Run:
         whole = exactly(problem, _tf32(entry))
 
         def verdict() -> dict[str, Any]:
-            child = self._ready(whole)
+            child = self.worker.ready(whole)
             self._load(child, [entry])
             found = next(dict(a[1]) for a in list(child.ask(("check", entry.index), self.limits["timeout_seconds"])))
             return {name: found[name] for name in ("status", "reason")}
 
         try:
-            return self._twice(verdict)
+            return self.worker.twice(verdict)
         except Failure as failure:
-            self._lost(failure)
             return {"status": failure.status, "reason": failure.reason}
 
     def _contestant(self, entry: _Entry) -> tuple[Any, ...]:
@@ -253,10 +192,8 @@ class Run:
         kernel = self.job.plan["kernel"]
         if not kernel:
             return entry.contestant["name"], None, [], "", entry.contestant["precision"]
-        path, binary = (
-            ROOT / "kernels" / f"{kernel}{'.cu' if self.job.kind == 'cuda' else '.c'}",
-            (self.job.folder / entry.binary["binary"]).resolve(),  # a kernel may change the working folder
-        )
+        path = ROOT / "kernels" / f"{kernel}{SUFFIX[self.job.kind]}"
+        binary = (self.job.folder / entry.binary["binary"]).resolve()  # a kernel may change the working folder
         check_binary(binary, entry.binary["sha256"])
         return entry.contestant["name"], str(path), entry.contestant["parameters"], str(binary), entry.contestant["precision"]
 
@@ -270,31 +207,18 @@ class Run:
         def sample() -> None:
             if not left:  # all were sent before the child was killed
                 return
-            child = self._ready(problem)
+            child = self.worker.ready(problem)
             self._load(child, list(left.values()))
             start = datetime.now(UTC).isoformat(timespec="seconds")
             for answer in child.ask(("time", list(left), "warm", limits, seed, self._best(problem)), limits["timeout_seconds"]):
                 if answer[0] == "series":
-                    _, index, series, others, verdict = answer
-                    timed = {
-                        "samples_us": [round(value, 4) for value in series["samples"]],
-                        "reference_us": [round(value, 4) for value in series["reference"]],
-                        "repeats": series["repeats"],
-                        "stop": series["stop"],
-                        "race": limits["race"],
-                        "time": start,
-                    }
-                    outcome = {**verdict, **timed, **read_readings(series["readings"]), "other_processes": others}
-                    if verdict["status"] != "correct":
-                        outcome = verdict | {"reason": f"while timed: {verdict['reason']}"}
-                    elif why := too_fast(self.job.environment, problem, series["samples"], tensor_cores(index)):
-                        outcome = {"status": "incorrect", "reason": why}
+                    index = answer[1]
+                    outcome = outcome_of(answer, limits["race"], start, self.job.environment, problem, tensor_cores(index))
                     self._record(left.pop(index), outcome | {"tensor_cores": outcomes[index].get("tensor_cores")})
 
         try:
-            self._twice(sample)
+            self.worker.twice(sample)
         except Failure as failure:
-            self._lost(failure)
             if len(group) == 1:
                 self._record(group[0], {"status": failure.status, "reason": f"while timed: {failure.reason}"})
             else:  # one of them did it: each alone tells which
@@ -339,6 +263,28 @@ def _tf32(entry: _Entry) -> bool:
     return bool(entry.contestant["precision"] == "tf32")
 
 
+def outcome_of(
+    answer: Sequence[Any], race: bool, start: str, environment: Mapping[str, Any], problem: Problem, tensor_cores: bool
+) -> dict[str, Any]:
+    """The outcome of a contestant that was timed, as columns, by the worker's answer: its samples, or why they do not count."""
+    _, _, series, others, verdict = answer
+    if verdict["status"] != "correct":
+        return {**verdict, "reason": f"while timed: {verdict['reason']}"}
+    if why := too_fast(environment, problem, series["samples"], tensor_cores):
+        return {"status": "incorrect", "reason": why}
+    return {
+        **verdict,
+        "samples_us": [round(value, 4) for value in series["samples"]],
+        "reference_us": [round(value, 4) for value in series["reference"]],
+        "repeats": series["repeats"],
+        "stop": series["stop"],
+        "race": race,
+        "time": start,
+        **read_readings(series["readings"]),
+        "other_processes": others,
+    }
+
+
 def too_fast(environment: Mapping[str, Any], problem: Problem, samples: Sequence[float], tensor_cores: bool) -> str:
     """Why times in microseconds cannot be, or ""."""
     least, median = least_us(environment, problem, tensor_cores), median_interval(samples)[0]
@@ -379,9 +325,9 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
             "measured": current.done() - before,
             "wall_seconds": round(time.monotonic() - held, 3),
             "waited_seconds": round(held - start, 3),
-            "busy_seconds": round(current.busy_us / 1e6, 3),
+            "busy_seconds": round(current.worker.busy_us / 1e6, 3),
             "gauntlet_seconds": round(current.gauntlet_seconds, 3),
-            "children": current.children,
+            "children": current.worker.children,
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
             "fingerprint": dict(job.fingerprint),
             "code": job.code,

@@ -23,6 +23,9 @@ SCHEMA = schema("samples")
 `process` (from 1) and `role` are those of the confirmation, whose rows of a problem, state and process are from the same rounds.
 """
 
+READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
+"""Columns with what a device reads of itself while rounds run: of a measurement, the median."""
+
 
 def journal_of(output: Path) -> Path:
     """The journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
