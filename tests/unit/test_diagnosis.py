@@ -39,6 +39,7 @@ def operands(problem):
         (GIVEN, {"ldc": 45}, "leading dimension: ldc is taken for N"),
         (GIVEN, {"lda": 53, "ldb": 45, "ldc": 45}, "leading dimensions are left out"),
         (GIVEN, {"k": 48}, "the last 5 of K are left out"),
+        (GIVEN, {"k": 52}, "the last 1 of K are left out"),
         (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
         (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
         (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),

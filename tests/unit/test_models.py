@@ -246,6 +246,18 @@ def test_what_a_loop_can_issue_is_a_share_of_the_peak(said, element_type, expect
     assert row["bound"] != "issue"
 
 
+def test_the_measured_peak_is_a_bound_of_float32_alone():
+    kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
+    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 1e-3, "copy_tb_s": 4.0}}
+    resource = {"function": "gemm", "registers": "32", "static_shared": "0"}
+    rows = [
+        models.model(kernel, Configuration(name, tuple(kernel.parameters.items())), Problem(64, 64, 64, name), resource, environ)
+        for name in ("float32", "float64")
+    ]
+    assert (rows[0]["bound"], rows[0]["bound_tflops"]) == ("arithmetic", 1e-3)
+    assert rows[1]["bound"] != "arithmetic"
+
+
 def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}

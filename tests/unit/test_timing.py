@@ -80,6 +80,9 @@ def test_a_slow_one_stops_by_time_but_has_the_least_samples():
     device = Scripted(kernel=lambda r: 1e6 * (1 + noise.random()), reference=lambda r: 50.0)
     series = run(device, max_seconds=2.0)[0]
     assert (series.stop, len(series.samples), series.repeats) == ("max_seconds", 10, 1)
+    series = run(Scripted(kernel=lambda r: 1e5 * (1 + noise.random()), reference=lambda r: 50.0), max_seconds=2.0)[0]
+    assert series.stop == "max_seconds"
+    assert sum(series.samples[:-1]) <= 2e6 < sum(series.samples)
 
 
 def test_samples_and_reference_are_of_the_same_round():
