@@ -243,6 +243,21 @@ def test_published_data_decide_what_is_said(checkout):
     assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {"any GPU; measured on nvidia-made-up"}
 
 
+def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeypatch):
+    """Of claims to be near to what was published any may be off: all count; of another claim its own things."""
+    counts, judge = {}, judged.judge
+
+    def counting(claim, found, published, limit, count):
+        counts.setdefault(claim.id, set()).add(count)
+        return judge(claim, found, published, limit, count)
+
+    monkeypatch.setattr(judged, "judge", counting)
+    entries = said(checkout, made(tmp_path / "run", 11))
+    gains, near = (sum(id.startswith(name) for id in entries) for name in ("gains:", "ratio-"))
+    assert min(gains, near) > 2
+    assert counts == {"ratio-10": {near}, "ratio-05": {near}, "gains": {gains}, "exact": {1}}
+
+
 def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
     for seed in (11, 12, 13):
         entries = said(checkout, made(tmp_path / f"run{seed}", seed))
@@ -355,6 +370,7 @@ NEAR = {"holds": "near_low <= value <= near_high"}
         (NEAR, found(1.04, 0.01), found(1.0, 0.01), Limit(0.03), 20, UNSURE),
         (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03), 4, FAILED),
         (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03, 3), 4, UNSURE),  # four machines tell less of what is rare
+        (NEAR, found(1.04, 0.01), found(1.0, 0.05), Limit(0.001), 1, REPRODUCED),  # what was published is not known better
         (NEAR, found(1.01, 0.01), found(1.0, 0.01), None, 1, REPRODUCED),
         (NEAR, found(1.05, 0.01), found(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
         ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, Limit(0.03), 1, REPRODUCED),

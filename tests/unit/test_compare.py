@@ -46,6 +46,17 @@ def called(rows):
     return rows["verdict"].isin(["faster", "slower"])
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.0011, 1.01, "faster"), (1.0009, 1.01, verdicts.SAME), (0.9, 1.1, verdicts.SAME), (0.99, 0.9991, verdicts.SAME),
+        (0.99, 0.9989, "slower"),
+    ],
+)  # fmt: skip
+def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdict):
+    assert verdicts.of(low, high) == verdict
+
+
 def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
     found = [compare.changes(one, other, {}) for one, other in pairwise(runs[:5])]
     assert sum(map(len, found)) > 150
@@ -66,6 +77,8 @@ def test_two_per_cent_are_found_and_nothing_else_is(runs):
     for one in runs[:4]:
         found = compare.Comparison(one, runs[5], compare.changes(one, runs[5], {})).slower(0.01)
         assert set(found["kernel"]) == set(SLOWED)
+    unsure = compare.Comparison(runs[0], runs[5], rows[0].assign(sure=False))
+    assert unsure.slower(0.01).empty  # one in twenty of the same code is called slower too
 
 
 @pytest.mark.parametrize("sd", [(0.001, 0.001), (0.001, 0.003)])

@@ -253,9 +253,10 @@ def test_energy_is_the_median_of_processes_with_its_range():
 def test_what_finalists_had_no_room_for_is_counted():
     rows = swept("a", "b", "c", "d") + again("k", "a", NEAR, "best") + again("k", "b", NEAR)
     assert made(rows, within=0.02)["left_out"].tolist() == [2]
-    for record in rows:
-        if record["configuration"] == "d" and not record["process"]:
-            record["samples_us"] = list(np.multiply(record["samples_us"], 1.03))
+    for record in rows:  # one is near, one is not
+        if not record["process"]:
+            slower = {"c": 1.01, "d": 1.03}.get(record["configuration"], 1)
+            record["samples_us"] = list(np.multiply(record["samples_us"], slower))
     assert made(rows, within=0.02)["left_out"].tolist() == [1]
 
 
