@@ -215,6 +215,14 @@ def test_the_best_is_the_sweeps_unless_pairs_say_otherwise():
     assert line["tied_with"] == "b; c"
     (line,) = made(rows + again("k", "d", np.multiply(NEAR, 0.99))).to_dict("records")
     assert (line["configuration"], line["tied_with"]) == ("d", "")
+    fastest = again("k", "d", np.multiply(NEAR, 0.98)) + again("k", "b", np.multiply(NEAR, 0.99))
+    (line,) = made(swept("a", "b", "d") + again("k", "a", NEAR, "best") + fastest).to_dict("records")
+    assert (line["configuration"], line["tied_with"]) == ("d", "")
+
+
+def test_what_the_sweep_found_wrong_on_one_problem_is_no_failure_of_the_confirmation():
+    rows = swept("a") + [row(configuration="a", m=200, status="incorrect")] + again("k", "a", NEAR, "best")
+    assert made(rows)["configuration"].tolist() == ["a"]
 
 
 def test_intervals_of_the_best_are_between_processes():
@@ -331,6 +339,17 @@ def compared(rows, sha256=None):
         (line["pair"], line["kernel"]): line
         for line in tables.pairs(summary, tables.best(summary, confirmed), resources, confirmed).to_dict("records")
     }
+
+
+def test_pairs_are_of_the_rounds_in_which_both_were_timed_and_else_of_ratios_to_the_reference():
+    rows = [record for kernel in ("01_a", "02_b") for record in swept("-", kernel=kernel)]
+    for record in again("01_a", "-", NEAR, "best") + again("02_b", "-", np.divide(NEAR, 2), "best", rounds=3):  # which left early
+        rows.append(record | {"key": "together"})
+    assert compared(rows)["gain", "02_b"]["ratio"] == pytest.approx(2, rel=1e-3)
+    for record in (record for record in rows if record["process"] and record["kernel"] == "02_b"):
+        times = np.random.default_rng(record["process"]).permutation(record["reference_us"]) * 3  # of other rounds, at another clock
+        record |= {"key": "apart", "reference_us": list(times), "samples_us": list(times / 2)}
+    assert compared(rows)["gain", "02_b"]["ratio"] == pytest.approx(2, rel=1e-3)
 
 
 def test_pairs():
