@@ -221,7 +221,7 @@ def test_the_best_is_the_sweeps_unless_pairs_say_otherwise():
 
 
 def test_what_the_sweep_found_wrong_on_one_problem_is_no_failure_of_the_confirmation():
-    rows = swept("a") + [row(configuration="a", m=200, status="incorrect")] + again("k", "a", NEAR, "best")
+    rows = [*swept("a"), row(configuration="a", m=200, status="incorrect"), *again("k", "a", NEAR, "best")]
     assert made(rows)["configuration"].tolist() == ["a"]
 
 
@@ -347,7 +347,9 @@ def test_pairs_are_of_the_rounds_in_which_both_were_timed_and_else_of_ratios_to_
         rows.append(record | {"key": "together"})
     assert compared(rows)["gain", "02_b"]["ratio"] == pytest.approx(2, rel=1e-3)
     for record in (record for record in rows if record["process"] and record["kernel"] == "02_b"):
-        times = np.random.default_rng(record["process"]).permutation(record["reference_us"]) * 3  # of other rounds, at another clock
+        times = (
+            np.random.default_rng(record["process"]).permutation(record["reference_us"]) * 3
+        )  # of other rounds, at another clock
         record |= {"key": "apart", "reference_us": list(times), "samples_us": list(times / 2)}
     assert compared(rows)["gain", "02_b"]["ratio"] == pytest.approx(2, rel=1e-3)
 
