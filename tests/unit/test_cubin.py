@@ -21,6 +21,12 @@ KEPT = {
         'long long at; asm("mov.u64 %0, seen;" : "=l"(at)); C[0] = (*(int*)at)++;', ["seen"]),
     "what is known when it is compiled": ("constexpr int PARTS = 4; template <int N> struct Of { static constexpr int TWICE = 2 * N; };",
         "for (int i = 0; i < PARTS; ++i) C[i] = A[i] * Of<3>::TWICE;", []),
+    "a constant that is written": ("__constant__ int table[8];",
+        'int* at = (int*)table; asm volatile("" : "+l"(at)); C[0] = at[n]++;', ["table"]),
+    "memory that is asked for": ("", "int* at = (int*)malloc(64); C[0] = at[n]++; free(at);", ["malloc"]),
+    "memory that is asked for on a boundary": ("", "C[0] = (*(int*)__nv_aligned_device_malloc(64, 32))++;",
+                                               ["__cuda_syscall_aligned_malloc"]),
+    "memory of an object": ("", "int* at = new int[16]; C[0] = at[n]++; delete[] at;", ["malloc"]),
     "a constant": ("__constant__ float table[8] = {1, 2};", "C[0] = table[n];", []),
     "shared memory": ("", "__shared__ float s[64]; s[threadIdx.x] = A[n]; __syncthreads(); C[n] = s[n];", []),
     "the toolkit's sine": ("", "C[0] = sinf(A[0]) + sin((double)A[1]);", []),
@@ -65,8 +71,9 @@ def test_matrix_instructions_are_found(arch):
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"])
 def test_state_is_named_on_every_architecture(arch):
-    before, body, names = KEPT["one with a value"]
-    assert cubin.state(compiled(f"{before}\n{GEMM % body}", arch)) == names
+    for what in ("one with a value", "a constant", "a constant that is written"):
+        before, body, names = KEPT[what]
+        assert cubin.state(compiled(f"{before}\n{GEMM % body}", arch)) == names
     assert cubin.state(compiled(f"constexpr int n = 3;\n{GEMM % 'C[n] = A[n];'}".replace("int n)", "int)"), arch, "nvrtc")) == []
 
 

@@ -12,6 +12,15 @@ _OBJECT, _SYMBOLS, _RELOCATIONS = 1, 2, 4
 1.2, 1995)."""
 _VARIABLES = ".nv.global"
 """What the names of the sections of variables begin with; those with an initial value are in one of their own."""
+_ADDRESSES = 4
+"""The bank of constants that holds the addresses of variables."""
+_CONSTANTS = ".nv.constant3"
+"""The section of `__constant__` variables."""
+_CONSTANTS_AT = {0x50, 0xD0, 0x120}
+"""Where the driver leaves the address of those variables in the bank of constants number 0, as nvcc of CUDA 13 reads it for sm_75 to sm_89,
+for sm_90, and for sm_100 to sm_120. What goes by that address can be written, and stays."""
+_HEAP = ("malloc", "__cuda_syscall_aligned_malloc")
+"""Functions of the driver that hand out memory, with what a launch before has left in it."""
 _BARRIER = 0x11D
 """The low nine bits of BAR."""
 
@@ -52,36 +61,44 @@ def _symbols(sections: list[_Section]) -> list[tuple[str, int, int, str]]:
 
 
 def state(cubin: bytes) -> list[str]:
-    """Names of the variables in device memory that outlive a launch: `__device__`, or `static` in a function, and not `__constant__`.
+    """Names of what outlives a launch in device memory: variables that are `__device__`, or `static` in a function, `__constant__` ones where
+    their address is taken, and `malloc`.
 
-    A kernel that has one could remember the operands it has seen. It counts where anything asks for the address of any: NVRTC makes a
+    A kernel that has one could remember the operands it has seen. Variables count where anything asks for the address of any: NVRTC makes a
     variable of every `constexpr`, which nothing asks for. Raises `ValueError` for what is no cubin.
     """
-    sections = _sections(cubin)
+    sections, texts = _sections(cubin), code(cubin)
     symbols = _symbols(sections)
+    kept = {name for name, _, _, section in symbols if name in _HEAP and not section}
+    if any(at in _CONSTANTS_AT for text in texts for at in _reads(text, 0)):
+        kept |= {name for name, kind, _, section in symbols if kind == _OBJECT and section == _CONSTANTS}
     held = any(
         symbols[info >> 32][3].startswith(_VARIABLES)
         for section in sections
         if section.kind == _RELOCATIONS and section.name != ".rela.nv.constant4"
         for _, info, _ in struct.iter_unpack("<QQq", section.data)
     )
-    if not held and not any(map(_reads_addresses, code(cubin))):
-        return []
-    return sorted(
-        name
-        for name, kind, size, section in symbols
-        if kind == _OBJECT and section.startswith(_VARIABLES) and TOOLKITS_TABLES.get(name) != size
-    )
+    if held or any(_reads(text, _ADDRESSES) for text in texts):
+        kept |= {
+            name
+            for name, kind, size, section in symbols
+            if kind == _OBJECT and section.startswith(_VARIABLES) and TOOLKITS_TABLES.get(name) != size
+        }
+    return sorted(kept)
 
 
-def _reads_addresses(text: bytes) -> bool:
-    """Whether code reads the bank of constants that holds the addresses of variables, number 4.
+def _reads(text: bytes, bank: int) -> set[int]:
+    """Where code reads a bank of constants, in bytes.
 
-    Instructions with a constant have 3 or 5 in bits 9 to 11, and the bank in bits 54 to 58, as nvcc of CUDA 13 makes them for sm_75 to
-    sm_120; but barriers have their number there.
+    Instructions with a constant have 3 or 5 in bits 9 to 11, its word in bits 40 to 53, and the bank in bits 54 to 58, as nvcc of CUDA 13 makes
+    them for sm_75 to sm_120; but barriers have their number there.
     """
     words = (word for word, _ in struct.iter_unpack("<QQ", text))
-    return any(word >> 54 & 31 == 4 and word >> 9 & 7 in (3, 5) and word & 0x1FF != _BARRIER for word in words)
+    return {
+        (word >> 40 & 0x3FFF) * 4
+        for word in words
+        if word >> 54 & 31 == bank and word >> 9 & 7 in (3, 5) and word & 0x1FF != _BARRIER
+    }
 
 
 def code(cubin: bytes) -> list[bytes]:

@@ -106,7 +106,8 @@ class Worker:
             kept, tensor = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
             if kept:
                 why = (
-                    f"{', '.join(kept)}: state on the device that outlives a launch; expected no variables but __constant__ ones"
+                    f"{', '.join(kept)}: state on the device that outlives a launch; expected no malloc, and no variables but "
+                    "__constant__ ones that are only read"
                 )
                 verdict = Verdict("incorrect", why)
         for problem in gauntlet.problems(element_type, contestant[4] == "tf32"):
