@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host import host, launch
+from host import host, launch, right
 from ladder import gauntlet, kernels
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel
 from ladder.devices import cpu
 from ladder.kernels import Configuration
-from ladder.verify import judge
+from ladder.verify import fault, judge
 from planted import ROOT
 
 SHAPES = [(1, 7, 1), (1, 513, 31), (513, 1, 31), (31, 1, 513), (12, 32, 256), (121, 513, 257), (241, 33, 385), (3, 256, 256)]
@@ -74,6 +74,45 @@ def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold,
     assert len(found) == launches
     assert all(np.isnan(c).all() for c in found[-1:])  # poisoned before it is timed
     host().free(operands)
+
+
+def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
+    """Else a kernel that keeps its results would find that of the launch that is timed."""
+    problem, seen = Problem(8, 9, 10), []
+    operands = host().operands(problem)
+    sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)
+    monkeypatch.setattr(cpu, "_settle", lambda: True)
+    timed = [one for seed in (1, 2) for one in host().time_round([sample, sample], False, seed)]
+    host().free(operands)
+    assert len(seen) == 8
+    for turn in range(0, 8, 2):
+        assert not np.isin(seen[turn][0], seen[turn + 1][0]).any()
+    assert [fault(one.audit, problem) for one in timed] == [""] * 4
+
+
+def test_kernels_with_the_same_binary_have_variables_of_their_own(tmp_path: Path):
+    """Of two in a round, the second has the operands of the first."""
+    (tmp_path / "cpu").mkdir()
+    path = tmp_path / "cpu" / "counts.c"
+    path.write_text("""/*---
+title: Counts
+idea: C is what its own variable has counted
+parameters: {COPY: 0}
+---*/
+void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc) {
+  static int calls;
+  C[0] = ++calls;
+}
+""")
+    kernel, operands, seen = kernels.parse(path), host().operands(Problem(1, 1, 1)), []
+    copies = [Configuration("float32", (("COPY", number),)) for number in (0, 1, 0)]
+    rows = compile_kernel(kernel, [(copy, "") for copy in copies[:2]], "here", tmp_path, 1)
+    assert rows[0].sha256 == rows[1].sha256
+    for copy in copies:
+        host().check(host().kernel(kernel, copy, (tmp_path / rows[0].binary).read_bytes()))
+        seen.append(float(operands.results[0][operands.places[2].first]))
+    host().free(operands)
+    assert seen == [1, 1, 2]
 
 
 def test_a_cold_launch_finds_no_operand_in_the_caches():

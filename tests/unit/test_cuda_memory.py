@@ -4,7 +4,9 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+import numpy as np
 import pytest
+from ladder.campaign import Problem
 from ladder.devices import Refused
 
 GIB = 2**30
@@ -48,6 +50,17 @@ def support(monkeypatch):
     found[0].left = 80 * GIB
     yield found[0]
     del sys.modules["ladder.devices.cuda_operands"]  # which has the made-up one
+
+
+def test_where_the_next_launch_has_its_c_is_left_to_chance(support):
+    """But for the first, which begins where the room of all of them does."""
+    at = import_module("ladder.devices.cuda_operands").Operands(Problem(5, 6, 7), support, None)
+    at.reserve(50, 0)
+    steps = np.diff([at.of_launch(turn, 1)[2] for turn in range(50)])
+    assert at.of_launch(0, 1)[2] == at.results + at.first
+    assert len(set(steps.tolist())) > 10
+    assert (steps >= 4 * at.places[2].total).all()
+    assert (steps % 256 == 0).all()
 
 
 def test_what_is_too_large_for_the_device_is_not_supported(support):

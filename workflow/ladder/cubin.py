@@ -90,8 +90,8 @@ def state(cubin: bytes) -> list[str]:
 def _reads(text: bytes, bank: int) -> set[int]:
     """Where code reads a bank of constants, in bytes.
 
-    Instructions with a constant have 3 or 5 in bits 9 to 11, its word in bits 40 to 53, and the bank in bits 54 to 58, as nvcc of CUDA 13 makes
-    them for sm_75 to sm_120; but barriers have their number there.
+    Instructions with a constant have 3 or 5 in bits 9 to 11, its word in bits 40 to 53, and the bank in bits 54 to 58, as nvcc of
+    CUDA 13 makes them for sm_75 to sm_120; but barriers have their number there.
     """
     words = (word for word, _ in struct.iter_unpack("<QQ", text))
     return {

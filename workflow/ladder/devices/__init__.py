@@ -22,6 +22,9 @@ BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert")
 """Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
 
 
+RESULT_SHIFTS = 16
+"""Places where the C of a launch may begin in its room, on a boundary of a line or more: which, only chance tells. A launch that also
+computes what later ones of its sample are asked for does not know where to write it."""
 TF32_DIGITS = 11
 """Significant bits of an operand in TF32: those after the point, and the one before."""
 
@@ -53,7 +56,7 @@ class Launch:
 class Sample:
     """Launches that are timed together, back to back, each on operands that no other of them has, and with a C of its own.
 
-    One of them is audited, another one each time: what a launch finds does not tell whether it will be.
+    One of them is audited, picked anew each time: what a launch finds does not tell whether it will be.
     """
 
     call: Call
@@ -282,6 +285,16 @@ def view_step(problem: Problem) -> int:
     So many that B begins on the same 16-byte boundary in all, and an even number: `alternating` goes by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
+
+
+def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
+    """In which of `RESULT_SHIFTS` places the C of each launch of a sample begins; that of the first in the first."""
+    return [0, *random.integers(RESULT_SHIFTS, size=launches - 1).tolist()]
+
+
+def audited(random: np.random.Generator, times: int) -> int:
+    """Which of a sample's launches is looked at: the last in half of the samples, for what is put off until the next launch lacks there."""
+    return times - 1 if random.integers(2) else int(random.integers(times))
 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ladder.campaign import Problem
 from ladder.devices import (
     CANARY,
+    RESULT_SHIFTS,
     Audit,
     Call,
     Device,
@@ -28,9 +29,11 @@ from ladder.devices import (
     Refused,
     Sample,
     Timed,
+    audited,
     draws,
     errors_of,
     places,
+    result_shifts,
     scalars,
     view_step,
     whole,
@@ -39,6 +42,8 @@ from ladder.kernels import Configuration, Kernel
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+LINE_BYTES = 64
+"""Of a cache."""
 SETTLE_SECONDS = 0.0003
 """How long other threads must have been at rest before the clock starts."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
@@ -66,7 +71,10 @@ class Operands:
         self.extra, self.places = extra, places(self.given, extra)
         self.drawn = [np.empty(place.total, self.given.element_type) for place in self.places]
         self.arrays = [np.empty_like(array) for array in self.drawn[:2]]
-        self.results = np.empty((launches, self.places[2].total), self.given.element_type)
+        total, step = self.places[2].total, LINE_BYTES // self.drawn[0].itemsize
+        self.rooms = np.empty((launches, total + (RESULT_SHIFTS - 1) * step), self.given.element_type)
+        shifts = result_shifts(np.random.default_rng(), launches)
+        self.results = [room[step * shift :][:total] for room, shift in zip(self.rooms, shifts, strict=True)]
         self.seed: int | None = None
         """What was drawn."""
 
@@ -106,7 +114,8 @@ class Cpu(Device):
         self._at, self.given = operands, operands.given
 
     def free(self, operands: Operands) -> None:
-        operands.drawn, operands.arrays, operands.results, operands.reference = [], [], np.empty((0, 0)), ()
+        operands.drawn, operands.arrays, operands.results, operands.reference = [], [], [], ()
+        operands.rooms = np.empty((0, 0))
 
     def reserve(self, times: int, cold: bool) -> None:
         extra, at = view_step(self.given) * (times - 1), self._at
@@ -126,11 +135,11 @@ class Cpu(Device):
 
     def _poison(self, launches: int) -> None:
         """Canaries in the C of each launch, and where beta is not 0 its old values."""
-        results = self._at.results[:launches]
         if self.given.beta == 0:
-            results.view(np.uint32)[:] = CANARY
+            self._at.rooms[:launches].view(np.uint32)[:] = CANARY
         else:
-            results[:] = self._at.drawn[2]
+            for result in self._at.results[:launches]:
+                result[:] = self._at.drawn[2]
 
     def arguments(self, *addresses: int) -> list[Any]:
         """The arguments of `gemm` for A, B and C at the addresses, as ctypes."""
@@ -142,7 +151,9 @@ class Cpu(Device):
                 beta, pointer[2], ctypes.c_int(problem.ldc)]  # fmt: skip
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        path = Path(self._scratch.name) / f"{hashlib.sha256(binary).hexdigest()}.so"
+        # a file, and so static variables, of its own: of two with the same binary one would find what the other has just computed
+        key = hashlib.sha256(f"{kernel.name}-{configuration.slug}\0".encode() + binary).hexdigest()
+        path = Path(self._scratch.name) / f"{key}.so"
         if not path.exists():
             path.write_bytes(binary)
         try:
@@ -207,13 +218,15 @@ class Cpu(Device):
         for sample in samples:
             sample.before()
             if _settle() and not cold:
-                sample.call()  # what it keeps in caches besides operands has gone cold: BLAS has buffers of its own
+                # what it keeps in caches besides operands has gone cold: BLAS has buffers of its own. A is another than will be timed
+                at.arrays[0][:] = at.drawn[0][::-1]
+                sample.call()
             self._draw(seed)
             self._poison(sample.times)
             if cold:
                 self._evict(sample.times)
             us = self._time(sample.call)
-            chosen = int(self._random.integers(sample.times))
+            chosen = audited(self._random, sample.times)
             # at once: what a thread that was left behind writes from now on comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
             found.append(Timed(us, self._audit(result, row), self._compare(result, row, exact=False) if compare else None))
@@ -223,7 +236,7 @@ class Cpu(Device):
 
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of as many launches, from all caches."""
-        for array in (*self._at.arrays, self._at.results[:launches]):
+        for array in (*self._at.arrays, self._at.rooms[:launches]):
             if not self._support.evict(ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)):
                 raise Refused("not_supported", "nothing evicts data from this processor's caches that a program may use")
 

@@ -16,7 +16,7 @@ from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.campaign import Problem
-from ladder.devices import CANARY, Call, Device, Errors, Launch, Refused, Sample, Timed, scalars, whole
+from ladder.devices import CANARY, Call, Device, Errors, Launch, Refused, Sample, Timed, audited, scalars, whole
 from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.meter import Meter
 from ladder.devices.nvml import Board, uuid_at
@@ -221,7 +221,7 @@ class Cuda(Device):
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
         at, support = self._at, self._support
         # what will be asked, and of which launch, cannot be known before it is made
-        secret, chosen = int(self._random.integers(2**63)), [int(self._random.integers(sample.times)) for sample in samples]
+        secret, chosen = int(self._random.integers(2**63)), [audited(self._random, sample.times) for sample in samples]
         if cold and self._flush is None:
             self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches")
 

@@ -11,7 +11,20 @@ import pycuda.driver as cuda
 from numpy.typing import NDArray
 
 from ladder.campaign import MOST_OF_MEMORY, Problem
-from ladder.devices import CANARY, Audit, Errors, Place, Refused, draws, errors_of, places, scalars, view_step
+from ladder.devices import (
+    CANARY,
+    RESULT_SHIFTS,
+    Audit,
+    Errors,
+    Place,
+    Refused,
+    draws,
+    errors_of,
+    places,
+    result_shifts,
+    scalars,
+    view_step,
+)
 from ladder.units import ELEMENT_TYPES
 
 CHECK_BLOCKS, CHECK_THREADS = 1024, 256
@@ -112,9 +125,11 @@ class Operands:
         self.sets: list[tuple[int, int]] = []
         """Buffers of A and B."""
         self.results = self.launches = 0
-        """Where the buffers of C lie, one after another, and how many: one for each launch of a sample."""
-        self.stride = -(-self.places[2].total * self.size // SHIFT_BYTES) * SHIFT_BYTES
+        """Where the rooms for the buffers of C lie, one after another, and how many: one for each launch of a sample."""
+        self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + RESULT_SHIFTS - 1) * SHIFT_BYTES
         """Bytes from one of them to the next."""
+        self._shifts: list[int] = []
+        """How many `SHIFT_BYTES` into its room each buffer begins; the first one at its beginning."""
         self.graphs: list[Any] = []
         """Launches on these operands that were captured; the device's to free."""
         self._unseen = 0
@@ -168,6 +183,7 @@ class Operands:
             self.sets.append((a, b))
         if launches > self.launches:
             self.results, self.launches = self._allocate(launches, self.stride), launches
+            self._shifts = result_shifts(self._random, launches)
 
     def _allocate(self, count: int, size: int) -> int:
         """Device memory for `count` elements of `size` bytes, freed with the operands.
@@ -179,11 +195,15 @@ class Operands:
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
         """Where A, B and C of a launch of a sample begin."""
-        return *self._addresses(*self._turn_of(launch, sets)), self.results + launch * self.stride + self.first
+        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.first
 
     def spare(self) -> tuple[int, int, int]:
         """Addresses of A, of B and of a C that is not looked at."""
         return *self._addresses(0, 0), self._unseen + self.first
+
+    def _result(self, launch: int) -> int:
+        """The buffer of C of a launch of a sample."""
+        return self.results + launch * self.stride + SHIFT_BYTES * self._shifts[launch]
 
     def _turn_of(self, launch: int, sets: int) -> tuple[int, int]:
         """The set of operands that a launch of a sample has, and the row where its B begins."""
@@ -219,7 +239,7 @@ class Operands:
             cuda.memset_d32_async(self.results, CANARY, launches * self.stride // 4, self._support.stream)
         else:
             for launch in range(launches):
-                self.poison(self.results + launch * self.stride, _seed(seed, launch % sets))
+                self.poison(self._result(launch), _seed(seed, launch % sets))
 
     def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
         """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, by cuBLAS DGEMM, of the operands of a launch."""
@@ -275,7 +295,7 @@ class Operands:
 
     def compare(self, turn: int, launch: int = 0, exact: bool = False) -> None:
         """Queue the comparison of the C of a launch with the reference, for the sample of that turn."""
-        result, sums = self.results + launch * self.stride, self._support.sums(turn)
+        result, sums = self._result(launch), self._support.sums(turn)
         self._queue("compare", "PqqqqqPPPi", result, *self.places[2], self._product, self._scale, sums, int(exact))
 
     def audit(self, turn: int, launch: int, sets: int, seed: int, secret: int) -> None:
@@ -287,7 +307,7 @@ class Operands:
         of_b = b, *place_b, *draw_b, row, p.k, secret, *projection, found
         self._queue("audit_b", "PqqqqqiiiiiiiiQqqQPPP", *of_b, blocks=min(place_b.rows, 4 * CHECK_BLOCKS))
         factors = (float(value) for value in scalars(p))
-        of_a = a, *place_a, *draw_a, self.results + launch * self.stride, *place_c, *draw_c, *projection, secret, *factors, found
+        of_a = a, *place_a, *draw_a, self._result(launch), *place_c, *draw_c, *projection, secret, *factors, found
         self._queue("audit_a", "PqqqqqiiiiiiiiQPqqqqqiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -11,6 +11,8 @@
 #define At(m, k) A[(size_t)(m)*lda + (k)]
 #define Bt(k, n) B[(size_t)(k)*ldb + (n)]
 #define Ct(m, n) C[(size_t)(m)*ldc + (n)]
+/* Elements from a C without offset to the next one, where they begin at the same place of their rooms. */
+#define STRIDE (((size_t)M * ldc + 2048 + 1) / 2 * 2 + 240)
 #define STORE(sum) Ct(m, n) = alpha * (sum) + (beta == 0 ? 0 : beta * Ct(m, n))
 
 static inline float of_bits(uint32_t bits) {
