@@ -1,5 +1,6 @@
 """Every CPU rung and BLAS, in two configurations and more, through the gauntlet and on shapes and factors that are not in it."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from host import host, launch, right
 from ladder import gauntlet, kernels
 from ladder.campaign import Problem
 from ladder.compile import compile_kernel
-from ladder.devices import cpu
+from ladder.devices import Refused, cpu
 from ladder.kernels import Configuration
 from ladder.verify import fault, judge
 from planted import ROOT
@@ -65,6 +66,15 @@ def test_a_clock_does_not_start_before_other_threads_are_at_rest():
     thread.join()
 
 
+def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch):
+    """They would take cores from everything that is timed in the same process."""
+    monkeypatch.setattr(cpu, "RESTLESS_SECONDS", 0.1)
+    monkeypatch.setattr(cpu, "_others_computing", lambda: True)
+    with pytest.raises(Refused, match="still compute after") as refused:
+        cpu._settle()
+    assert refused.value.fatal
+
+
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
 def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
     operands, found = host().operands(Problem(8, 8, 8)), []
@@ -113,6 +123,16 @@ void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb
         seen.append(float(operands.results[0][operands.places[2].first]))
     host().free(operands)
     assert seen == [1, 1, 2]
+
+
+def test_a_kernel_that_keeps_to_a_core_leaves_the_others_theirs():
+    """OpenMP starts no more threads than cores are left."""
+    before, operands = os.sched_getaffinity(0), host().operands(Problem(8, 8, 8))
+    host().check(launch(host(), lambda p, a, b, c: os.sched_setaffinity(0, {min(before)})))
+    found = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, before)
+    host().free(operands)
+    assert found == before
 
 
 def test_a_cold_launch_finds_no_operand_in_the_caches():

@@ -45,7 +45,9 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 LINE_BYTES = 64
 """Of a cache."""
 SETTLE_SECONDS = 0.0003
-"""How long other threads must have been at rest before the clock starts."""
+"""Between looks at whether other threads are at rest, as they must be before the clock starts."""
+RESTLESS_SECONDS = 2.0
+"""Those of OpenMP and BLAS spin for a tenth of that at the most; what computes so long after a call would disturb all that is timed."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -102,6 +104,7 @@ class Cpu(Device):
         self._support = _load_from(Path(self._scratch.name), support)
         self._support.peak_fma.restype = ctypes.c_double
         self._random = np.random.default_rng()
+        self._cores = os.sched_getaffinity(0)
         self._at: Operands
 
     def operands(self, problem: Problem) -> Operands:
@@ -160,7 +163,7 @@ class Cpu(Device):
             gemm = ctypes.CDLL(str(path)).gemm
         except (OSError, AttributeError) as error:
             raise Refused("launch_error", f"the shared object cannot be used: {error}") from None
-        self._support.default_arithmetic()  # a library may change it as it is loaded
+        self._undo()  # a library may change it as it is loaded
         gemm.restype = None
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
@@ -259,8 +262,13 @@ class Cpu(Device):
         start = time.perf_counter_ns()
         call()
         end = time.perf_counter_ns()
-        self._support.default_arithmetic()
+        self._undo()
         return (end - start) / 1e3
+
+    def _undo(self) -> None:
+        """Undo what a kernel may have set for this thread: how it rounds, and on which cores it and the threads that it starts run."""
+        self._support.default_arithmetic()
+        os.sched_setaffinity(0, self._cores)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         times = []
@@ -324,12 +332,16 @@ def _load_from(folder: Path, support: Path) -> Any:
 
 
 def _settle() -> bool:
-    """Wait until no other thread of this process computes, a second at most: those of OpenMP and BLAS spin for a while after a call.
+    """Wait until no other thread of this process computes: those of OpenMP and BLAS spin for a while after a call.
 
     Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine. Returns whether it waited.
+    Raises `Refused` where they do not come to rest: they go on until the process ends.
     """
     start, waited = time.perf_counter(), False
-    while time.perf_counter() < start + 1 and _others_computing():
+    while _others_computing():
+        if time.perf_counter() > start + RESTLESS_SECONDS:
+            why = f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} s; expected OMP_WAIT_POLICY not to be active"
+            raise Refused("launch_error", why, fatal=True)
         time.sleep(SETTLE_SECONDS)
         waited = True
     return waited
