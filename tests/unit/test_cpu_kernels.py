@@ -14,6 +14,7 @@ from ladder.devices import Refused, cpu
 from ladder.kernels import Configuration
 from ladder.verify import fault, judge
 from planted import ROOT
+from threadpoolctl import ThreadpoolController
 
 SHAPES = [(1, 7, 1), (1, 513, 31), (513, 1, 31), (31, 1, 513), (12, 32, 256), (121, 513, 257), (241, 33, 385), (3, 256, 256)]
 LAYOUTS = [{"padding": 16}, {"alpha": -1.5, "beta": 0.5}, {"alpha": 0.0, "beta": 1.0}, {"alpha": 0.0}]
@@ -132,6 +133,21 @@ def test_a_kernel_that_keeps_to_a_core_leaves_the_others_theirs():
     found = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before)
     host().free(operands)
+    assert found == before
+
+
+def test_a_kernel_that_sets_the_number_of_threads_leaves_the_others_theirs():
+    openmp, operands = ThreadpoolController().select(user_api="openmp").lib_controllers, host().operands(Problem(8, 8, 8))
+    before = [library.get_num_threads() for library in openmp]
+
+    def alone(p, a, b, c):
+        for library in openmp:
+            library.set_num_threads(before[0] + 1)
+
+    host().check(launch(host(), alone))
+    found = [library.get_num_threads() for library in openmp]
+    host().free(operands)
+    assert openmp
     assert found == before
 
 

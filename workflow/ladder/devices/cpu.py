@@ -104,7 +104,7 @@ class Cpu(Device):
         self._support = _load_from(Path(self._scratch.name), support)
         self._support.peak_fma.restype = ctypes.c_double
         self._random = np.random.default_rng()
-        self._cores = os.sched_getaffinity(0)
+        self._cores, self._threads = os.sched_getaffinity(0), self._support.default_threads()
         self._at: Operands
 
     def operands(self, problem: Problem) -> Operands:
@@ -266,8 +266,8 @@ class Cpu(Device):
         return (end - start) / 1e3
 
     def _undo(self) -> None:
-        """Undo what a kernel may have set for this thread: how it rounds, and on which cores it and the threads that it starts run."""
-        self._support.default_arithmetic()
+        """Undo what a kernel may have set for this thread: how it rounds, how many threads it starts, and on which cores."""
+        self._support.restore(self._threads)
         os.sched_setaffinity(0, self._cores)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:

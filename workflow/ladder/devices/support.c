@@ -1,5 +1,6 @@
 /* What the pipeline itself runs on a CPU: drawing operands, the comparison with the reference, the audit of a timed launch, the peak rate of
  * multiply-adds and of copying. The GPU's are in support.cu, which explains them; `size` is the bytes of an element. */
+#include <omp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,9 +20,13 @@ static int is_canary(const void *buffer, int size, long long at) {
   return word[0] == CANARY && (size == 4 || word[1] == CANARY);
 }
 
+/* How many threads OpenMP starts unless a kernel says otherwise. */
+int default_threads(void) { return omp_get_max_threads(); }
+
 /* Rounds to nearest and keeps denormals, whatever a kernel has set: MXCSR as it is after a reset (Intel 64 and IA-32 Architectures Software
- * Developer's Manual, volume 1, "MXCSR Control and Status Register"). */
-void default_arithmetic(void) {
+ * Developer's Manual, volume 1, "MXCSR Control and Status Register"). OpenMP starts so many threads again. */
+void restore(int threads) {
+  omp_set_num_threads(threads);
 #ifdef __SSE__
   __builtin_ia32_ldmxcsr(0x1F80);
 #endif
