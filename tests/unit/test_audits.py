@@ -12,7 +12,9 @@ from ladder.verify import fault, judge
 PROBLEMS = [
     Problem(33, 40, 256), Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding=3, offset=2), Problem(16, 16, 64, element_type="float64"),
     Problem(30, 20, 128, distribution="normal"), Problem(30, 20, 128, distribution="positive", beta=1.0),
-    Problem(20, 30, 90, distribution="scaled"),
+    Problem(20, 30, 90, distribution="scaled"), Problem(20, 30, 90, distribution="denormal"),
+    Problem(20, 30, 90, distribution="denormal", element_type="float64"), Problem(20, 30, 90, distribution="huge"),
+    Problem(20, 30, 90, distribution="huge", element_type="float64"),
 ]  # fmt: skip
 ROUNDS = 3
 
@@ -135,6 +137,13 @@ FAULTS = {
 @pytest.mark.parametrize("problem", PROBLEMS[:2], ids=["dense", "padded"])
 def test_a_fault_is_found_in_every_round(problem, compute, times):
     found = faults_of(problem, compute, times)
+    assert all(FAULTS[compute] in one for one in found), found
+
+
+@pytest.mark.parametrize("compute", [wrong_element, lost_product, not_written], ids=lambda compute: compute.__name__)
+@pytest.mark.parametrize("problem", PROBLEMS[-4:], ids=["denormal", "denormal64", "huge", "huge64"])
+def test_a_fault_is_found_where_squares_are_beyond_what_is_a_number(problem, compute):
+    found = faults_of(problem, compute)
     assert all(FAULTS[compute] in one for one in found), found
 
 

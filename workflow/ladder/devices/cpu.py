@@ -253,7 +253,7 @@ class Cpu(Device):
         factors = (ctypes.c_double(float(value)) for value in scalars(p))
         getattr(self._support, f"audit_{p.element_type}")(
             pointer[0], pointer[3], place[0], pointer[1], pointer[4], place[1], pointer[2], pointer[5], place[2],
-            ctypes.c_longlong(row), pointer[6], *factors, pointer[7], pointer[8],
+            ctypes.c_longlong(row), pointer[6], *factors, pointer[7], pointer[8], *(_Draw(*draw) for draw in draws(p)[:2]),
         )  # fmt: skip
         return Audit(float(found[0]), int(found[1]), int(found[2]))
 

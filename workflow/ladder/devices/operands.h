@@ -45,6 +45,12 @@ HD double two_to(double exponent) { return exp2(rint(exponent)); }
 
 HD double sign_of(u64 h) { return h & 1 ? -1 : 1; }
 
+// By what to multiply elements of A or B before they are squared: of float64, squares of `denormal` and `huge` ones are no numbers.
+HD double to_square(Draw d) {
+  if (d.distribution == DENORMAL) return exp2(d.matrix ? (double)d.lowest : -(double)d.lowest);
+  return d.distribution == HUGE_VALUES && d.matrix == 0 ? exp2(1.0 - d.highest) : 1;
+}
+
 // Element (i, j) of a matrix, before it is rounded to the element type.
 HD double operand(Draw d, long long i, long long j) {
   const u64 h = hashed(d.seed, d.matrix, i, j);

@@ -121,29 +121,30 @@ static double changed(const void *buffer, const void *before, int size, Place p)
 
 #define AUDIT(NAME, T)                                                                                                                     \
   void NAME(const T *A, const T *A0, Place pa, const T *B, const T *B0, Place pb, const T *C, const T *C0, Place pc, long long skip,       \
-            const double *x, double alpha, double beta, double *w, double *found) {                                                       \
+            const double *x, double alpha, double beta, double *w, double *found, Draw da, Draw db) {                                      \
     const long long K = pa.cols, N = pb.cols;                                                                                              \
+    const double ua = to_square(da), ub = to_square(db), uc = ua * ub;                                                                     \
     double worst = 0, norm_b = 0;                                                                                                          \
     for (long long k = 0; k < K; ++k) {                                                                                                    \
       const T *row = B0 + pb.first + (k + skip) * pb.ld;                                                                                   \
       double sum = 0, square = 0;                                                                                                          \
       SUMS(sum, square)                                                                                                                    \
-      for (long long j = 0; j < N; ++j) sum += x[j] * row[j], square += (double)row[j] * row[j];                                           \
+      for (long long j = 0; j < N; ++j) sum += x[j] * row[j], square += (ub * row[j]) * (ub * row[j]);                                     \
       w[k] = sum, norm_b += square;                                                                                                        \
     }                                                                                                                                      \
     for (long long i = 0; i < pa.rows; ++i) {                                                                                              \
       const T *a = A0 + pa.first + i * pa.ld, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;                              \
       double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
       SUMS(z, a2)                                                                                                                          \
-      for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (double)a[k] * a[k];                                                       \
+      for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (ua * a[k]) * (ua * a[k]);                                                 \
       z *= alpha;                                                                                                                          \
       SUMS(y, z, c2)                                                                                                                       \
       for (long long j = 0; j < N; ++j) {                                                                                                  \
         const double before = beta == 0 ? 0 : beta * c0[j];                                                                                \
-        y += x[j] * c[j], z += x[j] * before, c2 += (double)c[j] * c[j] + before * before;                                                 \
+        y += x[j] * c[j], z += x[j] * before, c2 += (uc * c[j]) * (uc * c[j]) + (uc * before) * (uc * before);                             \
       }                                                                                                                                    \
       if (!isfinite(z)) continue;                                                                                                          \
-      const double off = fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / (double)K);                     \
+      const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / (double)K);                     \
       worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                                 \
     }                                                                                                                                      \
     found[0] = worst, found[1] = changed(A, A0, sizeof(T), pa) + changed(B, B0, sizeof(T), pb), found[2] = stray(C, sizeof(T), pc);        \

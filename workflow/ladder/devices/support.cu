@@ -134,13 +134,14 @@ __device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1
 template <class T>
 __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, double* w, double* squares, double* audit) {
   double changed = spoilt_round(buffer, p);
+  const double unit = to_square(d);
   for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
     double sum = 0, square = 0;
     for (long long col = threadIdx.x; col < p.ld; col += THREADS) {
       const long long at = p.first + row * p.ld + col;
       const T value = T(col < p.cols ? operand(d, row, col) : 0.0);
       changed += ((const typename Bits<T>::type*)buffer)[at] != (col < p.cols ? bits(value) : canary<T>(at));
-      if (col < p.cols) sum += sign(secret, col) * double(value), square += double(value) * double(value);
+      if (col < p.cols) sum += sign(secret, col) * double(value), square += (unit * double(value)) * (unit * double(value));
     }
     sum = total_of(sum), square = total_of(square);
     if (threadIdx.x == 0 && row >= skip && row < skip + K) w[row - skip] = sum, squares[row - skip] = square;
@@ -155,6 +156,9 @@ template <class T>
 __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, Draw dc, const double* w, const double* squares, u64 secret,
                         double alpha, double beta, double* audit) {
   double worst = 0, changed = spoilt_round(buffer, p), stray = spoilt_round(c, pc), norm_b = 0;
+  Draw of_b = d;
+  of_b.matrix = 1;
+  const double unit = to_square(d), of_c = unit * to_square(of_b);
   for (long long k = threadIdx.x; k < p.cols; k += THREADS) norm_b += squares[k];
   norm_b = total_of(norm_b);
   for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
@@ -163,21 +167,22 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
       const long long at = p.first + row * p.ld + k;
       const T value = T(k < p.cols ? operand(d, row, k) : 0.0);
       changed += ((const typename Bits<T>::type*)buffer)[at] != (k < p.cols ? bits(value) : canary<T>(at));
-      if (k < p.cols) z += double(value) * w[k], a2 += double(value) * double(value);
+      if (k < p.cols) z += double(value) * w[k], a2 += (unit * double(value)) * (unit * double(value));
     }
     z *= alpha;
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
       const long long at = pc.first + row * pc.ld + col;
       if (col < pc.cols) {
         const double value = double(c[at]), before = beta == 0 ? 0 : beta * double(T(operand(dc, row, col)));
-        y += sign(secret, col) * value, z += sign(secret, col) * before, c2 += value * value + before * before;
+        y += sign(secret, col) * value, z += sign(secret, col) * before;
+        c2 += (of_c * value) * (of_c * value) + (of_c * before) * (of_c * before);
       } else {
         stray += ((const typename Bits<T>::type*)c)[at] != canary<T>(at);
       }
     }
     z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
     if (threadIdx.x == 0 && isfinite(z)) {
-      const double off = fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / double(p.cols));
+      const double off = of_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / double(p.cols));
       worst = isfinite(share) ? fmax(worst, share) : INFINITY;
     }
   }
