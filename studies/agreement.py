@@ -87,7 +87,7 @@ def main() -> None:
     from ladder import devices
     from ladder.devices import cuda_operands
 
-    devices.GUARD, cuda_operands.SHIFTS = 0, 1
+    devices.GUARD, devices.RESULT_SHIFTS, cuda_operands.SHIFTS = 0, 1, 1
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "support.bin").write_bytes(compile_support("cuda", gpu.arch))

@@ -70,14 +70,15 @@ def main(dataset: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))
-        device, chance = open_device("cuda", gpu.uuids[0], support), (devices.GUARD, cuda_operands.SHIFTS)
+        device = open_device("cuda", gpu.uuids[0], support)
+        chance = devices.GUARD, devices.RESULT_SHIFTS, cuda_operands.SHIFTS
         for problem, rung, configuration in chosen(dataset):
             kernel = known[f"cuda/{rung}"]
             (built,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, Path(scratch) / rung, 1)
             binaries[f"{rung} {configuration.label}"] = built.sha256
             places = []
             for place in range(1 + PLACES):
-                devices.GUARD, cuda_operands.SHIFTS = chance if place else (0, 1)
+                devices.GUARD, devices.RESULT_SHIFTS, cuda_operands.SHIFTS = chance if place else (0, 1, 1)
                 operands = device.operands(problem)
                 reference = device.baseline("cublas")
                 launches = {0: device.kernel(kernel, configuration, (Path(scratch) / rung / built.binary).read_bytes())}

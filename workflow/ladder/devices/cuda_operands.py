@@ -10,10 +10,10 @@ import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
+from ladder import devices
 from ladder.campaign import MOST_OF_MEMORY, Problem
 from ladder.devices import (
     CANARY,
-    RESULT_SHIFTS,
     Audit,
     Errors,
     Place,
@@ -126,7 +126,7 @@ class Operands:
         """Buffers of A and B."""
         self.results = self.launches = 0
         """Where the rooms for the buffers of C lie, one after another, and how many: one for each launch of a sample."""
-        self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + RESULT_SHIFTS - 1) * SHIFT_BYTES
+        self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + devices.RESULT_SHIFTS - 1) * SHIFT_BYTES
         """Bytes from one of them to the next."""
         self._shifts: list[int] = []
         """How many `SHIFT_BYTES` into its room each buffer begins; the first one at its beginning."""
