@@ -190,6 +190,21 @@ def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
     assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"resources\.csv: not a table: .*No such file"),
+        ("", r"resources\.csv: not a table: "),
+        ("kernel,element_type\na,b\n", r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256"),
+    ],
+)
+def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, message):
+    path = synthetic.write(tmp_path / "a", 1) / "resources.csv"
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        compare.read_side(path.parent)
+
+
 def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
     for name in ("a/gpu", "a/cpu", "b/cpu", "b/other", "c/alone", "d"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)

@@ -174,3 +174,19 @@ def test_a_name_that_is_none_is_refused(measured, tmp_path):
         publish.publish(measured / "nvidia-a", tmp_path, "A b")
     with pytest.raises(InputError, match=r"no environment\.json, resources\.csv and samples"):
         publish.publish(tmp_path, tmp_path / "published")
+
+
+def test_what_is_published_already_is_left_as_it_is(copy):
+    before = files(copy)
+    with pytest.raises(InputError, match=r"nvidia-a: is published already; expected another folder"):
+        publish.publish(copy / "nvidia-a", copy)
+    assert files(copy) == before
+
+
+@pytest.mark.parametrize("name", ["environment.json", "resources.csv"])
+def test_a_dataset_with_a_damaged_file_is_not_published(measured, tmp_path, name):
+    shutil.copytree(measured / "nvidia-a", tmp_path / "x")
+    (tmp_path / "x" / name).write_text("x\n")
+    with pytest.raises(InputError, match=rf"x/{name}: "):
+        publish.publish(tmp_path / "x", tmp_path / "published")
+    assert not (tmp_path / "published").exists()

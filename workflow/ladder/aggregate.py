@@ -1,6 +1,5 @@
 """Every table of a dataset, from its samples, the kernels' headers and what the compiler said."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,11 @@ import pandas as pd
 from ladder.campaign import Problem
 from ladder.ceilings import flop_per_clock
 from ladder.confirmed import Confirmed
+from ladder.jobs import read_environment
 from ladder.kernels import Configuration, Kernel
 from ladder.measurements import files, load
 from ladder.models import COLUMNS, KEY, model
-from ladder.tables import best, costs, pairs, references, rounds, summarise
+from ladder.tables import best, costs, pairs, read_csv, references, rounds, summarise
 
 _NOTHING = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
 
@@ -46,6 +46,11 @@ def table(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def compiler_said(paths: Iterable[Path]) -> pd.DataFrame:
+    """The rows of several `resources.csv`, all as text. Raises `InputError` for a file that is none."""
+    return pd.concat([_NOTHING, *(read_csv(path, ("element_type", "configuration", "status", "sha256"), text=True) for path in paths)])
+
+
 def dataset_tables(
     samples: Sequence[Path], resources: Sequence[Path], kernels: Iterable[Kernel], environment: Mapping[str, Any]
 ) -> dict[str, pd.DataFrame]:
@@ -56,7 +61,7 @@ def dataset_tables(
     records, sessions = load(samples, environment)
     peaks = environment["peaks"]["fp32_tflops"], flop_per_clock(environment)
     summary = summarise(records, *peaks)
-    compiled = pd.concat([_NOTHING, *(pd.read_csv(path, dtype=str, keep_default_na=False) for path in resources)])
+    compiled = compiler_said(resources)
     confirmed = Confirmed(records, max(session.get("within", 0.0) for session in sessions), *peaks)
     chosen = best(summary, confirmed)
     return {
@@ -73,6 +78,6 @@ def dataset_tables(
 
 def of_folder(folder: Path, kernels: Iterable[Kernel]) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Every table of the dataset in a folder, by name, and its environment; of `kernels` those of the device's kind are its own."""
-    environment: dict[str, Any] = json.loads((folder / "environment.json").read_text())
+    environment = read_environment(folder / "environment.json")
     own = [kernel for kernel in kernels if kernel.kind == environment["kind"]]
     return dataset_tables(files(folder), [folder / "resources.csv"], own, environment), environment

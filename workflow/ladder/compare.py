@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ladder import verdicts
-from ladder.aggregate import of_folder
+from ladder.aggregate import compiler_said, of_folder
 from ladder.campaign import DRAWN_FROM
 from ladder.confirmed import Confirmed
 from ladder.jobs import read_environment, write_whole
@@ -63,7 +63,7 @@ def read_side(folder: Path) -> Side:
     records, sessions = load(files(folder), environment)
     peak = environment["peaks"]["fp32_tflops"]
     confirmed = Confirmed(records, max(session.get("within", 0.0) for session in sessions), peak)
-    compiled = pd.read_csv(folder / "resources.csv", dtype=str, keep_default_na=False).to_dict("records")
+    compiled = compiler_said([folder / "resources.csv"]).to_dict("records")
     return Side(
         folder,
         environment,

@@ -6,7 +6,6 @@ to its folder, those of what is drawn lead to `results/redrawn/`.
 """
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ import pandas as pd
 from ladder import aggregate, figures, measurements, tables
 from ladder.campaign import CONFIRMED, DRAWN_FROM
 from ladder.environment import ROOT
-from ladder.jobs import write_whole
+from ladder.jobs import read_environment, write_whole
 from ladder.kernels import Kernel, discover
 from ladder.targets import REDRAWN, together
 from ladder.units import InputError
@@ -161,8 +160,8 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
     published dataset: it lies in that one's folder; the claims, the page to look around in and `ladder repeat` look at it, but no figure
     is drawn from it.
 
-    Raises `InputError` for a name that is none, for a folder without a dataset, and for one measured from a checkout that had changes or
-    no commit: a published figure says which commit made it.
+    Raises `InputError` for a name that is none, for a folder without a dataset, for the one it would be copied to, and for one measured
+    from a checkout that had changes or no commit: a published figure says which commit made it.
     """
     if not re.fullmatch("([a-z0-9-]+(/[a-z0-9-]+)?)?", name):
         raise InputError(f"NAME: got {name!r}; expected small letters, digits and '-', or two of such with a '/' between them")
@@ -172,14 +171,17 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
         raise InputError(
             f"{source}: no environment.json, resources.csv and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
         )
-    environment = json.loads((source / "environment.json").read_text())
+    environment = read_environment(source / "environment.json")
+    target: Path = published / (name or environment["device"])
+    if target.resolve() == source.resolve():
+        raise InputError(f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again")
+    aggregate.compiler_said([source / "resources.csv"])
     _, sessions = measurements.load(measurements.files(source), environment)
     for session in [{"job": "environment.json", **environment["project"]}, *sessions]:
         if not session["commit"] or session["dirty"]:
             raise InputError(
                 f"{source}: {session['job']} was made from a checkout with changes or without a commit; expected a clean one"
             )
-    target: Path = published / (name or environment["device"])
     shutil.rmtree(target / "samples", ignore_errors=True)
     (target / "samples").mkdir(parents=True)
     for needed in DATA:

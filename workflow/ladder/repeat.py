@@ -16,7 +16,7 @@ import pandas as pd
 from ladder.aggregate import of_folder
 from ladder.campaign import CONFIRMED
 from ladder.confirmed import Confirmed
-from ladder.jobs import write_whole
+from ladder.jobs import read_environment, write_whole
 from ladder.measurements import files, load
 from ladder.statistics import CONFIDENCE, between_processes, student_t
 from ladder.tables import read_csv, to_csv
@@ -81,7 +81,7 @@ def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
 
 def read_run(folder: Path, name: str = "") -> Run:
     """A published dataset's run. Raises `InputError` where it has no confirmation, or one that was measured on several devices."""
-    environment = json.loads((folder / "environment.json").read_text())
+    environment = read_environment(folder / "environment.json")
     path = folder / f"{CONFIRMED}.parquet"
     if path not in files(folder):
         raise InputError(

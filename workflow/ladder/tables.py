@@ -255,11 +255,11 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     write_whole(path, to_csv(table))
 
 
-def read_csv(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
-    """A table that `write_csv` wrote. Raises `InputError` for another file, or one without a column that is needed."""
+def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.DataFrame:
+    """A table that `write_csv` wrote; where `text` is asked for, all as text, what is empty too. Raises `InputError` for another file, or one without a column that is needed."""
     try:
         # marks are text where nothing is marked too
-        found = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"marks": str})
+        found = pd.read_csv(path, keep_default_na=False, na_values=[] if text else [""], dtype=str if text else {"marks": str})
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
     missing = [name for name in needed if name not in found]
