@@ -177,6 +177,11 @@ def test_what_is_not_drawn_or_drawn_otherwise_is_named(root, tmp_path):
         archive.write(root, tmp_path / "a.zip")
 
 
+def test_where_it_cannot_be_written_is_named(root, tmp_path):
+    with pytest.raises(InputError, match=r"none/a\.zip: cannot be written: No such file or directory"):
+        archive.write(root, tmp_path / "none" / "a.zip")
+
+
 def test_outside_a_checkout_there_is_none(tmp_path):
     with pytest.raises(InputError, match="expected a checkout"):
         archive.write(tmp_path, tmp_path / "a.zip")

@@ -136,6 +136,12 @@ def test_a_confirmation_by_other_code_is_refused(tmp_path):
         measurements.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
 
 
+def test_a_confirmation_without_its_samples_names_them(tmp_path):
+    paths = write(tmp_path, "a")
+    with pytest.raises(InputError, match=r"confirms other samples than those in samples/: a\.float32 is missing"):
+        measurements.load([confirm(tmp_path, paths, swept="v1")], EMPTY)
+
+
 def test_a_file_under_another_name_is_refused(tmp_path):
     """As one kernel's samples in place of another's, or of another element type, or of another shard."""
     one, other = write(tmp_path, "a", "b")

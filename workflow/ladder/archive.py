@@ -5,6 +5,7 @@ https://w3id.org/ro/crate/1.3).
 """
 
 import hashlib
+import io
 import json
 import mimetypes
 import subprocess
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ladder.jobs import write_whole
 from ladder.publish import SUMS, check_data, check_drawn, drawn_files
 from ladder.targets import REDRAWN, together
 from ladder.units import InputError
@@ -144,11 +146,13 @@ def write(root: Path, target: Path) -> Path:
     files[SUMS] = sums.encode()
     metadata = crate(files, json.loads(files[CODEMETA]), commit, time.date().isoformat())
     files[METADATA] = (json.dumps(metadata, indent=1, ensure_ascii=False) + "\n").encode()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as into:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as into:
         for name, data in sorted(files.items()):
             entry = zipfile.ZipInfo(name, time.timetuple()[:6])
             entry.compress_type = zipfile.ZIP_DEFLATED
             path = root / name
             entry.external_attr = (0o100755 if path.exists() and path.stat().st_mode & 0o100 else 0o100644) << 16
             into.writestr(entry, data)
+    write_whole(target, made.getvalue())
     return target

@@ -89,7 +89,7 @@ def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> d
         found = json.loads(Path(path).read_text())
         missing = [key for key in needed if key not in found]
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        found, missing = {}, [f"anything: {error}"]
+        found, missing = {}, [f"readable JSON: {error}"]
     if missing or not isinstance(found, dict):
         raise InputError(f"{path}: has no {', '.join(missing)}; expected what describes a device. {MEND}")
     return found

@@ -45,8 +45,8 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
         _check_name(path, rows, session)
         records += rows
         sessions.append({"job": path.stem} | session)
-    _check_code(samples, sessions)
     _check_jobs(samples, sessions)
+    _check_code(samples, sessions)
     return records, sessions
 
 
