@@ -195,7 +195,10 @@ def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
     [
         (None, r"resources\.csv: not a table: .*No such file"),
         ("", r"resources\.csv: not a table: "),
-        ("kernel,element_type\na,b\n", r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256"),
+        (
+            "kernel,element_type\na,b\n",
+            r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256",
+        ),
     ],
 )
 def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, message):

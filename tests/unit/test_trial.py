@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from ladder import contestants, records, wording
+from ladder import contestants, environment, records, wording
 from ladder.campaign import Problem
 from ladder.environment import Device
 from ladder.lock import exclusive
+from ladder.units import InputError
 
 WITHOUT_PANDAS = """
 import sys
@@ -84,3 +85,13 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
 )
 def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
     assert wording.beside(kind, others) == said
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_says_no_version_is_no_compiler(code, monkeypatch, tmp_path):
+    (tmp_path / "cc").write_text(f"#!/bin/sh\nexit {code}\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setattr(environment, "cc", lambda: str(tmp_path / "cc"))
+    environment.compiler_version.cache_clear()
+    with pytest.raises(InputError, match=f"/cc --version: exit code {code}; expected a compiler, which says its version"):
+        environment.compiler_version("cc")

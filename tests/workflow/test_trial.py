@@ -177,10 +177,18 @@ def test_what_the_compiler_says_does_not_wait_for_the_device(mine):
     [
         (["config/smoke.yaml"], "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cpu/*.c"),
         (["kernels/cpu/mine.c", "--problem", "3x4"], "--problem 3x4: expected MxNxK such as 64x4096x4096"),
-        (["kernels/cpu/mine.c", "--size", "0"], "problems.cpu[0]: got [0, 0, 0]; expected"),
+        (["kernels/cpu/mine.c", "--size", "0"], "--size 0: expected a size such as 512, from 1 to 1000000"),
+        (["kernels/cpu/mine.c", "--problem", "\u00b2x3x4"], "--problem \u00b2x3x4: expected MxNxK"),
+        (["kernels/cpu/mine.c", "--problem", ""], "--problem : expected MxNxK"),
         (["kernels/cpu/mine.c", "--set", "BM"], "--set BM: expected NAME=VALUES such as BM=64,128"),
         (["kernels/cpu/mine.c", "--set", "BM=4"], "parameters.cpu/mine.BM: got [4]; it has no parameters"),
-        (["kernels/cpu/mine.c", "--type", "float16"], "element_types"),
+        (["kernels/cpu/03_blocked.c", "--set", "BM=\u00b2"], "parameters.cpu/03_blocked.BM[0]: got "),
+        (
+            ["kernels/cpu/03_blocked.c", "--set", "BM=4", "--set", "BM=8"],
+            "--set BM=8: expected NAME=VALUES such as BM=64,128, each",
+        ),
+        (["kernels/cpu/mine.c", "--set", "dlcm=cg"], "--set dlcm: expected a parameter of cpu/mine; only CUDA kernels"),
+        (["kernels/cpu/mine.c", "--type", "float16"], "--type float16: expected one of the element_types in the header"),
         (["kernels/cuda/01_naive_uncoalesced.cu", "--set", "maxrregcount=999"], "options.maxrregcount: got [999]"),
     ],
 )
@@ -222,7 +230,8 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(mine):
     [
         ("build/*/support-*.bin", r"support-\w+\.bin: cannot be loaded from .*; expected what was compiled"),
         ("cpu-*/environment.json", r"cpu-\S+/environment\.json: has no .*; expected what describes a device"),
-        ("cpu/mine.json", r"cpu/mine\.json: got JSONDecodeError.*; expected what the last right try has left"),
+        ("cpu/mine.json", r"cpu/mine\.json: JSONDecodeError.*; expected what the last right try has left"),
+        ("cpu/mine.c", r"cpu/mine\.json: InputError: .*mine\.c: no header.*; expected what the last right try has left"),
     ],
 )
 def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(mine, kept, said):
@@ -239,6 +248,29 @@ def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(mine, kept, said)
         environment.write_bytes(described)
         file.write_bytes(before)
     assert re.search(rf"^Error: .*/results/try/.*{said}", told, re.MULTILINE), told
+
+
+def test_a_file_where_a_folder_is_needed_is_no_wrong_kernel(mine):
+    project, path = mine
+    kept = project.folder / "results" / "try"
+    kept.rename(kept.with_name("aside"))
+    kept.touch()
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=2)
+    finally:
+        kept.unlink()
+        kept.with_name("aside").rename(kept)
+    assert re.search(r"^Error: .*/results/try.*: Not a directory; ", told, re.MULTILINE), told
+
+
+def test_a_last_right_try_that_fails_on_another_problem_is_not_laid_to_this_one(mine):
+    project, path = mine
+    edit(path, "const T a =", "if (N == 600) *(volatile int *)0 = 0;\n      const T a =")
+    ladder(project, "try", str(path), "--size", "96")
+    edit(path, "if (N == 600) *(volatile int *)0 = 0;\n", "")
+    told = ladder(project, "try", str(path), "--size", "600")
+    assert "since the last right try: it could not be timed again: on M=600 " in told
+    assert "killed by signal 11" in told
 
 
 def test_what_other_processes_do_beside_it_is_told(mine):

@@ -138,7 +138,7 @@ def try_(parser: ArgumentParser) -> Run:
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--size", type=int, metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
+    size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
     size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
     parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64 or float16 (float32)")
     parser.add_argument(
@@ -152,9 +152,8 @@ def try_(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder import trial
-        from ladder.units import InputError
 
-        try:
+        with clear_errors(2):
             one = trial.Trial(trial.Asked(given.file, _size(given), given.type, _lists(given.set), given.counters))
             try:
                 if given.watch:
@@ -162,15 +161,10 @@ def try_(parser: ArgumentParser) -> Run:
                 right = one.once()
             except KeyboardInterrupt:
                 one.bench.kill()
-                raise
+                print("Interrupted", file=sys.stderr)
+                sys.exit(130)
             finally:
                 one.bench.close()
-        except InputError as error:
-            print(f"Error: {error}", file=sys.stderr)
-            sys.exit(2)
-        except KeyboardInterrupt:
-            print("Interrupted", file=sys.stderr)
-            sys.exit(130)
         sys.exit(0 if right else 1)
 
     return run
@@ -188,20 +182,28 @@ def _size(given: Namespace) -> tuple[int, int, int] | None:
     """M, N and K that `--size` or `--problem` asks for."""
     from ladder.units import InputError
 
-    parts = given.problem.split("x") if given.problem else [str(given.size)] * 3 if given.size is not None else []
-    if parts and (len(parts) != 3 or not all(part.isdigit() for part in parts)):
-        raise InputError(f"--problem {given.problem or given.size}: expected MxNxK such as 64x4096x4096")
-    return (int(parts[0]), int(parts[1]), int(parts[2])) if parts else None
+    if given.size is not None:
+        option, parts, expected = f"--size {given.size}", [given.size] * 3, "a size such as 512"
+    elif given.problem is not None:
+        option, parts, expected = f"--problem {given.problem}", given.problem.split("x"), "MxNxK such as 64x4096x4096"
+    else:
+        return None
+    if len(parts) != 3 or not all(re.fullmatch("[1-9][0-9]{0,5}|1000000", part) for part in parts):
+        raise InputError(f"{option}: expected {expected}, from 1 to 1000000")
+    return int(parts[0]), int(parts[1]), int(parts[2])
 
 
 def _lists(given: Sequence[str]) -> dict[str, list[str]]:
     """`BM=64,128` as a name and its values."""
     from ladder.units import InputError
 
+    lists: dict[str, list[str]] = {}
     for one in given:
-        if "=" not in one:
-            raise InputError(f"--set {one}: expected NAME=VALUES such as BM=64,128")
-    return {name: values.split(",") for name, _, values in (one.partition("=") for one in given)}
+        name, is_given, values = one.partition("=")
+        if not is_given or name in lists:
+            raise InputError(f"--set {one}: expected NAME=VALUES such as BM=64,128, each name once")
+        lists[name] = values.split(",")
+    return lists
 
 
 def new(parser: ArgumentParser) -> Run:

@@ -48,7 +48,9 @@ def table(
 
 def compiler_said(paths: Iterable[Path]) -> pd.DataFrame:
     """The rows of several `resources.csv`, all as text. Raises `InputError` for a file that is none."""
-    return pd.concat([_NOTHING, *(read_csv(path, ("element_type", "configuration", "status", "sha256"), text=True) for path in paths)])
+    return pd.concat(
+        [_NOTHING, *(read_csv(path, ("element_type", "configuration", "status", "sha256"), text=True) for path in paths)]
+    )
 
 
 def dataset_tables(

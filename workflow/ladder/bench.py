@@ -87,10 +87,12 @@ class Bench:
         right = [one for one in mine if one.status == "correct"]
         for start in range(0, len(right), BESIDE):
             group = right[start : start + BESIDE]
-            if not self._time(group, beside, problem) and len(group) > 1:
-                for one in group:  # one of them did it: each alone tells which
-                    one.status, one.reason = "correct", ""
+            if not self._time(group, beside, problem) and len(group) + len(beside) > 1:
+                for one in group:  # one of them did it, or of what is beside: each alone tells which
+                    one.status, one.reason, one.series = "correct", "", None
+                    others = [replace(other, series=None) for other in one.beside]
                     self._time([one], (), problem)
+                    one.beside = others
         for one in right:
             if one.series and (why := too_fast(environment, problem, one.series["samples"], one.tensor_cores)):
                 one.status, one.reason = "incorrect", why

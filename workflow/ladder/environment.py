@@ -243,8 +243,10 @@ def compiler_version(compiler: str) -> str:
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     path = {"nvcc": nvcc, "cc": cc}[compiler]()
-    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-    return output.strip().splitlines()[-1 if compiler == "nvcc" else 0]
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout.strip():
+        raise InputError(f"{path} --version: exit code {done.returncode}; expected a compiler, which says its version")
+    return done.stdout.strip().splitlines()[-1 if compiler == "nvcc" else 0]
 
 
 def package_versions() -> dict[str, str]:

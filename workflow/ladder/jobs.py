@@ -17,8 +17,12 @@ from ladder.units import InputError
 
 MEND = "Where it is committed, restore it: git checkout. Else remove it and run again"
 INTERRUPTED = "Interrupted: what was finished before is kept, run again to go on"
-OF_DISKS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-"""What the system says of a full disk, a quota, a read-only or foreign folder: the user's to mend, no error of the program's."""
+OF_DISKS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+    errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,
+}  # fmt: skip
+"""What the system says of a full disk, a quota, a read-only or foreign folder, a file in place of a folder: the user's to mend, no error of
+the program's."""
 
 
 class _Both:
@@ -58,8 +62,8 @@ def job(log: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def clear_errors() -> Iterator[None]:
-    """End the process with the message of an `InputError`, or of a file that cannot be written, without a traceback."""
+def clear_errors(code: int = 1) -> Iterator[None]:
+    """End the process with the message of an `InputError`, or of a file that cannot be written, without a traceback, and with a code."""
     try:
         yield
     except InputError as error:
@@ -76,7 +80,7 @@ def clear_errors() -> Iterator[None]:
     else:
         return
     print(f"Error: {message}", file=sys.stderr)
-    sys.exit(1)
+    sys.exit(code)
 
 
 ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes", "peaks")

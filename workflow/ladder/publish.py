@@ -174,7 +174,9 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
     environment = read_environment(source / "environment.json")
     target: Path = published / (name or environment["device"])
     if target.resolve() == source.resolve():
-        raise InputError(f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again")
+        raise InputError(
+            f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again"
+        )
     aggregate.compiler_said([source / "resources.csv"])
     _, sessions = measurements.load(measurements.files(source), environment)
     for session in [{"job": "environment.json", **environment["project"]}, *sessions]:

@@ -256,7 +256,10 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.DataFrame:
-    """A table that `write_csv` wrote; where `text` is asked for, all as text, what is empty too. Raises `InputError` for another file, or one without a column that is needed."""
+    """A table that `write_csv` wrote, all of it as text if so asked.
+
+    Raises `InputError` for another file, or one without a column that is needed.
+    """
     try:
         # marks are text where nothing is marked too
         found = pd.read_csv(path, keep_default_na=False, na_values=[] if text else [""], dtype=str if text else {"marks": str})

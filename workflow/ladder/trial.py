@@ -4,6 +4,7 @@ The worker, the rounds and the verdicts are those of a campaign. What is kept li
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -100,6 +101,13 @@ class Trial:
         lists = self.asked.lists or {}
         build = {name: values for name, values in lists.items() if name in OF_BUILD}
         own = {name: _numbers(values) for name, values in lists.items() if name not in build}
+        if self.asked.element_type not in kernel.element_types:
+            raise InputError(
+                f"--type {self.asked.element_type}: expected one of the element_types in the header of {kernel.id}, "
+                f"{', '.join(kernel.element_types)}"
+            )
+        if build and self.kind == "cpu":
+            raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA kernels are compiled so")
         data = {
             "campaign": "try",
             "problems": {self.kind: [list(self.asked.size or [SIZE[self.kind]] * 3)]},
@@ -123,7 +131,7 @@ class Trial:
         compiling = pool.submit(compiled, kernel, configurations, arch)
         pool.shutdown(wait=False)  # it ends when that is done: an idle process answers Ctrl-C with a traceback
         # where it cannot be opened, that is said when it is needed
-        with suppress(BlockingIOError, InputError), exclusive(uuids(self.device), wait=False) as (self.bench.uuid, _):
+        with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (self.bench.uuid, _):
             self.bench.open(self._support(arch))
         return compiling.result()
 
@@ -160,9 +168,9 @@ class Trial:
                 return []
             configuration = Configuration.of(known["element_type"], known["configuration"])
             return [Contestant(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, InputError) as error:
             raise InputError(
-                f"{note}: got {error!r}; expected what the last right try has left. Remove it and try again"
+                f"{note}: {type(error).__name__}: {error}; expected what the last right try has left. Remove it and try again"
             ) from None
 
     def _best_rung(self, problem: Problem, arch: str) -> list[Contestant]:
@@ -232,7 +240,7 @@ class Trial:
 
 
 def _numbers(values: Sequence[str]) -> list[int | str]:
-    return [int(value) if value.isdigit() else value for value in values]
+    return [int(value) if re.fullmatch("[0-9]{1,18}", value) else value for value in values]
 
 
 def watch(trial: Trial) -> NoReturn:
