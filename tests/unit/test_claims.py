@@ -16,7 +16,7 @@ from ladder.judged import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
 from ladder.kernels import discover
 from ladder.repeat import Limit
 from ladder.story.data import Story
-from ladder.study import ANSWERS, NOTHING, PUBLISHED
+from ladder.study import ANSWERS, NOTHING, PUBLISHED, studies
 from ladder.targets import SHOWN
 from ladder.units import InputError
 
@@ -435,6 +435,17 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     assert kill.measured == {"kill": {"measurements_lost": 2}}
     assert again.measured == {"repeat": {"device": SHOWN, "machines": 2}}  # the text is about it: its numbers are quoted
     assert other.measured == {"repeat": {"device": "d", "machines": 2}}
+
+
+def test_an_answer_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "results" / "published" / "studies").mkdir(parents=True)
+    (tmp_path / "studies").symlink_to(ROOT / "studies")
+    path = tmp_path / "results" / "published" / "studies" / "kill.d.json"
+    path.write_text("<<<<<<< HEAD\n{}")
+    with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
+        claims.of_studies(tmp_path, PUBLISHED)
+    with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
+        {study.name: study for study in studies(tmp_path)}["kill"].published(tmp_path)
 
 
 @pytest.mark.parametrize(

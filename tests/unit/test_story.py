@@ -189,6 +189,17 @@ def test_a_marker_that_asks_for_what_is_unknown_is_an_error(small, marker):
         fill(marker, small)
 
 
+def test_a_claim_that_there_is_not_is_named():
+    with pytest.raises(InputError, match=r"ladder\.md: claim nix: no such claim in config/claims\.yaml"):
+        fill("value: claim nix", ROOT)
+
+
+@pytest.mark.parametrize("behind", ["", " and <!-- table: gains cuda -->new<!-- end -->"])
+def test_a_marker_without_an_end_takes_no_text_with_it(behind):
+    with pytest.raises(InputError, match=r"page\.md: claim exact: has no end; expected <!-- end --> behind it"):
+        story.fill(f"<!-- value: claim gains -->1<!-- end --> a <!-- value: claim exact -->text{behind}", Story(ROOT), "page.md")
+
+
 def test_blocks_are_counted_where_the_grid_asks_for_the_device():
     kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == "15_last_wave")
     row = {"configuration": "BM=128 BN=256 IDLE=4", "element_type": "float32", "m": 8192, "n": 8192, "k": 64, "padding": 0}
@@ -347,7 +358,8 @@ def test_compilers_are_told_side_by_side(small):
 
 def test_a_marker_within_a_line_does_not_begin_it():
     """Markdown takes a line that begins with a comment for HTML and shows the rest of it as it stands."""
-    assert not re.findall(r"^\s*<!-- value", TEXT, re.MULTILINE)
+    for page in story.DOCUMENTS:
+        assert not re.findall(r"^\s*<!-- value", page.read_text(), re.MULTILINE), page
 
 
 @pytest.mark.parametrize("name", DRAWINGS.DRAWINGS)

@@ -3,7 +3,6 @@
 `config/claims.yaml` has the claims.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ import pandas as pd
 from ladder import yamlfile
 from ladder.aggregate import of_folder
 from ladder.expressions import evaluate, names_in
-from ladder.jobs import read_environment
+from ladder.jobs import read_environment, read_json
 from ladder.kernels import Configuration
 from ladder.repeat import Limited, limited
 from ladder.statistics import CONFIDENCE, student_t
@@ -163,7 +162,7 @@ def of_studies(root: Path, folder: Path) -> list[Data]:
     for study in studies(root):
         several = []
         for path in sorted((root / folder).glob(_answers(study, folder))):
-            answer = json.loads(path.read_text())
+            answer = read_json(path)
             environment = {"device": answer["device"]} if study.answers else answer["provenance"]
             several.append(Data(path.name, environment, measured={study.name: answer if study.answers else answer["measured"]}))
         found += sorted(several, key=lambda data: data.environment["device"] != SHOWN)

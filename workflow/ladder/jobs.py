@@ -99,6 +99,14 @@ def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> d
     return found
 
 
+def read_json(path: Path) -> Any:
+    """The data in a JSON file. Raises `InputError` for another."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}; expected JSON. {MEND}") from None
+
+
 def unwritable(path: Path | str, error: OSError) -> InputError:
     """What to tell the user of a file that the system does not let us write."""
     return InputError(f"{path}: cannot be written: {error.strerror}; what was finished before is kept, run again once it can be")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ladder.claims import Claim, Data, Found, Key, find, of_samples, of_studies, read
 from ladder.expressions import evaluate, names_in
-from ladder.jobs import read_environment, write_whole
+from ladder.jobs import read_environment, read_json, write_whole
 from ladder.repeat import Limit, limits
 from ladder.statistics import CONFIDENCE
 from ladder.study import NOTHING, PUBLISHED
@@ -209,7 +209,7 @@ def write_published(root: Path) -> None:
 def read_published(root: Path) -> list[dict[str, Any]]:
     """The entries of `results/published/claims.json`; none where nothing was published yet."""
     path = root / PUBLISHED / JUDGED
-    entries: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    entries: list[dict[str, Any]] = read_json(path) if path.exists() else []
     return entries
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.environment import ROOT, Device, describe
-from ladder.jobs import write_whole
+from ladder.jobs import read_json, write_whole
 from ladder.units import InputError
 
 ANSWERS = Path("results") / "studies"
@@ -62,7 +62,7 @@ class Study:
         """
         answers = {}
         for path in sorted((root / PUBLISHED).glob(self.answers or f"studies/{self.name}.*.json")):
-            answer = json.loads(path.read_text())
+            answer = read_json(path)
             if self.answers:  # made of published data, whose provenance is their own
                 answers[path] = answer["device"], answer
                 continue

@@ -26,6 +26,8 @@ MEASURED = re.compile(
 """A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
 """Behind such a number: whose it is, where it is not ours."""
+UNENDED = re.compile(r"<!-- (?:table|value): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|value): |\Z))", re.DOTALL)
+"""A marker behind which the next one, or nothing, comes before an end."""
 PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 
@@ -43,7 +45,7 @@ def unsaid(text: str) -> list[str]:
 
 
 def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
-    """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown."""
+    """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown, or has no end."""
 
     def part(found: re.Match[str]) -> str:
         form, call = found.group(1), found.group(2)
@@ -59,4 +61,6 @@ def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
         made = f"\n\n{made}\n\n" if form == "table" else made
         return f"<!-- {form}: {call} -->{made}<!-- end -->"
 
+    if unended := UNENDED.search(text):
+        raise InputError(f"{document}: {unended[1]}: has no end; expected <!-- end --> behind it, before the next marker")
     return PART.sub(part, text)

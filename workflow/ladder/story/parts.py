@@ -487,7 +487,9 @@ def value(story: Story, name: str, *arguments: str) -> str:
     Or a claim's sentence, with its numbers: `claim ID`.
     """
     if name == "claim":
-        (claim,) = (claim for claim in claims.read(story.root) if claim.id == arguments[0])
+        claim = next((claim for claim in claims.read(story.root) if claim.id == arguments[0]), None)
+        if claim is None:
+            raise ValueError("no such claim in config/claims.yaml")
         entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
         return entry["says"] if entry else NOTHING
     if name == "study":
