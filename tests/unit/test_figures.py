@@ -370,6 +370,14 @@ def test_the_roofline_shows_what_passes_the_peak_on_tensor_cores_and_marks(datas
     assert "Without a tick" not in note(draw(dataset, "roofline"))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_kernel_that_declares_no_traffic_has_its_least_on_the_roofline_only(dataset):
+    found, environment = dataset
+    models = found["models"].copy()
+    models.loc[models["kernel"] == "03_shared_tile", ["intensity", "bound_tflops"]] = np.nan
+    draw(({**found, "models": models}, environment), "roofline").canvas.draw()
+
+
 def test_bounds_of_elements_are_a_line_a_distribution(dataset):
     found, environment = dataset
     best = found["best"]

@@ -51,7 +51,7 @@ def roofline(data: Dataset) -> Figure:
             mew=0.15 * size,
             zorder=4,
         )
-        if not is_baseline(kernel):
+        if row["intensity"] > 0:  # a baseline has none, nor has a kernel that does not declare its traffic
             points(axes, [row["intensity"]], [rate], rows.loc[[kernel]], colour, marker, 0.8 * size)
         axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.09 * size, zorder=3)
         axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=0.9 * size, mew=0.16 * size, zorder=4)
