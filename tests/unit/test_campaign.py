@@ -126,6 +126,11 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ),
         ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
         ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; expected one of'),
+        ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
+        (
+            {"element_types": ["float32"] * 2},
+            'got ["float32", "float32"]; expected a list of float32, float64, float16, each once',
+        ),
         ({"kernels": ["cuda/03_shared"]}, "did you mean cuda/03_shared_tile?"),
         ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
         (
@@ -315,7 +320,10 @@ def test_the_campaign_that_the_command_line_asks_for(tmp_path):
     folder.mkdir()
     (folder / "config.yaml").write_text("campaign: default\nkernels: all\n")
     (folder / "b.yaml").write_text("campaign: other\n")
-    assert campaign.read(folder, [], {"kernels": "x"}) == ({"campaign": "default", "kernels": "x"}, "config/config.yaml")
+    assert campaign.read(folder, [], {"kernels": "x"}) == (
+        {"campaign": "default", "kernels": "x"},
+        "config/config.yaml and --config",
+    )
     assert campaign.read(folder, [], {"campaign": "other"}) == ({"campaign": "other"}, "config/b.yaml")
     with pytest.raises(InputError, match=r"campaign=third: no such campaign in .*; expected one of other, default"):
         campaign.read(folder, [], {"campaign": "third"})

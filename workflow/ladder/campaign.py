@@ -335,6 +335,8 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
         whole, source = yamlfile.load(yamlfile.read(path), str(path)), str(path.relative_to(folder.parent))
     data = {} if files else dict(whole)
     data |= {key: value if files and whole.get(key) == value else yamlfile.typed(value) for key, value in given.items()}
+    if len(files) < 2 and data != whole:
+        source += " and --config"
     return (data | {"campaign": _narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
 
 

@@ -278,7 +278,8 @@ def parse(path: Path) -> Kernel:
     found = _HEADER.match(text)
     if not found:
         raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML")
-    header = yamlfile.load(found.group(1), f"{path}: header")
+    before = text[: found.start(1)].count("\n")  # so that messages name lines of the file
+    header = yamlfile.load("\n" * before + found.group(1), f"{path}: header")
     yamlfile.check(header, "kernel", f"{path}: header")
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_names(kernel, header)

@@ -109,7 +109,7 @@ class Trial:
         if build and self.kind == "cpu":
             raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA kernels are compiled so")
         data = {
-            "campaign": "try",
+            "campaign": "tried",
             "problems": {self.kind: [list(self.asked.size or [SIZE[self.kind]] * 3)]},
             "element_types": [self.asked.element_type],
             "parameters": {kernel.id: own} if own else {},

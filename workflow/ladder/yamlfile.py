@@ -54,7 +54,8 @@ def load(text: str, source: str) -> Any:
     try:
         return _Loader(text).get_single_data()
     except Exception as error:  # a value that its tag denies, such as `!!int x`, makes PyYAML raise whatever comes
-        raise InputError(f"{source}: not valid YAML: {error}") from None
+        said = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls a text; the source is named already
+        raise InputError(f"{source}: not valid YAML: {said}") from None
 
 
 @lru_cache
@@ -98,6 +99,7 @@ def _complaint(error: Any, source: str) -> str:
         missing = [key for key in error.validator_value if key not in error.instance]
         return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"
     expected = error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
+    expected += ", each once" if error.validator == "uniqueItems" else ""
     return f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected {expected}{_hint(error.instance)}"
 
 
