@@ -23,6 +23,15 @@ def test_an_example_is_shown_and_understood(function, example, capsys):
     assert f"example:\n  {example}\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", [example.split()[1] for example in command.COMMANDS.values()])
+def test_help_is_as_wide_as_the_terminal(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit, match="0"):
+        command.main([name, "--help"])
+    told = capsys.readouterr().out.partition("\nexample:")[0]
+    assert max(map(len, told.splitlines())) <= 60
+
+
 def test_help_names_every_command_at_once():
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([LADDER, "--help"], capture_output=True, text=True, check=True)

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def compare(parser: ArgumentParser) -> Run:
     parser.add_argument("one", type=Path, metavar="A", help="a folder results/CAMPAIGN/DEVICE or results/CAMPAIGN")
     parser.add_argument("other", type=Path, metavar="B", help="another")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
-    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg")
+    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and STEM.png")
     parser.add_argument(
         "--fail-if-slower",
         type=_percent,
@@ -235,6 +235,14 @@ They import what they need when they run, so that `ladder --help` answers at onc
 """
 
 
+class _Paragraphs(HelpFormatter):
+    """Fills paragraphs to the terminal's columns; an example stays in a line of its own."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return text if text.startswith("example:") else "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+
+
 def parser() -> ArgumentParser:
     """The parser of the command line; what it returns has the sub-command's function as `run`."""
     whole = ArgumentParser("ladder", description="Gemm Ladder, beside what Snakemake runs: README.md.")
@@ -246,7 +254,7 @@ def parser() -> ArgumentParser:
             help=text.partition("\n")[0].rstrip("."),
             description=text,
             epilog=f"example:\n  {example}",
-            formatter_class=RawDescriptionHelpFormatter,
+            formatter_class=_Paragraphs,
         )
         one.set_defaults(run=command(one))
     return whole
