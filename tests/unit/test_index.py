@@ -104,5 +104,5 @@ def test_claims_that_are_none_are_named(tmp_path):
     assert index.read_claims(path)[0]["id"] == "a"
     for text in ("{", "{}", '[{"id": "a"}]', "[1]"):
         path.write_text(text)
-        with pytest.raises(InputError, match=r"claims\.json: .*expected judged claims"):
+        with pytest.raises(InputError, match=r"claims\.json: .*expected judged claims\. Where .* remove it and run again"):
             index.read_claims(path)

@@ -20,6 +20,7 @@ import vl_convert
 
 from ladder.campaign import is_baseline
 from ladder.figures.dataset import BASELINE_NAME, BASELINE_STYLE, CONTEXT_STYLE, MARKS
+from ladder.jobs import MEND
 from ladder.units import InputError, rate_unit
 
 TEMPLATE = Path(__file__).with_suffix(".html")
@@ -264,7 +265,7 @@ def read_claims(path: Path) -> list[dict[str, Any]]:
         if not (isinstance(claims, list) and all({"id", "says", "state"} <= set(claim) for claim in claims)):
             raise ValueError("no list of mappings with id, says and state")
     except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: {error}; expected judged claims") from None
+        raise InputError(f"{path}: {error}; expected judged claims. {MEND}") from None
     return claims
 
 
