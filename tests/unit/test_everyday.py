@@ -1,5 +1,6 @@
-"""What docs/everyday.md says of the Makefile."""
+"""What docs/everyday.md says of the Makefile, and what commands of the pages leave in a checkout."""
 
+import re
 import shutil
 import subprocess
 
@@ -16,3 +17,15 @@ def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
     subprocess.run(["make", "clean"], cwd=tmp_path, check=True)
     assert [name for name in kept + gone if (tmp_path / name).exists()] == kept
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["published"]
+
+
+def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
+    """Else what is measured after a report was made could not be published."""
+    text = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    written = set(re.findall(r"--report (\S+\.html)|ladder archive (\S+\.zip)|tar -czf (\S+\.tar\.gz)", text))
+    names = {name for found in written for name in found if name}
+    assert {"report.html", "gemm-ladder.zip", "smoke.tar.gz"} <= names
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    ignored = subprocess.run(["git", "check-ignore", *names], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert set(ignored.split()) == names
