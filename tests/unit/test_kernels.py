@@ -65,7 +65,7 @@ def test_a_configuration_says_how_it_is_compiled(tmp_path):
     assert first.names() == second.names()
     with pytest.raises(InputError, match=r"make 12000 configurations"):
         list(kernel.expand({"BM": list(range(600))}, ["float32"], [()] * 10))
-    plain = kernels.parse(write(tmp_path, re.sub("block.*|grid.*|dynamic.*", "", GOOD), "cpu/20_test.c"))
+    plain = kernels.parse(write(tmp_path, re.sub("block.*|grid.*|dynamic.*|element_types.*", "", GOOD), "cpu/20_test.c"))
     assert len(list(plain.expand({}, ["float32"], builds))) == 6
 
 
@@ -210,6 +210,15 @@ def test_a_bad_header_is_named(tmp_path, change, message):
         kernels.parse(write(tmp_path, GOOD.replace(*change)))
     assert message in str(error.value)
     assert "kernels/cuda/20_test.cu" in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["element_types: [float16]", "grid: [1]"])
+def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
+    path = write(tmp_path, f"/*---\ntitle: A\nidea: b\n{key}\n---*/\n", "cpu/20_test.c")
+    with pytest.raises(
+        InputError, match=rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
+    ):
+        kernels.parse(path)
 
 
 def test_the_projects_own_kernels_have_models_and_legal_configurations():

@@ -305,6 +305,8 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         raise InputError(
             f"{source}: {launching[0]}: got {yamlfile.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
         )
+    if kernel.kind == "cpu" and "float16" in kernel.element_types:
+        raise InputError(f"{source}: element_types: got float16; expected CUDA kernels only to have it")
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
     known = default | dict.fromkeys((*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000)
     of_thread = dict.fromkeys(THREAD_NAMES, 0)
