@@ -81,12 +81,12 @@ def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
 
 def read_run(folder: Path, name: str = "") -> Run:
     """A published dataset's run. Raises `InputError` where it has no confirmation, or one that was measured on several devices."""
-    environment = read_environment(folder / "environment.json")
     path = folder / f"{CONFIRMED}.parquet"
     if path not in files(folder):
         raise InputError(
             f"{path}: missing; expected a dataset whose campaign has not left the confirmation out (confirm.processes)"
         )
+    environment = read_environment(folder / "environment.json")
     records, _ = load(files(folder), environment)
     confirmed = Confirmed(records)
     machines = {record["uuid"] for record in records if record["process"]}
