@@ -52,7 +52,7 @@ It uses a campaign's own modules, touches no campaign's results, and keeps what 
   distinguishable, with the interval, and what the compiler changed. A line says so where other processes used the CPU, or computed
   on the GPU, while it was timed.
 - The problem is a square of 4096 on a GPU and of 256 on a CPU unless `--size` or `--problem` says otherwise; `--set` gives values of
-  parameters in place of the header's sweep, and of [`compiler`, `maxrregcount` and `dlcm`](compilers.md).
+  parameters in place of the header's sweep, and of a CUDA kernel's [`compiler`, `maxrregcount` and `dlcm`](compilers.md).
 - Exit code 0: right; 1: wrong, in any configuration; 2: it could not be tried. Without a GPU a CUDA kernel is compiled and not run.
 
 When it is right and fast, `make` measures it with all others. The session below ends with the smallest campaign, of this kernel alone;
