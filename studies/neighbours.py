@@ -9,7 +9,7 @@ medians to those of the stretch alone before, of every pair, and the median of e
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -65,18 +65,20 @@ def compare(device: Device, launches: Mapping[str, Launch], pairs: int, limits: 
     ]
 
 
-def contestants(device: Device, problem: Problem, folder: Path) -> tuple[dict[str, Launch], dict[str, str]]:
-    """The launches on the operands in use, and the digest of the rung's binary."""
-    kernel = kernels.discover(ROOT)[RUNG]
-    chosen = Configuration("float32", tuple(kernel.parameters.items()))
+def contestants(
+    device: Device, problem: Problem, folder: Path, baselines: Sequence[str], rung: str, **parameters: int
+) -> tuple[dict[str, Launch], dict[str, str]]:
+    """The launches on the operands in use, of baselines and a rung with these parameters, and the digest of the rung's binary."""
+    kernel = kernels.discover(ROOT)[rung]
+    chosen = Configuration("float32", tuple({**kernel.parameters, **parameters}.items()))
     (row,) = compile_kernel(kernel, [(chosen, "")], environment.detect_cpu().arch, folder, 1)
-    launches = {name: device.baseline(name) for name in ("blas_1", "blas_all")}
-    launches[RUNG] = device.kernel(kernel, chosen, (folder / row.binary).read_bytes())
+    launches = {name: device.baseline(name) for name in baselines}
+    launches[rung] = device.kernel(kernel, chosen, (folder / row.binary).read_bytes())
     for launch in launches.values():
         verdict = judge(device.check(launch), problem)
         if verdict.status != "correct":
             sys.exit(f"{problem.label}: {verdict.reason}")
-    return launches, {f"{RUNG} {chosen.label}": row.sha256}
+    return launches, {f"{rung} {chosen.label}": row.sha256}
 
 
 def main(pairs: int) -> None:
@@ -90,7 +92,7 @@ def main(pairs: int) -> None:
         for size in SIZES:
             problem = Problem(size, size, size)
             operands = device.operands(problem)
-            launches, binaries = contestants(device, problem, Path(scratch))
+            launches, binaries = contestants(device, problem, Path(scratch), ("blas_1", "blas_all"), RUNG)
             rows += [{"size": size, **row} for row in compare(device, launches, pairs)]
             device.free(operands)
         device.close()

@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 from disturbance import stretch
-from ladder import environment, kernels
 from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.environment import ROOT
-from ladder.kernels import Configuration
+from ladder.compile import compile_support
+from ladder.environment import detect_cpu
 from ladder.statistics import median_interval
 from ladder.study import Study, furthest, percent
-from ladder.verify import judge
 from ladder.worker import open_device
+from neighbours import contestants
 
 RUNG = "cpu/04_vectorized_parallel"
 ROWS = (24, 36, 48, 96, 192, 384)
@@ -53,42 +51,30 @@ def line(rows: Mapping[int, float]) -> dict[str, float]:
 
 def measure(stretches: int, rows: tuple[int, ...] = ROWS, side: int = SIDE, limits: Limits = LIMITS) -> dict[str, Any]:
     """Times in microseconds of `blas_1` and the rung by rows of C, the lines through them, and the digest of the rung's binary."""
-    here, kernel = environment.detect_cpu(), kernels.discover(ROOT)[RUNG]
-    chosen = Configuration("float32", tuple({**kernel.parameters, "THREADS": 1}.items()))
-    times: list[dict[int, float]] = [{}, {}]
+    times: dict[str, dict[int, float]] = {"blas_1": {}, RUNG: {}}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / "support.so").write_bytes(compile_support("cpu", here.arch))
-        (binary,) = compile_kernel(kernel, [(chosen, "")], here.arch, folder, 1)
+        (folder / "support.so").write_bytes(compile_support("cpu", detect_cpu().arch))
         device = open_device("cpu", "", folder / "support.so")
         for m in rows:
             problem = Problem(m, side, side)
             operands = device.operands(problem)
-            launches = {0: device.baseline("blas_1"), 1: device.kernel(kernel, chosen, (folder / binary.binary).read_bytes())}
-            for launch in launches.values():
-                verdict = judge(device.check(launch), problem)
-                if verdict.status != "correct":
-                    sys.exit(f"{problem.label}: {verdict.reason}")
-            medians = [stretch(device, launches, launches[0], limits)[0] for _ in range(stretches)]
-            for who, of in enumerate(zip(*medians, strict=True)):
-                times[who][m] = median_interval(of)[0]
+            launches, binaries = contestants(device, problem, folder, ("blas_1",), RUNG, THREADS=1)
+            timed = dict(enumerate(launches.values()))
+            medians = [stretch(device, timed, timed[0], limits)[0] for _ in range(stretches)]
+            for name, of in zip(launches, zip(*medians, strict=True), strict=True):
+                times[name][m] = median_interval(of)[0]
             device.free(operands)
         device.close()
-    lines = [{"name": name, **line(of)} for name, of in zip(("blas_1", RUNG), times, strict=True)]
-    return {
-        "side": side,
-        "stretches": stretches,
-        "times_us": times,
-        "lines": lines,
-        "binaries": {f"{RUNG} {chosen.label}": binary.sha256},
-    }
+    lines = [{"name": name, **line(of)} for name, of in times.items()]
+    return {"side": side, "stretches": stretches, "times_us": times, "lines": lines, "binaries": binaries}
 
 
 def main(stretches: int) -> None:
     """Measure, and write what was found."""
     measured = measure(stretches)
     print(*(f"{one['name']}: a time is {percent(one['off'])} off its line at most" for one in measured["lines"]), sep="\n")
-    STUDY.write(environment.detect_cpu(), measured, binaries=measured.pop("binaries"))
+    STUDY.write(detect_cpu(), measured, binaries=measured.pop("binaries"))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ LINE_BYTES = 64
 SETTLE_SECONDS = 0.0003
 """Between looks at whether other threads are at rest, as they must be before the clock starts."""
 RESTLESS_SECONDS = 2.0
-"""Those of OpenMP and BLAS spin for a tenth of that at the most; what computes so long after a call would disturb all that is timed."""
+"""Those of OpenMP and BLAS rest long before, unless told not to; what computes so long after a call would disturb all that is timed."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 

@@ -144,7 +144,7 @@ static double changed(const void *buffer, const void *before, int size, Place p)
         y += x[j] * c[j], z += x[j] * before, c2 += (uc * c[j]) * (uc * c[j]) + (uc * before) * (uc * before);                             \
       }                                                                                                                                    \
       if (!isfinite(z)) continue;                                                                                                          \
-      const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / (double)K);                     \
+      const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / (double)K);                \
       worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                                 \
     }                                                                                                                                      \
     found[0] = worst, found[1] = changed(A, A0, sizeof(T), pa) + changed(B, B0, sizeof(T), pb), found[2] = stray(C, sizeof(T), pc);        \
