@@ -8,7 +8,6 @@ infinitely wrong. Every configuration of the kernel's header takes part. Measure
 largest error in u and that of cuBLAS SGEMM on the same input, and the input's making where a share is above 1.
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from ladder.compile import compile_kernel, compile_support
 from ladder.environment import ROOT
 from ladder.kernels import discover
 from ladder.lock import first_gpu
-from ladder.study import Study
+from ladder.study import Study, command_line
 from ladder.worker import open_device
 
 SHAPES = ((8, 32, 64), (24, 40, 200), (70, 130, 700), (130, 66, 2500))
@@ -199,7 +198,7 @@ class Launched:
 
 def main() -> None:
     """Search on a GPU, and write what was found; exit status 1 where an input was spoiled."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--kernel", default="cuda/21_tensor_split")
     parser.add_argument("--seed", type=int, default=0)

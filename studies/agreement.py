@@ -17,7 +17,6 @@ Operands begin at boundaries of 2 MiB on both sides (`studies/placement.py` says
 Exit status 1 where a median of the first two differs by more than 2 %.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from ladder.environment import ROOT
 from ladder.kernels import Configuration
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval
-from ladder.study import Study, furthest, percent
+from ladder.study import Study, command_line, furthest, percent
 from ladder.worker import open_device
 
 WITHIN = 0.02
@@ -77,7 +76,7 @@ def ours(device: Device, launch: Launch) -> dict[str, float]:
 
 def main() -> None:
     """Have both time, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     given = parser.parse_args()

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ladder.environment import detect_cpu
+from ladder.study import command_line
 from planted import ROOT, Project
 
 PAGE = ROOT / "docs" / "author.md"
@@ -112,6 +113,12 @@ def without_numbers(text: str) -> str:
     return re.sub(r"cpu-[\w-]+", "cpu", re.sub(r" +", " ", re.sub(r"\d[\d.e+-]*", "0", text)))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the session, and write the page."""
+    command_line(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         PAGE.write_text(page(session(Project(Path(folder) / "project"))))
+
+
+if __name__ == "__main__":
+    main()

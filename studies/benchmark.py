@@ -6,7 +6,6 @@
 Exit status 1 where one is above it.
 """
 
-import argparse
 import csv
 import math
 import os
@@ -23,7 +22,7 @@ from ladder import campaign, environment, kernels
 from ladder.compile import compile_kernel
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import Study, binaries
+from ladder.study import Study, binaries, command_line
 
 LIMITS = {
     "campaign_s": 360,
@@ -156,7 +155,7 @@ def too_much(measured: Mapping[str, Any]) -> list[str]:
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
     results = fresh_clone() if parser.parse_args().clone else {}
     results |= {

@@ -1,6 +1,6 @@
 """Whether the GPU's tests pass: every rung through the gauntlet, the planted frauds, and every rung under compute-sanitizer.
 
-    .venv/bin/python studies/checks.py        on a GPU, with compute-sanitizer on the PATH; about 9 minutes
+    .venv/bin/python studies/checks.py [OPTION...]     on a GPU, with compute-sanitizer on the PATH; about 9 minutes
 
 Runs `pytest -m gpu`, and keeps how every test ended, why one failed, and what the sanitizer's tools counted. Exit status 1 where one failed.
 """
@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import Study
+from ladder.study import Study, command_line
 
 MESSAGE = 500
 """Characters that are kept of why a test failed."""
@@ -61,11 +61,12 @@ def read(report: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Run the tests, and write how they ended."""
+    _, options = command_line(__doc__).parse_known_args()
     gpu = first_gpu()
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junit-xml={report}", "tests/gpu", "tests/frauds"]
-        subprocess.run([*command, *sys.argv[1:]], cwd=ROOT, check=False)
+        subprocess.run([*command, *options], cwd=ROOT, check=False)
         measured = read(report)
     STUDY.write(gpu, measured, uuids=[gpu.uuids[0]])
     sys.exit("failed" in measured["tests"].values() or "passed" not in measured["tests"].values())

@@ -24,7 +24,7 @@ from ladder.environment import ROOT
 from ladder.kernels import Configuration
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval
-from ladder.study import Study, furthest
+from ladder.study import Study, command_line, furthest
 from ladder.verify import judge
 from ladder.worker import open_device
 
@@ -62,8 +62,11 @@ def stretch(device: Device, launches: dict[int, Launch], reference: Launch, limi
     return [median_interval(found[index].samples)[0] for index in launches], time.monotonic() - start
 
 
-def main(pairs: int) -> None:
+def main() -> None:
     """Measure, and write what was found."""
+    parser = command_line(__doc__)
+    parser.add_argument("pairs", type=int, nargs="?", default=6)
+    pairs = parser.parse_args().pairs
     gpu, known = first_gpu(), kernels.discover(ROOT)
     rows: list[dict[str, Any]] = []
     walls: list[dict[str, Any]] = []
@@ -113,4 +116,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--compile"]:
         compile_for_ever(sys.argv[2])
     else:
-        main(int(sys.argv[1]) if sys.argv[1:] else 6)
+        main()

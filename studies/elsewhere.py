@@ -18,7 +18,7 @@ from typing import Any
 
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study, binaries
+from ladder.study import PUBLISHED, Study, binaries, command_line
 
 
 def found(measured: Mapping[str, Any]) -> str:
@@ -52,12 +52,13 @@ def published(folder: Path) -> set[str]:
 
 def main() -> None:
     """Run it, and write what was said."""
+    _, options = command_line(__doc__).parse_known_args()
     device = first_gpu()
     start = time.perf_counter()
-    command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *sys.argv[1:]]
+    command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *options]
     status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
     spent = time.perf_counter() - start
-    name = next((one.partition("=")[2] for one in sys.argv if one.startswith("campaign=")), "reproduce")
+    name = next((one.partition("=")[2] for one in options if one.startswith("campaign=")), "reproduce")
     results = ROOT / "results" / name
     took_part = bool(published(ROOT / PUBLISHED) & set(device.uuids))
     measured = read(results) | {"seconds": spent, "exit_status": status, "took_part": took_part}

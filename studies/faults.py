@@ -16,7 +16,7 @@ import kill
 from ladder.environment import ROOT, detect_cpu, detect_gpus
 from ladder.measure import GROUP
 from ladder.result import NOT_RIGHT
-from ladder.study import NOTHING, Study
+from ladder.study import NOTHING, Study, command_line
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
 
@@ -452,7 +452,12 @@ STUDY = Study("faults", "Does a kernel that misbehaves harm others?", found, ".v
 
 
 def main() -> None:
-    """Plant the faults on what this machine has, and write."""
+    """Plant the faults on what this machine has, and write; or write the page."""
+    parser = command_line(__doc__)
+    parser.add_argument("--page", action="store_true", help="write docs/faults.md, and plant nothing")
+    if parser.parse_args().page:
+        DOCUMENT.write_text(document())
+        return
     for device, plant in [(detect_cpu(), on_cpu), *((gpu, on_gpu) for gpu in detect_gpus())]:
         with tempfile.TemporaryDirectory() as scratch:
             rows = plant(Project(Path(scratch) / "project"))
@@ -460,7 +465,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--page"]:
-        DOCUMENT.write_text(document())
-    else:
-        main()
+    main()

@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 from ladder import campaign, expressions, kernels, yamlfile
 from ladder.environment import detect_cpu
-from ladder.study import Study
+from ladder.study import Study, command_line
 from ladder.units import KINDS, InputError
 
 NAMES = {"M": 1000, "N": 33, "K": 7, "BM": 64, "BN": 0, "element_size": 4}
@@ -370,5 +370,14 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
     }
 
 
+def main() -> None:
+    """Try them, and write how they were answered."""
+    parser = command_line(__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=1)
+    given = parser.parse_args()
+    STUDY.write(detect_cpu(), fuzz(given.count, given.seed))
+
+
 if __name__ == "__main__":
-    STUDY.write(detect_cpu(), fuzz(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1))
+    main()

@@ -9,7 +9,6 @@ the wall time of all of it counts on either side, and the parts are shown. Kerne
 driver's cache, which saves it compiling from PTX, is empty then. Exit status 1 where ours is slower with all cores to compile.
 """
 
-import argparse
 import importlib.metadata
 import os
 import shutil
@@ -29,7 +28,7 @@ from ladder.environment import ROOT
 from ladder.kernels import Configuration, Kernel, discover
 from ladder.lock import first_gpu
 from ladder.measure import Job, run
-from ladder.study import Study
+from ladder.study import Study, command_line
 
 MANY = {"BM": [32, 64, 128, 256], "BN": [32, 64, 128, 256], "BK": [8, 16, 32], "TM": [4, 8], "TN": [4, 8]}
 FEW = {"BM": [64, 128], "BN": [32, 64], "BK": [8, 16, 32], "TM": [4], "TN": [4, 8]}
@@ -154,7 +153,7 @@ def theirs(kernel: Kernel, configurations: Sequence[Configuration], size: int, s
 
 def main() -> None:
     """Run every case, ours before and after Kernel Tuner's, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument(

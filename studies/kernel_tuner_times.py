@@ -16,7 +16,6 @@ alike:
 Before and after the ten launches a kernel reads the clock of an SM: `clock64` beside `%globaltimer` (PTX ISA, "Special Registers").
 """
 
-import argparse
 import importlib.util
 import sys
 import tempfile
@@ -35,7 +34,7 @@ from ladder.environment import ROOT
 from ladder.kernels import Configuration, Kernel, discover
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval
-from ladder.study import Study, percent
+from ladder.study import Study, command_line, percent
 from ladder.worker import open_device
 
 FACTORS: dict[str, tuple[str, ...]] = {
@@ -244,7 +243,7 @@ class Bench:
 
 def main() -> None:
     """Measure, and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=8)
     given = parser.parse_args()

@@ -23,7 +23,7 @@ import psutil
 from ladder import records
 from ladder.environment import detect_cpu
 from ladder.measure import GROUP
-from ladder.study import Study
+from ladder.study import Study, command_line
 from planted import C_RIGHT, Project, c_kernel
 
 CAMPAIGN = """
@@ -234,7 +234,16 @@ def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS
     }
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Kill, and write what was lost."""
+    parser = command_line(__doc__)
+    parser.add_argument("kills", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=1)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        counted = kill(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1, Path(scratch) / "project")
+        counted = kill(given.kills, given.seed, Path(scratch) / "project")
     STUDY.write(detect_cpu(), counted)
+
+
+if __name__ == "__main__":
+    main()

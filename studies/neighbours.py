@@ -22,7 +22,7 @@ from ladder.devices import Device, Launch, cpu
 from ladder.environment import ROOT
 from ladder.kernels import Configuration
 from ladder.statistics import median_interval
-from ladder.study import Study, furthest, percent
+from ladder.study import Study, command_line, furthest, percent
 from ladder.verify import judge
 from ladder.worker import open_device
 
@@ -81,8 +81,11 @@ def contestants(
     return launches, {f"{rung} {chosen.label}": row.sha256}
 
 
-def main(pairs: int) -> None:
+def main() -> None:
     """Measure, and write what was found."""
+    parser = command_line(__doc__)
+    parser.add_argument("pairs", type=int, nargs="?", default=6)
+    pairs = parser.parse_args().pairs
     here = environment.detect_cpu()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -100,4 +103,4 @@ def main(pairs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 6)
+    main()

@@ -23,7 +23,7 @@ from ladder.lock import first_gpu
 from ladder.statistics import geometric_mean, median_interval
 from ladder.story.data import Story
 from ladder.story.parts import fastest_rungs
-from ladder.study import Study, furthest, percent
+from ladder.study import Study, command_line, furthest, percent
 from ladder.worker import open_device
 
 DATASET = "nvidia-h200-beyond-cublas"
@@ -59,8 +59,11 @@ def chosen(dataset: str) -> list[tuple[Problem, str, Configuration]]:
     return found
 
 
-def main(dataset: str) -> None:
+def main() -> None:
     """Measure, print and write."""
+    parser = command_line(__doc__)
+    parser.add_argument("dataset", nargs="?", default=DATASET)
+    dataset = parser.parse_args().dataset
     gpu, known = first_gpu(), discover(ROOT)
     rows: list[dict[str, Any]] = []
     binaries = {}
@@ -97,4 +100,4 @@ def main(dataset: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or [DATASET]))
+    main()

@@ -25,7 +25,7 @@ from ladder.compile import compile_support
 from ladder.cubin import code
 from ladder.issue import Instruction
 from ladder.lock import first_gpu
-from ladder.study import Study
+from ladder.study import Study, command_line
 from ladder.worker import open_device
 
 SOURCE = """
@@ -238,6 +238,7 @@ def measure(device: Any, function: str, cubin: bytes) -> float:
 
 def main() -> None:
     """Measure every pattern, and write what was found."""
+    command_line(__doc__).parse_args()
     gpu = first_gpu()
     if compiling.capability(gpu.arch) != compiling.capability(issue.MODELLED):
         sys.exit(f"{gpu.name}: got {gpu.arch}; expected {issue.MODELLED}, whose machine code is patched")

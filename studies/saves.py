@@ -22,7 +22,7 @@ from ladder import templates
 from ladder.environment import ROOT, Device, detect_cpu, detect_gpus
 from ladder.jobs import write_whole
 from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, command_line
 from planted import Project
 
 SAVES = 5
@@ -117,6 +117,7 @@ def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
 
 def main() -> None:
     """Measure on the CPU, and on a GPU where there is one, and write what was found."""
+    command_line(__doc__).parse_args()
     devices: list[Device] = [*([first_gpu()] if detect_gpus() else []), detect_cpu()]
     for device in devices:
         with tempfile.TemporaryDirectory() as scratch:

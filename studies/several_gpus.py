@@ -6,7 +6,6 @@ Runs it in two fresh clones, FOLDER/all and FOLDER/one, one after the other. Mea
 sum, and the GPUs used. Exit status 1 where four GPUs or more take longer than a third of the time.
 """
 
-import argparse
 import csv
 import os
 import subprocess
@@ -18,7 +17,8 @@ from typing import Any
 
 from ladder import environment
 from ladder.environment import ROOT
-from ladder.study import Study
+from ladder.study import Study, command_line
+from ladder.units import InputError
 from planted import interpreter
 
 MOST = 1 / 3
@@ -55,11 +55,13 @@ def campaign(clone: Path, cores: int, gpus: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run both, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cores", type=int, default=8)
     given = parser.parse_args()
-    device = environment.detect_gpus()[0]
+    device = next(iter(environment.detect_gpus()), None)
+    if device is None:
+        raise InputError("no GPU is to be seen; expected some of one model")
     runs = []
     for name, gpus in (("all", len(device.uuids)), ("one", 1)):
         runs.append(campaign(given.folder / name, given.cores, gpus))

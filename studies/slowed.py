@@ -16,7 +16,7 @@ from typing import Any
 
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study, binaries
+from ladder.study import PUBLISHED, Study, binaries, command_line
 from planted import Project
 
 KERNEL = "15_last_wave"
@@ -71,6 +71,7 @@ def reproduce(folder: Path, percent: int) -> tuple[dict[str, list[str]], dict[st
 
 def main() -> None:
     """Run both, and write what was found."""
+    command_line(__doc__).parse_args()
     gpu = first_gpu()
     with tempfile.TemporaryDirectory() as scratch:
         runs = {name: reproduce(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT))}

@@ -26,7 +26,7 @@ from ladder.environment import ROOT
 from ladder.kernels import discover
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, command_line
 from ladder.units import tflops
 from ladder.verify import judge
 from ladder.worker import open_device
@@ -121,8 +121,11 @@ def unfit(device: Device, size: int, rungs: Mapping[str, Rung]) -> dict[str, Any
     return {"configuration": best, **dict(zip(NAMES, found[best], strict=True))}
 
 
-def main(dataset: str) -> None:
+def main() -> None:
     """Measure, print and write."""
+    parser = command_line(__doc__)
+    parser.add_argument("dataset", nargs="?", default=DATASET)
+    dataset = parser.parse_args().dataset
     gpu, kernel = first_gpu(), discover(ROOT)[f"cuda/{KERNEL}"]
     best = of_folder(ROOT / PUBLISHED / dataset, [kernel])[0]["best"]
     best = best[(best["kernel"] == KERNEL) & (best["state"] == "warm")].set_index("problem")["configuration"]
@@ -151,4 +154,4 @@ def main(dataset: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or [DATASET]))
+    main()

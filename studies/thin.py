@@ -7,7 +7,6 @@ by least squares of the relative differences. What does not grow with M is what 
 of the innermost step. Measured are both, in microseconds, each the median of all stretches, and how far a time is off its line at most.
 """
 
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from ladder.campaign import Limits, Problem
 from ladder.compile import compile_support
 from ladder.environment import detect_cpu
 from ladder.statistics import median_interval
-from ladder.study import Study, furthest, percent
+from ladder.study import Study, command_line, furthest, percent
 from ladder.worker import open_device
 from neighbours import contestants
 
@@ -70,12 +69,15 @@ def measure(stretches: int, rows: tuple[int, ...] = ROWS, side: int = SIDE, limi
     return {"side": side, "stretches": stretches, "times_us": times, "lines": lines, "binaries": binaries}
 
 
-def main(stretches: int) -> None:
+def main() -> None:
     """Measure, and write what was found."""
+    parser = command_line(__doc__)
+    parser.add_argument("stretches", type=int, nargs="?", default=6)
+    stretches = parser.parse_args().stretches
     measured = measure(stretches)
     print(*(f"{one['name']}: a time is {percent(one['off'])} off its line at most" for one in measured["lines"]), sep="\n")
     STUDY.write(detect_cpu(), measured, binaries=measured.pop("binaries"))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 6)
+    main()

@@ -24,7 +24,7 @@ from ladder.compare import Side, changes, read_side
 from ladder.environment import ROOT
 from ladder.jobs import write_whole
 from ladder.repeat import Run, limits, made_from, of_table, ratios, table
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, command_line
 from ladder.verdicts import SAME
 
 LONGER = 1.02
@@ -117,6 +117,7 @@ def contents(published: Path) -> dict[Path, bytes]:
 
 def main() -> None:
     """Compare, print and write."""
+    command_line(__doc__).parse_args()
     made = contents(ROOT / PUBLISHED)
     if not made:
         sys.exit("no machine has two published runs with a confirmation: nothing to compare")

@@ -26,7 +26,7 @@ from ladder.environment import Device as Gpu
 from ladder.kernels import Configuration, Kernel, discover, parse
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval, paired_ratio
-from ladder.study import PUBLISHED, Study
+from ladder.study import PUBLISHED, Study, command_line
 from ladder.verify import judge
 from ladder.worker import open_device
 
@@ -255,6 +255,7 @@ def launch(
 
 def main() -> None:
     """Measure every change, print and write."""
+    command_line(__doc__).parse_args()
     gpu, kernels, rows = first_gpu(), discover(ROOT), []
     binaries: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as scratch:

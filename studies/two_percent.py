@@ -17,7 +17,7 @@ from ladder.compare import changes, read_side
 from ladder.environment import ROOT
 from ladder.lock import first_gpu
 from ladder.repeat import limits
-from ladder.study import PUBLISHED, Study, binaries
+from ladder.study import PUBLISHED, Study, binaries, command_line
 from ladder.verdicts import SAME
 from planted import Project
 from slowed import slowed
@@ -74,6 +74,7 @@ def shares(rows: pd.DataFrame) -> dict[str, Any]:
 
 def main() -> None:
     """Run both, compare and write."""
+    command_line(__doc__).parse_args()
     gpu = first_gpu()
     with tempfile.TemporaryDirectory() as scratch:
         one, other = (campaign(Path(scratch) / name, percent) for name, percent in (("as_it_is", 0), ("slowed", PERCENT)))

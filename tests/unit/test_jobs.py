@@ -22,10 +22,17 @@ def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [("KeyboardInterrupt", r"Interrupted\n"), ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n")]
+    ("error", "said"),
+    [
+        ("KeyboardInterrupt", r"Interrupted\n"),
+        ("ladder.units.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
+        ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
+    ],
 )
-def test_ctrl_c_before_a_job_begins_is_one_line_too(error, said):
-    done = subprocess.run([sys.executable, "-c", f"import ladder; raise {error}"], capture_output=True, text=True, check=False)
+def test_what_the_user_can_mend_is_one_line_outside_of_jobs_too(error, said):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import ladder.units; raise {error}"], capture_output=True, text=True, check=False
+    )
     assert re.fullmatch(said, done.stderr)
     assert done.returncode == (-signal.SIGINT if said.startswith("I") else 1)
 

@@ -1,8 +1,10 @@
 """Every study has a question, tells what it found, and stands in the guide; those that need no GPU run."""
 
 import hashlib
+import importlib
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -179,6 +181,24 @@ def test_every_study_has_one_form_and_stands_in_the_guide():
         script = re.search(r"studies/\w+\.py", one.run)
         assert not script or script[0] == f"studies/{name}.py"
         assert not (ROOT / "workflow" / "scripts" / f"{name}.py").exists()  # which would be imported in its place, by a job
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in STUDIES.items() if "studies/" in one.run))
+def test_its_help_is_its_text_and_measures_nothing(name, capsys, monkeypatch):
+    module = importlib.import_module(name)
+    monkeypatch.setattr(sys, "argv", [one := f"{name}.py", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        module.main()
+    told = capsys.readouterr().out
+    assert told.startswith(f"usage: {one}")
+    assert module.__doc__.strip() in told
+
+
+def test_without_a_gpu_a_study_that_needs_one_says_so_in_a_line():
+    command = [sys.executable, ROOT / "studies" / "tried.py"]
+    done = subprocess.run(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"Error: no GPU is to be seen; .*\n", done.stderr)
 
 
 @pytest.fixture

@@ -5,9 +5,14 @@ from types import TracebackType
 
 
 def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Tell of an error that nobody caught; of Ctrl-C, as while modules are imported, in one line."""
+    """Tell of an error that nobody caught; in one line of what the user can mend, and of Ctrl-C, as while modules are imported."""
     if issubclass(kind, KeyboardInterrupt):
         print("Interrupted", file=sys.stderr)
+        return
+    from ladder.units import InputError  # not before: after an import, Python would exit with 1 and not as interrupted
+
+    if issubclass(kind, InputError):
+        print(f"Error: {error}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 

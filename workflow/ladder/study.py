@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,11 @@ class Study:
     def told(self, root: Path) -> list[str]:
         """What was found, a sentence's piece for every committed answer, or that nothing was measured yet."""
         return [f"{self.found(measured)} (`{device}`)" for device, measured in self.published(root).values()] or [NOTHING]
+
+
+def command_line(doc: str | None) -> ArgumentParser:
+    """What reads the options of a study, which adds its own; the help is the docstring of its module."""
+    return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
 
 
 def studies(root: Path) -> list[Study]:
