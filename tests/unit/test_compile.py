@@ -271,6 +271,9 @@ HUNGRY = {
 """A class of which there are 2^26, and 2^28 numbers: some 10 GB each."""
 
 
+MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end like this, too"
+
+
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
 def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler):
     monkeypatch.setattr(compiling, "COMPILE_BYTES", 1 << 29)
@@ -283,8 +286,15 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler)
     before = resource.getrlimit(resource.RLIMIT_AS)
     row, *_ = build(folder, name, text.replace("[8, 16]", "[8]"), builds=builds)
     assert row.status == "compile_error"
-    assert row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
+    asked = row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
+    assert asked or row.reason.endswith(MAYBE_MEMORY.format("0.5"))  # by what it wants the memory for that it does not get
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_of_a_compiler_that_crashes_the_memory_is_told_that_it_may_have_wanted(folder, monkeypatch):
+    monkeypatch.setattr(compiling, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 11))
+    row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    assert (row.status, row.reason) == ("compile_error", "NVRTC " + MAYBE_MEMORY.format(4))
 
 
 def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder, monkeypatch):

@@ -195,6 +195,12 @@ def _limited() -> Iterator[None]:
             raise
         said = str(error).partition(": ")[2]  # without that it says nothing of the kernel
         raise CompileError(f"the compiler may use {COMPILE_BYTES / 2**30:g} GiB of memory, and asked for more: {said}") from None
+    except CompileError as error:
+        if "died due to signal 11" not in str(error):
+            raise
+        # a compiler may well use memory before it looks whether it was given any
+        may = f"It may use {COMPILE_BYTES / 2**30:g} GiB of memory; one that asks for more can end like this, too"
+        raise CompileError(f"{error}\n{may}") from None
     finally:
         for kind, limits in before.items():
             resource.setrlimit(kind, limits)
