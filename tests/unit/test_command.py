@@ -50,7 +50,7 @@ def test_what_is_not_a_dataset_is_one_line(tmp_path):
 def test_who_stops_reading_is_no_error():
     """As `| head` does."""
     published = ROOT / "results" / "published" / "nvidia-h200"
-    command = [LADDER, "compare", str(published), str(published / "other-gpu")]
+    command = [LADDER, "compare", str(published), str(published / "other-machine")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.close()
     assert process.stderr.read() == ""
