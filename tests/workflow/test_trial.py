@@ -1,11 +1,15 @@
 """`ladder new` and `ladder try`: what somebody who writes a kernel is told, in a copy of the project."""
 
 import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import psutil
@@ -292,6 +296,24 @@ def test_what_other_processes_do_beside_it_is_told(mine):
             process.wait()
     (used,) = re.findall(rf"^  timed while other processes used (\S+) of {cores} cores$", told, re.MULTILINE)
     assert 0.25 <= float(used) <= cores + 0.1
+
+
+def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(mine):
+    project, path = mine
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    command = [project.python, "-m", "ladder", "try", str(path), "--size", "96"]
+    subprocess.run(command, cwd=project.folder, stdout=theirs, stderr=theirs, check=True, timeout=600)
+    os.set_blocking(terminal, False)
+    with os.fdopen(terminal, "rb") as everything:
+        lines = without_waiting(everything.read().decode().replace("\r\n", "\n")).split("\n")
+    os.close(theirs)
+    passing = [shown for line in lines for shown in line.split("\r")[:-1]]
+    assert "compiling" in passing
+    assert any(shown.startswith("checking 1 of 1, M=7 N=13 K=3") for shown in passing)
+    assert any(shown.startswith("timing 1 beside blas_1") for shown in passing)
+    stays = [line.split("\r")[-1] for line in lines]
+    assert re.fullmatch(r"cpu/mine, .*\nmine: .*\n(  .*\n)*right; .* s\n *", "\n".join(stays)), stays
 
 
 def test_a_kernel_that_never_ends_is_interrupted_at_once(mine):

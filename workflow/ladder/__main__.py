@@ -56,7 +56,8 @@ def story(parser: ArgumentParser) -> Run:
         judged.write_published(ROOT)
         known = Story(ROOT)
         for path in story.DOCUMENTS:
-            path.write_text(story.fill(path.read_text(), known, path.name))
+            write_whole(path, story.fill(path.read_text(), known, path.name).encode())
+            print(path, flush=True)
 
     return run
 

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ ONCE = "a race, or memory that nobody set: wrong once, and right when launched a
 class Bench:
     """A device of a kind, open in a worker. It outlives the lock on the device, and does nothing while this process does not hold one."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, now: Callable[[str], None]) -> None:
         self.kind = kind
+        self.now = now
+        """Told what is being done."""
         self.uuid = ""
         """Of the GPU that is locked; to be set before `open`."""
         self.support: Path
@@ -82,8 +84,8 @@ class Bench:
     ) -> None:
         """Set status and series of the contestants: the gauntlet, whole numbers of the problem's size, then timed rounds."""
         self.others = 0.0
-        for one in mine:
-            self._judge(one, problem)
+        for number, one in enumerate(mine, 1):
+            self._judge(one, problem, f"checking {number} of {len(mine)}")
         right = [one for one in mine if one.status == "correct"]
         for start in range(0, len(right), BESIDE):
             group = right[start : start + BESIDE]
@@ -97,7 +99,7 @@ class Bench:
             if one.series and (why := too_fast(environment, problem, one.series["samples"], one.tensor_cores)):
                 one.status, one.reason = "incorrect", why
 
-    def _judge(self, one: Contestant, problem: Problem) -> None:
+    def _judge(self, one: Contestant, problem: Problem, doing: str) -> None:
         """The gauntlet, then a launch on whole numbers of the problem's size; what is wrong is looked at."""
         small = {gauntlet.describe(p): p for p in gauntlet.problems(problem.element_type, one.kernel.precision == "tf32")}
         whole, at = exactly(problem, one.kernel.precision == "tf32"), problem
@@ -105,11 +107,13 @@ class Bench:
             for answer in self._ask(("gauntlet", problem.element_type, *one.given())):
                 if answer[0] == "trying":
                     at = small[answer[1]]
+                    self.now(f"{doing}, {answer[1]}")
                 else:
                     verdict = dict(answer[1])
             one.tensor_cores = verdict["tensor_cores"]
             if verdict["status"] == "correct":
                 at = whole
+                self.now(f"{doing}, {gauntlet.describe(at)}")
                 self._present(whole, [one])
                 ((_, verdict),) = self._ask(("check", 0))
             one.status, one.reason = verdict["status"], verdict["reason"]
@@ -170,6 +174,7 @@ class Bench:
         contestants = [*group, *others]
         for one in group:
             one.beside = others
+        self.now(f"timing {len(contestants)} beside {BASELINES[self.kind][0]}")
         try:
             self._present(problem, contestants)
             seed = time.time_ns() % 2**32

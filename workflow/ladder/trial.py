@@ -15,6 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tqdm import tqdm
+
 from ladder import campaign, sources, wording
 from ladder.bench import Bench
 from ladder.campaign import Campaign, Problem
@@ -57,19 +59,30 @@ class Trial:
         self.device: Device | None = found[0] if found else None
         self.kept = FOLDER / self.kind / path.stem
         """Where the last right try is kept, with the suffix of each file."""
-        self.bench = Bench(self.kind)
+        tqdm.monitor_interval = 0  # no thread beside what forks
+        self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
+        """On a terminal, what is being done; it is gone when that is said."""
+        self.bench = Bench(self.kind, self.line.set_description_str)
         self.rung: tuple[Path, str] | None = None
         self.sought = False
 
     def once(self) -> bool:
         """Try the file as it is now and print what was found; returns whether it is right. Raises `InputError`."""
+        try:
+            return self._once()
+        finally:
+            self.line.clear()
+
+    def _once(self) -> bool:
         start = time.monotonic()
         kernel = parse(self.path)
         plan = self._plan(kernel)
         (problem,) = plan.problems(self.kind, self.asked.element_type)
         arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
+        self.line.set_description_str("compiling")
         mine, refused = self._compile_and_open(kernel, plan.configurations[kernel.id], arch)
         where = f" on {self.device.name}" if self.device else ""
+        self.line.clear()
         print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
         for said in wording.refused(refused):
             print(said)
@@ -87,6 +100,7 @@ class Trial:
                 last = self._last(kernel)
                 changed = [one for one in last if one.resource["sha256"] not in {one.resource["sha256"] for one in mine}]
                 self.bench.judge_and_time(mine, [*changed, *self._best_rung(problem, arch)], problem, environment)
+                self.line.clear()
                 self._report(mine, last, problem, environment)
             wrong |= any(one.status not in ("correct", "not_supported") for one in mine)
         if wrong:  # who knows what it did to the worker
