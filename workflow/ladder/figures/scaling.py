@@ -193,7 +193,7 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
             for problem, told in fastest(data).items():
                 if problem in places:
                     above = axes.get_xaxis_transform()
-                    axes.text(places[problem], 1.01, told, transform=above, ha="center", va="bottom", fontsize=0.8 * _text(axes))
+                    axes.text(places[problem], 1.04, told, transform=above, ha="center", va="bottom", fontsize=0.8 * _text(axes))
         for name, value in limits.items():
             axes.axhline(value, color=LIMIT, ls=dashes[name], zorder=2, label=name)
         if scale == "linear" and quantity.linear:
