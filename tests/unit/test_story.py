@@ -1,6 +1,7 @@
 """docs/ladder.md says what the committed data say, tells every rung, and its drawings are those that docs/drawings.py makes."""
 
 import hashlib
+import importlib
 import importlib.util
 import json
 import re
@@ -296,6 +297,17 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
     assert "| no idea | 64 × 32 × 16 | ×0.950 | 0.900 to 1.100 | `BX=32` |" in told
     assert "on `d`" in told
     assert "other" not in told
+    assert "Not measured yet" not in told
+
+
+def test_changes_that_a_study_has_gained_since_it_was_measured_are_named(monkeypatch):
+    tried = importlib.import_module("tried")
+    gained = tried.Change("16_thin_edge", "made up", tried.ODD)
+    assert "made up" not in parts.tried(Story(ROOT), "16_thin_edge")
+    monkeypatch.setattr(tried, "CHANGES", [*tried.CHANGES, gained])
+    (last,) = re.findall("^Not measured yet: .*", parts.tried(Story(ROOT), "16_thin_edge"), re.MULTILINE)
+    assert last.endswith("made up (2049 × 2047 × 2051).")
+    assert "no thin tiles" not in last  # which is measured
 
 
 def test_errors_are_told_beside_the_references(small):

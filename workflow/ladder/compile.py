@@ -190,17 +190,16 @@ def _limited() -> Iterator[None]:
         resource.setrlimit(kind, (bounds[kind], hard))
     try:
         yield
-    except InputError as error:
-        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS] or not _NO_MEMORY.search(str(error)):
+    except (InputError, CompileError) as error:
+        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS]:  # a limit of the user's own
             raise
-        said = str(error).partition(": ")[2]  # without that it says nothing of the kernel
-        raise CompileError(f"the compiler may use {COMPILE_BYTES / 2**30:g} GiB of memory, and asked for more: {said}") from None
-    except CompileError as error:
-        if "died due to signal 11" not in str(error):
-            raise
-        # a compiler may well use memory before it looks whether it was given any
-        may = f"It may use {COMPILE_BYTES / 2**30:g} GiB of memory; one that asks for more can end like this, too"
-        raise CompileError(f"{error}\n{may}") from None
+        may = f"may use {COMPILE_BYTES / 2**30:g} GiB of memory"
+        if _NO_MEMORY.search(str(error)):
+            said = str(error).partition(": ")[2]  # without that it says nothing of the kernel
+            raise CompileError(f"the compiler {may}, and asked for more: {said}") from None
+        if "died due to signal 11" in str(error):  # it may well use memory before it looks whether it was given any
+            raise CompileError(f"{error}\nIt {may}; one that asks for more can end like this, too") from None
+        raise
     finally:
         for kind, limits in before.items():
             resource.setrlimit(kind, limits)

@@ -3,6 +3,7 @@
 Where nothing is published of what a part is about, it says so.
 """
 
+import importlib
 import math
 import re
 import statistics
@@ -446,17 +447,26 @@ def _study(story: Story, name: str) -> Study:
 
 
 def tried(story: Story, kernel: str) -> str:
-    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is."""
-    told = []
-    for device, measured in _study(story, "tried").published(story.root).values():
-        rows = []
+    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is.
+
+    What the study has now and had not when it was measured is named.
+    """
+    study, told = _study(story, "tried"), []
+    columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
+    asked = [
+        (one.what, Problem(*one.problem).label) for one in importlib.import_module(study.name).CHANGES if one.kernel == kernel
+    ]
+    for device, measured in study.published(story.root).values():
+        rows, known = [], set()
         for one in (one for one in measured["changes"] if one["kernel"] == kernel):
             ends = f"{one['low']:.3f} to {one['high']:.3f}"
             rows.append([one["what"], _shown(one["problem"]), f"×{one['ratio']:.3f}", ends, f"`{one['configuration']}`"])
-        columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
-        told.append(
-            f"Of {_code(kernel)}, on `{device}`, in the same rounds as what is changed:\n\n{_table(columns, rows, words=(0, 1, -1))}"
-        )
+            known.add((one["what"], one["problem"]))
+        if rows:
+            head = f"Of {_code(kernel)}, on `{device}`, in the same rounds as what is changed:"
+            told.append(f"{head}\n\n{_table(columns, rows, words=(0, 1, -1))}")
+        if left := [f"{what} ({_shown(problem)})" for what, problem in asked if (what, problem) not in known]:
+            told.append(f"{NOTHING.capitalize()}: {'; '.join(left)}.")
     return "\n\n".join(told) or NOTHING.capitalize() + "."
 
 
