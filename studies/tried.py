@@ -8,7 +8,6 @@ the ratio of base to change in every round, and its 95 % interval within the run
 """
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from ladder.kernels import Configuration, Kernel, discover, parse
 from ladder.lock import first_gpu
 from ladder.statistics import median_interval, paired_ratio
 from ladder.study import PUBLISHED, Study, command_line
+from ladder.units import InputError
 from ladder.verify import judge
 from ladder.worker import open_device
 
@@ -217,74 +217,90 @@ def as_it_is(change: Change) -> Configuration:
 
 
 def changed(change: Change, folder: Path) -> tuple[Kernel, Configuration]:
-    """The kernel with its edits, in a copy of `kernels/` in a folder, and the configuration. Exits where an edit fits no text, or not one."""
+    """The kernel with its edits, in a copy of `kernels/` in a folder, and the configuration.
+
+    Raises `InputError` where an edit fits no text, or not one.
+    """
     shutil.copytree(ROOT / "kernels", folder)
     for name, old, new in change.edits:
         text = (folder / name).read_text()
         if text.count(old) != 1:
-            sys.exit(f"{name}: {old!r} is there {text.count(old)} times; expected once")
+            raise InputError(f"{name}: {old!r} is there {text.count(old)} times; expected once")
         (folder / name).write_text(text.replace(old, new))
     base = {} if change.other else dict(as_it_is(change).parameters)
     return configured(parse(folder / "cuda" / f"{change.other or change.kernel}.cu"), {**base, **change.parameters})
 
 
 def configured(kernel: Kernel, parameters: Mapping[str, int]) -> tuple[Kernel, Configuration]:
-    """A kernel in the configuration of its defaults and these parameters. Exits where it is not legal."""
+    """A kernel in the configuration of its defaults and these parameters. Raises `InputError` where it is not legal."""
     ((configuration, objection),) = kernel.expand(
         {name: [value] for name, value in {**kernel.parameters, **parameters}.items()}, ["float32"]
     )
     if objection:
-        sys.exit(f"{kernel.id}: {configuration.label}: {objection}")
+        raise InputError(f"{kernel.id}: {configuration.label}: {objection}")
     return kernel, configuration
 
 
 def launch(
     device: Device, gpu: Gpu, kernel: Kernel, configuration: Configuration, folder: Path, binaries: dict[str, str]
 ) -> Launch:
-    """It compiled, and right on the present problem. Exits where it is not."""
+    """It compiled, and right on the present problem. Raises `InputError` where it is not."""
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, folder, 1)
     if row.status != "compiled":
-        sys.exit(f"{kernel.id}: {configuration.label}: {row.status}: {row.reason}")
+        raise InputError(f"{kernel.id}: {configuration.label}: {row.status}: {row.reason}")
     made: Launch = device.kernel(kernel, configuration, (folder / row.binary).read_bytes())
     verdict = judge(device.check(made), device.given)
     if verdict.status != "correct":
-        sys.exit(f"{kernel.id}: {configuration.label}: {verdict.status}: {verdict.reason}")
-    binaries[f"{kernel.name} {configuration.label} {folder.name}"] = row.sha256
+        raise InputError(f"{kernel.id}: {configuration.label}: {verdict.status}: {verdict.reason}")
+    binaries[f"{kernel.name} {configuration.label} {folder.parent.name}/{folder.name}"] = row.sha256
     return made
 
 
+def measure(device: Device, gpu: Gpu, change: Change, folder: Path, binaries: dict[str, str]) -> dict[str, Any]:
+    """A change timed beside what was changed, both compiled in a folder. Raises `InputError` where one is not right."""
+    base = parse(ROOT / "kernels" / "cuda" / f"{change.kernel}.cu"), as_it_is(change)
+    other = changed(change, folder / "kernels")
+    problem = Problem(*change.problem)
+    operands = device.operands(problem)
+    try:
+        launches = [launch(device, gpu, *which, folder / name, binaries) for name, which in (("base", base), ("change", other))]
+        ((_, series),) = filter(None, timing.measure(device, {0: launches[1]}, launches[0], "warm", LIMITS, 0))
+    finally:
+        device.free(operands)
+    if series.fault:
+        raise InputError(f"{change.kernel}: {change.what}: {series.fault}")
+    ratio, low, high = paired_ratio(series.reference, series.samples)
+    return {
+        "kernel": change.kernel, "what": change.what, "problem": problem.label,
+        "base": base[1].label, "configuration": other[1].label,
+        "base_us": median_interval(series.reference)[0], "us": median_interval(series.samples)[0],
+        "ratio": ratio, "low": low, "high": high,
+    }  # fmt: skip
+
+
 def main() -> None:
-    """Measure every change, print and write."""
+    """Measure every change, print and write. A change that is not right is named in the end, and loses nothing of the others."""
     command_line(__doc__).parse_args()
-    gpu, kernels, rows = first_gpu(), discover(ROOT), []
+    gpu, rows, faults = first_gpu(), [], []
     binaries: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))
         device = open_device("cuda", gpu.uuids[0], support)
         for number, change in enumerate(CHANGES):
-            problem = Problem(*change.problem)
-            operands = device.operands(problem)
-            base = kernels[f"cuda/{change.kernel}"], as_it_is(change)
-            other = changed(change, Path(scratch) / f"kernels-{number}")
-            launches = [
-                launch(device, gpu, *which, Path(scratch) / f"{name}-{number}", binaries)
-                for name, which in (("base", base), ("change", other))
-            ]
-            ((_, series),) = filter(None, timing.measure(device, {0: launches[1]}, launches[0], "warm", LIMITS, 0))
-            if series.fault:
-                sys.exit(f"{change.kernel}: {change.what}: {series.fault}")
-            ratio, low, high = paired_ratio(series.reference, series.samples)
-            rows.append({
-                "kernel": change.kernel, "what": change.what, "problem": problem.label,
-                "base": base[1].label, "configuration": other[1].label,
-                "base_us": median_interval(series.reference)[0], "us": median_interval(series.samples)[0],
-                "ratio": ratio, "low": low, "high": high,
-            })  # fmt: skip
-            print(f"{change.kernel} at {problem.label}: {change.what}: {ratio:.3f} ({low:.3f} to {high:.3f})", flush=True)
-            device.free(operands)
+            try:
+                row = measure(device, gpu, change, Path(scratch) / f"{number}", binaries)
+            except InputError as fault:
+                faults.append(f"{change.kernel}: {change.what}: {fault}")
+                print(faults[-1], flush=True)
+                continue
+            rows.append(row)
+            told = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+            print(f"{change.kernel} at {row['problem']}: {change.what}: {told}", flush=True)
         device.close()
     STUDY.write(gpu, {"changes": rows}, uuids=[gpu.uuids[0]], binaries=binaries)
+    if faults:
+        raise InputError("\n".join(faults))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from itertools import product
+from types import SimpleNamespace
 
 import benchmark
 import checks
@@ -483,3 +484,23 @@ def test_changes_of_rungs_fit_them(number, tmp_path):
     if change.edits:
         (row,) = compile_kernel(other, [(changed, "")], "sm_90", tmp_path, 1)
         assert row.status == "compiled", row.reason
+
+
+def test_a_change_that_is_not_right_loses_nothing_of_the_others(monkeypatch, capsys):
+    row = {"problem": "512x512x512", "ratio": 1.1, "low": 1.05, "high": 1.15}
+
+    def measure(device, gpu, change, folder, binaries):
+        if change is tried.CHANGES[1]:
+            raise InputError("incorrect: an element is off")
+        return row
+
+    written = []
+    monkeypatch.setattr(tried, "measure", measure)
+    monkeypatch.setattr(tried, "first_gpu", lambda: SimpleNamespace(arch="sm_90", uuids=("GPU-0",)))
+    monkeypatch.setattr(tried, "compile_support", lambda *_: b"")
+    monkeypatch.setattr(tried, "open_device", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(study.Study, "write", lambda self, device, measured, **_: written.append(measured))
+    monkeypatch.setattr("sys.argv", ["tried.py"])
+    with pytest.raises(InputError, match=re.escape(f"{tried.CHANGES[1].what}: incorrect: an element is off")):
+        tried.main()
+    assert written == [{"changes": [row] * (len(tried.CHANGES) - 1)}]
