@@ -165,7 +165,8 @@ def main() -> None:
     binaries: dict[str, str] = {}
     with tempfile.NamedTemporaryFile(suffix=".bin") as support:
         Path(support.name).write_bytes(compile_support("cuda", gpu.arch))
-        facts = probe.probe(gpu, gpu.uuids[0], Path(support.name))
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
+            facts = pool.submit(probe.probe, gpu, gpu.uuids[0], Path(support.name)).result()
     for name, parameters, backend, several in (CASES[number] for number in given.cases):
         cores = all_cores if several else 1
         kernel = discover(ROOT)[name]

@@ -98,6 +98,8 @@ def compile_kernel(
     if workers == 1 or len(configurations) == 1:
         rows = [job(item) for item in configurations]
     else:
+        for compiler in {_compiler(kernel, configuration) for configuration, _ in configurations}:
+            _load(compiler)  # before the processes: each would for itself
         # fork: a spawned child would import the main module, which under Snakemake is the whole job script
         ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback of each: the job tells
         context = get_context("fork")
@@ -112,6 +114,19 @@ def compile_kernel(
     if "compile_error" in statuses and "compiled" not in statuses:
         _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
     return rows
+
+
+def _compiler(kernel: Kernel, configuration: Configuration) -> str:
+    return configuration.compiler if kernel.kind == "cuda" else "cc"
+
+
+def _load(compiler: str) -> None:
+    """Have its version known and, where it is one, its library in this process."""
+    compiler_version(compiler)
+    if compiler == "nvrtc":
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
 
 
 EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
@@ -145,7 +160,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
     source = kernel.source(configuration)
-    compiler, options = (configuration.compiler, configuration.options) if kernel.kind == "cuda" else ("cc", [])
+    compiler, options = _compiler(kernel, configuration), configuration.options if kernel.kind == "cuda" else []
     row |= {"compiler": compiler, "version": compiler_version(compiler), "options": " ".join(options)}
     key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
     if note.exists() and binary.exists():
@@ -260,9 +275,7 @@ def _stand_in_for_driver() -> None:
 
 def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """The same by NVRTC. It is a library, so it has a process of its own: one that crashes takes nothing else along."""
-    from cuda.bindings import nvrtc
-
-    nvrtc.nvrtcVersion()  # loads it, for all processes to come
+    _load("nvrtc")  # for all processes to come
     toolkit = Path(nvcc()).parents[1] / "include"
     options = [
         *NVRTC_FLAGS,
