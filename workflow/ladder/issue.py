@@ -22,7 +22,8 @@ NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued and does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
 """Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width.
-They fit the kernels' loops, in which nothing waits for the loads; `studies/registers.py` measures such loads alone (`unwaited`)."""
+Fitted in another loop than that of `studies/registers.py`, in which loads stand close together: there each takes more (`unwaited`), and the
+model says that more multiply-adds are issued than are."""
 SMALLEST = 32
 """Multiply-adds of the smallest loop that counts as the kernel's."""
 
