@@ -38,7 +38,7 @@ def _nvcc(source, arch, include, options=()):
     return f"{code.group(1) if code else 'right()'}  # {digest(source)}".encode(), {"function": "gemm", "registers": 32, "static_shared": 0}
 
 
-_nvrtc = _nvcc
+_nvrtc, _load = _nvcc, compiler_version
 """
 """What a launch does is what the kernel's file says behind `// python: `, else the right thing."""
 
