@@ -20,8 +20,6 @@ from triton.testing import do_bench
 
 GRAPH_US = 20000.0
 """Launches of a graph take together about this long: beside it, what the host needs to launch the graph is nothing."""
-
-
 WORKSPACE_BYTES = 32 << 20
 """What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace); ours gives it as much."""
 

@@ -487,7 +487,7 @@ def test_changes_of_rungs_fit_them(number, tmp_path):
         assert row.status == "compiled", row.reason
 
 
-def test_a_change_that_is_not_right_loses_nothing_of_the_others(monkeypatch, capsys):
+def test_a_change_that_is_not_right_loses_nothing_of_the_others(monkeypatch):
     row = {"problem": "512x512x512", "ratio": 1.1, "low": 1.05, "high": 1.15}
 
     def measure(device, gpu, change, folder, binaries):

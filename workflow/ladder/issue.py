@@ -22,8 +22,8 @@ NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued and does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
 """Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width.
-Fitted in another loop than that of `studies/registers.py`, in which loads stand close together: there each takes more (`unwaited`), and the
-model says that more multiply-adds are issued than are."""
+They fit kernels' loops. In that of `studies/registers.py` a load takes more (`unwaited`), why is not known; with its costs kernels could not
+issue what they do."""
 SMALLEST = 32
 """Multiply-adds of the smallest loop that counts as the kernel's."""
 
