@@ -100,7 +100,7 @@ class Disturbed(Project):
                 line, here = " ".join(process.cmdline()), process.cwd() == str(self.folder)
             except (psutil.Error, OSError):  # gone, or not ours
                 continue
-            if here and "ladder.worker" in line:
+            if here and "ladder.start" in line:
                 found["child"] = process
             elif here and "/.snakemake/scripts/" in line and "/bin/bash" not in line:
                 found["job"] = process

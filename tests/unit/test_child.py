@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from host import host
-from ladder import child, units
+from ladder import child, environment, units
 from ladder.child import Child, Failure
 from ladder.compile import compile_support
 from ladder.devices import cpu
@@ -76,6 +76,31 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
         list(one.ask(("check", 0), 60))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
     assert one.process.returncode == -9
+
+
+DRIVER = """
+#include <stdio.h>
+int cuInit(unsigned flags) { puts("cuInit"); return %d; }
+int cuDeviceGet(int *device, int ordinal) { printf("cuDeviceGet %%d\\n", ordinal); *device = 7; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { printf("cuDevicePrimaryCtxRetain %%d\\n", device); return 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "called"), [(0, ["cuInit", "cuDeviceGet 0", "cuDevicePrimaryCtxRetain 7"]), (100, ["cuInit"])]
+)
+def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, called):
+    (tmp_path / "driver.c").write_text(DRIVER % status)
+    subprocess.run([environment.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
+    code = "from ladder import start; start.make_context()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout.split("\n")[:-1], done.stderr) == (called, "")
 
 
 def test_a_text_from_outside_is_printable_and_bounded():

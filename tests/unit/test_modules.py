@@ -10,7 +10,7 @@ ORDER = [
     "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.meter", "devices.cpu",
     "devices.nvml", "devices.cuda_operands", "devices.cuda", "baselines",
     "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",
-    "child", "lock", "progress", "probe", "measure", "confirm", "verdicts", "measurements", "confirmed", "tables",
+    "start", "child", "lock", "progress", "probe", "measure", "confirm", "verdicts", "measurements", "confirmed", "tables",
     "models", "aggregate", "counters", "contestants", "bench", "wording", "trial", "result",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
     "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from ladder import start
 from ladder.campaign import Problem
 from ladder.units import InputError, Status, plain
 
@@ -74,7 +75,7 @@ class Child:
         self.loaded: set[int] = set()
         """Contestants of which it has the launch, on the operands that it has."""
         for last in (False, True):
-            self._start({"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
+            self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
                 for _ in self.ask(("open", kind, uuid, str(support)), START_SECONDS):
                     pass
@@ -87,7 +88,7 @@ class Child:
                 self.close()
                 raise
 
-    def _start(self, settings: dict[str, str], lock: int) -> None:
+    def _start(self, kind: str, settings: dict[str, str], lock: int) -> None:
         self.connection, theirs = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
@@ -95,7 +96,7 @@ class Child:
         # Snakemake sets the threads of every library to those of the job; here the measurement decides
         inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ladder.worker", str(theirs.fileno())],
+            [sys.executable, "-m", start.__name__, str(theirs.fileno()), kind],
             pass_fds=[theirs.fileno(), lock],
             stdin=subprocess.DEVNULL,
             stdout=self.errors,

@@ -1,10 +1,11 @@
 """The child process in which kernels run: whatever one does to it, the job that supervises it lives on.
 
-Started as `python -m ladder.worker FD`; answers the requests that `measure` and `confirm` send over the connection on that file descriptor.
+Started by `ladder.start`; answers the requests that `measure` and `confirm` send over the connection on that file descriptor.
 """
 
 import ctypes
 import json
+import os
 import resource
 import signal
 import sys
@@ -13,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ladder import cubin, gauntlet, kernels, timing, yamlfile
 from ladder.campaign import Limits, Problem
@@ -185,13 +186,14 @@ class Worker:
                     return
                 continue
             except OSError as error:  # a disk, a library, memory that others hold: the machine's, for kernels raise nothing
-                self._say(("unusable", f"{sys.executable} -m ladder.worker: {error}"))
+                self._say(("unusable", f"{sys.executable} -m ladder.start: {error}"))
                 return
             self._say(("done", self.device.busy_us))
         self.device.close()
 
 
-if __name__ == "__main__":
+def main(descriptor: int) -> NoReturn:
+    """Serve the connection on a file descriptor, and end the process."""
     # it dies with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on for ever. Ctrl-C is for the job, which ends the child
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -199,4 +201,5 @@ if __name__ == "__main__":
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    Worker(Connection(int(sys.argv[1]))).serve()
+    Worker(Connection(descriptor)).serve()
+    os._exit(0)  # the system takes back what it holds sooner than the interpreter and the libraries do
