@@ -10,7 +10,7 @@ def gpu(**attributes):
     return {"kind": "cuda", "attributes": given | attributes, "peaks": {"fp32_tflops": 20.0, "copy_tb_s": 4.0}}
 
 
-CPU = {"kind": "cpu", "attributes": {"cache_bytes": 10**6}, "peaks": {"fp32_tflops": 0.1, "copy_tb_s": 0.01}}
+CPU = {"kind": "cpu", "attributes": {"cores": 4, "cache_bytes": 10**6}, "peaks": {"fp32_tflops": 0.1, "copy_tb_s": 1e-4}}
 
 
 def test_lanes_of_an_sm():
@@ -28,13 +28,7 @@ def test_lanes_of_an_sm():
         (gpu(compute_capability="8.0"), "float32", True, 204.8),
         (gpu(compute_capability="12.0"), "float16", True, 1638.4),  # of one that is not in the table, the most there is
         (gpu(max_sm_clock_mhz=None), "float32", False, 30.0),  # half again what was measured
-        (CPU, "float32", False, 0.15),
-        (
-            CPU | {"attributes": {"cores": 4}, "peaks": {"fp32_tflops": 0.1, "fp32_one_thread_tflops": 0.05}},
-            "float32",
-            False,
-            0.3,
-        ),
+        (CPU, "float32", False, 1.6),  # whatever was measured: other work may have had the cores
     ],
 )
 def test_the_peak(environment, element_type, tensor_cores, expected):
@@ -48,4 +42,4 @@ def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():
     moving = Problem(1000, 1000, 1)  # 4.008 MB, of which 3.008
     assert least_us(gpu(), moving, False) == pytest.approx(3.008e6 / 5e12 * 1e6)
     assert least_us(gpu(cache_bytes=10**7), moving, False) == pytest.approx(2e6 / 25.6e12 * 1e6)
-    assert least_us(CPU, computing, False) == pytest.approx(2e9 / 0.15e12 * 1e6)
+    assert least_us(CPU, computing, False) == pytest.approx(2e9 / 1.6e12 * 1e6)  # nor does the copy measured bound it

@@ -14,8 +14,10 @@ MOST_TENSOR_FLOP_PER_CLOCK = 16384
 """For what is not in the table."""
 HALF_LANES = 4
 """Lanes of float16 that a lane of float32 stands for at most."""
-MEMORY_SLACK, CPU_SLACK = 1.25, 1.5
-"""What memory may do beyond the measured copy rate, and a CPU beyond its measured peak, which other work may have disturbed."""
+MEMORY_SLACK, UNKNOWN_CLOCK_SLACK = 1.25, 1.5
+"""What a GPU's memory may do beyond the measured copy rate, and one whose highest clock is not known beyond its measured peak."""
+CORE_TFLOPS = 0.4
+"""No core of a CPU does more in float32: two fused multiply-adds of 512 bits a clock, 64 operations, at 6.2 GHz."""
 
 
 def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
@@ -28,15 +30,15 @@ def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
 
 
 def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", tensor_cores: bool = False) -> float:
-    """The rate that no kernel can pass: all lanes, or all tensor cores, at the highest clock; of a CPU, half again what was measured.
+    """The rate that no kernel can pass: of a GPU all lanes, or all tensor cores, at the highest clock; of a CPU all cores.
 
-    There it counts too what one thread reached, times the cores: where others use the machine, all threads together find less of it.
+    What was measured of a CPU bounds nothing: other work, that has the cores meanwhile, makes it any fraction of what comes later.
     """
     per_clock, attributes = flop_per_clock(environment), environment["attributes"]
-    if per_clock is None or not attributes.get("max_sm_clock_mhz"):
-        peaks = environment["peaks"]
-        of_one = attributes.get("cores", 0) * peaks.get("fp32_one_thread_tflops", 0.0)
-        return CPU_SLACK * float(max(peaks["fp32_tflops"], of_one))
+    if per_clock is None:
+        return CORE_TFLOPS * float(attributes["cores"])
+    if not attributes.get("max_sm_clock_mhz"):
+        return UNKNOWN_CLOCK_SLACK * float(environment["peaks"]["fp32_tflops"])
     if tensor_cores:
         of_sm = TENSOR_FLOP_PER_CLOCK.get(attributes["compute_capability"], MOST_TENSOR_FLOP_PER_CLOCK)
         per_clock = max(per_clock, float(of_sm * attributes["sm_count"]))
@@ -46,10 +48,11 @@ def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", t
 
 
 def least_us(environment: Mapping[str, Any], problem: Problem, tensor_cores: bool) -> float:
-    """The time in microseconds that a problem takes at the least: for its operations, and for what of its operands fits no cache."""
+    """The time in microseconds that a problem takes at the least: for its operations, and on a GPU for what of its operands fits no cache."""
+    computing = problem.flops / peak_tflops(environment, problem.element_type, tensor_cores)
+    if environment["kind"] != "cuda":
+        return computing * 1e-6
     size = ELEMENT_TYPES[problem.element_type].size
     moved = size * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n)
     beyond = max(0, moved - environment["attributes"].get("cache_bytes", moved))
-    bandwidth = MEMORY_SLACK * environment["peaks"]["copy_tb_s"]
-    computing = problem.flops / peak_tflops(environment, problem.element_type, tensor_cores)
-    return float(max(computing, beyond / bandwidth) * 1e-6)
+    return float(max(computing, beyond / (MEMORY_SLACK * environment["peaks"]["copy_tb_s"])) * 1e-6)

@@ -301,7 +301,6 @@ class Cpu(Device):
 
         return {
             "fp32_tflops": _rate(fma, available_cores()) * 1e-6,
-            "fp32_one_thread_tflops": _rate(fma, 1) * 1e-6,
             "copy_tb_s": _rate(copy, available_cores()) * 1e-6,
         }
 
