@@ -1,10 +1,10 @@
 """How fast our sweep passes configurations beside Kernel Tuner: same kernel, configurations, problem and samples, on a GPU, in one run.
 
-    .venv/bin/python studies/kernel_tuner_compare.py      on a GPU; about 8 minutes, most of them with one core
+    .venv/bin/python studies/kernel_tuner_compare.py      on a GPU; about 6 minutes, most of them with one core
 
-Needs Kernel Tuner beside the pipeline's environment (`pip install kernel-tuner`), which the lock does not have. Its back ends are `nvcuda`
-(cuda-bindings and NVRTC) and `pycuda` (nvcc); ours compiles by the same compiler. Both compile, check the result of every configuration and
-take `--samples` single launches of it. Ours also puts every configuration through the gauntlet, and times a reference beside each sample;
+Needs Kernel Tuner beside the pipeline's environment (`pip install kernel-tuner`), which the lock does not have. It compiles by NVRTC (its
+back end `nvcuda`), one configuration after the other; so does ours, with all cores or with one. Both check the result of every configuration
+and take `--samples` single launches of it. Ours also puts every configuration through the gauntlet, and times a reference beside each sample;
 the wall time of all of it counts on either side, and the parts are shown. Kernel Tuner has a process of its own for every case, and the
 driver's cache, which saves it compiling from PTX, is empty then. Exit status 1 where ours is slower with all cores to compile.
 """
@@ -32,46 +32,37 @@ from ladder.study import Study, command_line
 
 MANY = {"BM": [32, 64, 128, 256], "BN": [32, 64, 128, 256], "BK": [8, 16, 32], "TM": [4, 8], "TN": [4, 8]}
 FEW = {"BM": [64, 128], "BN": [32, 64], "BK": [8, 16, 32], "TM": [4], "TN": [4, 8]}
-COMPILER = {"nvcuda": "nvrtc", "pycuda": "nvcc"}
-"""Of each back end."""
-CASES: list[tuple[str, dict[str, list[int]], str, bool]] = [
-    ("cuda/06_vectorized_loads", MANY, "nvcuda", True),
-    ("cuda/06_vectorized_loads", MANY, "pycuda", True),
-    ("cuda/06_vectorized_loads", MANY, "nvcuda", False),
-    ("cuda/06_vectorized_loads", MANY, "pycuda", False),
-    ("cuda/06_vectorized_loads", FEW, "nvcuda", True),
-]
-"""Kernel, parameters as in a campaign (those it is swept over anyway), Kernel Tuner's back end, and whether with all cores or with one."""
+KERNEL = "cuda/06_vectorized_loads"
+CASES = [(MANY, True), (MANY, False), (FEW, True)]
+"""Parameters as in a campaign (those it is swept over anyway), and whether with all cores or with one."""
 BLOCK = ["block_size_x", "block_size_y", "block_size_z"]
 
 
 def found(measured: Mapping[str, Any]) -> str:
     """How many times as fast, in every case."""
     cases = [
-        f"{run['kernel_tuner']['configurations']} configurations of `{run['kernel'].split('/')[1]}` {run['faster']:.1f} times as fast as by "
-        f"`{run['backend']}` with {run['cores']} core{'s' * (run['cores'] > 1)} ({run['faster_without_compiling']:.1f} without compiling)"
+        f"{run['kernel_tuner']['configurations']} configurations {run['faster']:.1f} times as fast with "
+        f"{run['cores']} core{'s' * (run['cores'] > 1)} ({run['faster_without_compiling']:.1f} without compiling)"
         for run in measured["runs"]
     ]
-    return f"beside Kernel Tuner {measured['runs'][0]['kernel_tuner']['version']}: {'; '.join(cases)}"
+    return f"`{measured['kernel'].split('/')[1]}` beside Kernel Tuner {measured['runs'][0]['kernel_tuner']['version']}: {'; '.join(cases)}"
 
 
 STUDY = Study("kernel_tuner_compare", "Is the sweep fast?", found, ".venv/bin/python studies/kernel_tuner_compare.py")
 
 
 def ours(
-    kernel: str,
     parameters: Mapping[str, Sequence[int]],
     gpu: environment.Device,
     facts: Mapping[str, Any],
     size: int,
     samples: int,
     cores: int,
-    compiler: str,
 ) -> dict[str, Any]:
     """Compile and measure by the pipeline's own job; `facts` is `environment.json`."""
     data = {
-        "campaign": "compare", "problems": {"cuda": [{"square": size}]}, "kernels": [kernel],
-        "parameters": {kernel: parameters}, "compiler": compiler,
+        "campaign": "compare", "problems": {"cuda": [{"square": size}]}, "kernels": [KERNEL],
+        "parameters": {KERNEL: parameters}, "compiler": "nvrtc",
         "measure": {"min_samples": samples, "max_samples": samples, "sample_us": 0, "race": False},
     }  # fmt: skip
     plan = campaign.load(data, "the comparison", discover(ROOT))
@@ -80,10 +71,10 @@ def ours(
         support, binaries = folder / "support.bin", folder / "build"
         support.write_bytes(compile_support("cuda", gpu.arch))  # once a device, not for every sweep
         start = time.perf_counter()
-        rows = compile_kernel(plan.kernels[kernel], plan.configurations[kernel], gpu.arch, binaries, cores)
+        rows = compile_kernel(plan.kernels[KERNEL], plan.configurations[KERNEL], gpu.arch, binaries, cores)
         compiled = time.perf_counter()
         job = Job(
-            device=gpu.slug, kind="cuda", plan=plan.plan("cuda", f"{kernel.split('/')[1]}.float32"),
+            device=gpu.slug, kind="cuda", plan=plan.plan("cuda", f"{KERNEL.split('/')[1]}.float32"),
             binaries={row.slug: vars(row) for row in rows}, folder=binaries, support=support, fingerprint={}, code="", environment=facts,
         )  # fmt: skip
         run(job, folder / "samples.journal", folder / "samples.parquet", gpu.uuids)
@@ -167,22 +158,22 @@ def main() -> None:
         Path(support.name).write_bytes(compile_support("cuda", gpu.arch))
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
             facts = pool.submit(probe.probe, gpu, gpu.uuids[0], Path(support.name)).result()
-    for name, parameters, backend, several in (CASES[number] for number in given.cases):
+    kernel = discover(ROOT)[KERNEL]
+    for parameters, several in (CASES[number] for number in given.cases):
         cores = all_cores if several else 1
-        kernel = discover(ROOT)[name]
         legal = [configuration for configuration, objection in kernel.expand(parameters, ["float32"]) if not objection]
         cache = os.environ["CUDA_CACHE_PATH"] = tempfile.mkdtemp(prefix="kernel-tuner-compare-")
-        job = name, parameters, gpu, facts, given.size, given.samples, cores, COMPILER[backend]
+        job = parameters, gpu, facts, given.size, given.samples, cores
         before = ours(*job)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # the driver looks once where its cache is
-            other = pool.submit(theirs, kernel, legal, given.size, given.samples, backend).result()
+            other = pool.submit(theirs, kernel, legal, given.size, given.samples, "nvcuda").result()
         passes = [before, ours(*job)]  # neither profits from what the other warmed up
         shutil.rmtree(cache)
-        binaries |= {f"{name} {slug}": sha256 for one in passes for slug, sha256 in one.pop("binaries").items()}
+        binaries |= {f"{KERNEL} {slug}": sha256 for one in passes for slug, sha256 in one.pop("binaries").items()}
         mine = max(passes, key=lambda one: float(one["wall_s"]))
         if mine["configurations"] != other["configurations"]:
             sys.exit(f"not the same configurations: ours {mine['configurations']}, Kernel Tuner's {other['configurations']}")
-        for who, one in (("ours, the slower of two passes", mine), (f"Kernel Tuner, {backend}", other)):
+        for who, one in (("ours, the slower of two passes", mine), ("Kernel Tuner", other)):
             parts = ", ".join(f"{key[:-2]} {value:.2f} s" for key, value in one.items() if key.endswith("_s"))
             print(
                 f"{who}: {one['configurations']} configurations, {parts}; best {one['best']} {one['best_us']:.1f} us", flush=True
@@ -191,11 +182,13 @@ def main() -> None:
             "faster": other["wall_s"] / mine["wall_s"],
             "faster_without_compiling": (other["wall_s"] - other["compile_s"]) / mine["measure_s"],
         }
-        runs.append(
-            {"kernel": name, "parameters": parameters, "backend": backend, "cores": cores, "ours": passes, "kernel_tuner": other}
-            | faster
-        )
-    STUDY.write(gpu, {"size": given.size, "samples": given.samples, "runs": runs}, uuids=[gpu.uuids[0]], binaries=binaries)
+        runs.append({"parameters": parameters, "cores": cores, "ours": passes, "kernel_tuner": other} | faster)
+    STUDY.write(
+        gpu,
+        {"size": given.size, "samples": given.samples, "kernel": KERNEL, "runs": runs},
+        uuids=[gpu.uuids[0]],
+        binaries=binaries,
+    )
     sys.exit(int(any(one["faster"] < 1 for one in runs if one["cores"] > 1)))
 
 
