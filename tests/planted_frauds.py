@@ -47,7 +47,7 @@ CONTROLS = [kernel.name for kernel in KERNELS.values() if kernel.name.startswith
 HONEST = 0.3
 """Of the time that the plain control takes; what skips its work takes less by far."""
 LIMITS = Limits(race=False, target=-1.0, min_samples=40, max_samples=40, timeout_seconds=3)
-"""As many samples as a confirmation takes: of one that cheats in every other launch, six samples of seven may be of launches that are right."""
+"""As many samples as a confirmation takes: of one that cheats in every other launch six of seven may look at launches that are right."""
 SETTING_UP = 20.0
 """Seconds without a word from a GPU's worker, which loads libraries at first."""
 
