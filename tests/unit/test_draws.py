@@ -65,13 +65,21 @@ def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
     assert np.count_nonzero(a) == a.size
 
 
-@pytest.mark.parametrize("k", DEPTHS)
-def test_elements_of_float16_are_as_a_rule_below_where_they_stop_counting(k):
-    problem = Problem(40, 30, k, element_type="float16", distribution="exact")
-    a, b, _ = (inside(buffer, place) for buffer, place in zip(buffers(problem), places(problem), strict=True))
-    result = np.abs(a.astype(float) @ b.astype(float))
-    assert np.mean(result > 2048) < 0.15
-    assert result.max() < np.finfo(np.float16).max / 2
+@pytest.mark.parametrize("k", [*DEPTHS, 1_048_577])
+def test_elements_of_float16_are_below_where_they_stop_counting_and_each_shows_what_is_left_out(k):
+    problem = Problem(20, 15, k, element_type="float16", distribution="exact")
+    drawn = (inside(buffer, place) for buffer, place in zip(buffers(problem), places(problem), strict=True))
+    a, b, _ = (x.astype(np.float64) for x in drawn)
+    assert np.mean(np.abs(a @ b) >= 2048) < 0.01  # where a wide one meets a large one
+    assert np.count_nonzero(a) == a.size
+    assert np.count_nonzero(b) == b.size
+    alone = draws(problem)[0].alone
+    assert (alone > 1) == (k > 291)
+    size = max(64, alone)  # of a tile along K: without one of them, or the one of each half that cancels it, C is another
+    for first in range(0, k // 2 - size, max(size, k // 16)):
+        lost = [a[:, tile] @ b[tile] for tile in (slice(at, at + size) for at in (first, k // 2 + first))]
+        assert all(np.mean(each != 0) > 0.8 for each in lost)
+        assert np.mean(sum(lost) != 0) > 0.4
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.001, 0.3, 1.0, 1.5, -7.0])

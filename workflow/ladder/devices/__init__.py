@@ -115,6 +115,7 @@ class Draw(NamedTuple):
     small: int
     wide: int
     period: int
+    alone: int
     lowest: int
     highest: int
     seed: int
@@ -232,9 +233,10 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
 
     `exact` are whole numbers from -4 to 4 (fewer where K is so large that sums would not be exact), among which one in `period` along K is
     wider than the next narrower format has bits: a kernel that rounds an operand anywhere is off by a whole number. |A||B| stays below a
-    quarter of where the accumulator stops counting, in every order of summation; and where elements of C have fewer bits, their size
-    as a rule below where those stop counting, so that they show one product left out. `exact_tf32` is for what rounds operands to TF32:
-    this leaves the wide ones as they are too.
+    quarter of where the accumulator stops counting, in every order of summation. Where elements of C have fewer bits, so many products
+    cancel in pairs, half of K apart, all but one in `alone`, that the standard deviation of sums over small ones is a sixteenth of where
+    those bits stop counting at most: each element shows one product left out. `exact_tf32` is for what rounds
+    operands to TF32: this leaves the wide ones as they are too.
     """
     element = ELEMENT_TYPES[problem.element_type]
     digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
@@ -244,8 +246,10 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     )
     wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
     period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
+    mean_square = (small + 1) * (2 * small + 1) / 6
+    alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
     limits = np.finfo(np.dtype(problem.element_type))
-    common = (problem.k, small, wide, period, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
+    common = (problem.k, small, wide, period, alone, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
     a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
     return a, b, c
 

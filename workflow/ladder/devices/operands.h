@@ -18,6 +18,7 @@ typedef struct {
   int small;         // `integers`, `exact`: whole numbers from -small to small
   int wide;          // `exact`: bits of the wide ones
   int period;        // `exact`: one in so many elements along K is wide
+  int alone;         // `exact`: of all but one in so many along K, each product of the second half cancels one of the first
   int lowest;        // exponents of the element type's smallest and largest normal numbers
   int highest;
   u64 seed;
@@ -62,7 +63,12 @@ HD double operand(Draw d, long long i, long long j) {
     // in turns along K the elements of A and those of B are wide: two wide ones never meet, so that products and sums stay whole and exact
     if (exact && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)
       return sign_of(h) * (double)(((h >> 8) & ((1ull << (d.wide - 1)) - 1)) | (1ull << (d.wide - 1)) | 1);
-    if (exact) return sign_of(h) * (double)(1 + (h >> 8) % d.small);  // none is 0: no product can be left out unseen
+    if (exact) {  // none is 0: no product can be left out unseen
+      const long long half = d.k / 2, first = k < half || k >= 2 * half ? k : k - half;
+      const int paired = d.matrix < 2 && first % d.alone != 0;
+      const u64 g = paired ? hashed(d.seed, d.matrix, d.matrix ? first : i, d.matrix ? j : first) : h;
+      return (paired && d.matrix && k != first ? -1 : 1) * sign_of(g) * (double)(1 + (g >> 8) % d.small);
+    }
     return (double)((long long)((h >> 8) % (2 * d.small + 1)) - d.small);
   }
   if (d.matrix == 2) return x;
