@@ -17,8 +17,15 @@ def found(measured: Mapping[str, Any]) -> str:
         "twins": ("twins with the same binary are called different", "called_different"),
         "null": ("pairs of the reference with itself are", "called_different"),
     }
+    least = {"same_machine": "of problems at {of}", "held_out": "of devices {of:.12}"}
     told = [
         f"{what}: {measured[name][share]:.1%} of {measured[name]['pairs']}"
+        + (f" (least {least[name].format(**one)}: {one['covered']:.1%})" if (one := measured[name].get("least")) else "")
+        + (
+            f" ({measured[name]['interval_leaves_out_1']:.1%} have an interval that leaves out 1, by less than the margin)"
+            if measured[name].get("interval_leaves_out_1")
+            else ""
+        )
         for name, (what, share) in described.items()
         if measured[name]["pairs"]
     ]

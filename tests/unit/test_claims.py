@@ -76,6 +76,11 @@ def test_no_page_says_a_measured_number_that_nothing_carries(page):
             "Four times cuBLAS, twice as fast, nearly twice\nthe rate, twenty times",
             ["Four times", "twice as", "twice\nthe rate", "twenty times"],
         ),
+        (
+            "under a minute, half a second, 2 GB, 19 MB, 2 minutes, some minutes, a third faster",
+            ["a minute", "half a second", "2 GB", "19 MB", "2 minutes", "some minutes", "a third faster"],
+        ),
+        ("a second launch, a third rung, 32 KiB, in a second", []),
         ("It is done twice the same way, 2 x 4, 4x4 and 2^30 times K: sometimes.", []),
         ("tiles of 128 × 64, 8 x 8 and 2^30 times K, 95 tests, `12 %`", []),
         ("```\nwall 3 s\n```\n\nand <!-- value: claim x -->1.07 times as fast<!-- end -->", []),
@@ -349,6 +354,13 @@ def claim(**given):
 
 def found(value, half=0.0, processes=5):
     return Found((), "", value, value * math.exp(-half), value * math.exp(half), processes, {})
+
+
+def test_a_sentence_says_where_another_machine_may_lie():
+    said = claim(holds="value", says="It is {value} ({low} to {high}; elsewhere {near_low%} to {near_high}).")
+    assert judged.say(said, found(1.0, 0.01), Limit(0.1)) == "It is 1 (0.99 to 1.01; elsewhere 90.48 % to 1.105)."
+    assert "elsewhere 94.5 % to 1.058" in judged.say(said, found(1.0, 0.04), Limit(0.001))  # no nearer than it is known itself
+    assert "elsewhere … to …" in judged.say(said, found(1.0, 0.01))
 
 
 SIGN = {"holds": "low > 1", "fails": "high < 1"}

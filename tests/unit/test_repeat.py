@@ -29,7 +29,12 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
-        {"pair": ["twins", "twins", "null", "gain"], "verdict": [called, "not distinguishable"] + ["faster"] * 2}
+        {
+            "pair": ["twins", "twins", "null", "gain"],
+            "verdict": [called, "not distinguishable"] + ["faster"] * 2,
+            "low": [1.0, 1.0002, 1.01, 1.1],
+            "high": [1.001, 1.0008, 1.02, 1.2],
+        }
     )
 
     def run(level):
@@ -98,6 +103,15 @@ def test_coverage_is_counted_against_what_was_stated():
     assert repeat.claims(unlike)["same_held_out"]["covered"] == pytest.approx(1 / 2, abs=0.02)
 
 
+def test_the_problem_that_repeats_the_least_is_named():
+    several = runs(["a", "a"], contestants=100)
+    problems = sorted(set(several[1].ratios["problem"]))
+    several[1].ratios.loc[several[1].ratios["problem"] == problems[1], "log_ratio"] += 0.5
+    found = repeat.claims(several)["same_machine"]
+    assert found["least"] == {"of": problems[1], "covered": 0}
+    assert found["covered"] == pytest.approx(1 - 1 / len(problems), abs=0.1)
+
+
 @pytest.mark.parametrize("machines", [2, 4])
 def test_a_limit_that_few_machines_made_holds_of_the_next_ones(machines):
     """Where what is a machine's own moves all contestants together, however many there are."""
@@ -131,6 +145,7 @@ def test_a_limit_that_is_too_narrow_shows():
     found = repeat.claims(shifted)
     assert found["other_machine"]["covered"] == 1  # its limit knows of it
     assert found["held_out"]["covered"] == pytest.approx(2 / 3, abs=0.02)  # all fails where it is held out
+    assert found["held_out"]["least"] == {"of": "c", "covered": 0}
 
 
 def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
@@ -141,8 +156,8 @@ def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
 
 def test_controls_that_are_called_different_are_counted():
     found = repeat.claims(runs(["a", "b"], called="slower"))
-    assert found["twins"] == {"pairs": 4, "called_different": 0.5}
-    assert found["null"] == {"pairs": 2, "called_different": 1.0}
+    assert found["twins"] == {"pairs": 4, "called_different": 0.5, "interval_leaves_out_1": 0.5}
+    assert found["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 
 
 def write_dataset(folder, machine, factor):
@@ -178,7 +193,7 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
         {"dataset": "one", "machine": "GPU-1", **exactly(tmp_path / "one")},
         {"dataset": "one/two", "machine": "GPU-2", **exactly(tmp_path / "one" / "two")},
     ]
-    assert found["null"] == {"pairs": 2, "called_different": 1.0}
+    assert found["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 
 
 def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):

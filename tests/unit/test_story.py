@@ -143,6 +143,18 @@ def test_values_and_tables_hold_the_data(small):
     assert "| 64 | 0.00262 | 0.00524 | – | 0.0105 |" in fill("table: rates cuda", small)
 
 
+def test_who_were_timed_apart_are_compared_by_their_ratios_to_the_reference(small, monkeypatch):
+    told = Story(small)
+    data = told.beside("01_first")
+    rounds = data.rounds.copy()
+    slowed = rounds["kernel"] == "01_first"
+    rounds.loc[slowed, ["time_us", "reference_us"]] *= 3  # the machine was slower then, in all rounds alike
+    monkeypatch.setattr(data, "rounds", rounds)
+    assert told.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
+    rounds.loc[slowed & (rounds["round"] == 1), "reference_us"] *= 5  # rounds apart are no pairs: one of them is as good as any
+    assert told.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
+
+
 def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(small):
     for table in (fill("table: best cuda", small), fill("table: rung 02_second 64", small)):
         assert "| 95 %, between-process |" in table
@@ -167,6 +179,7 @@ def test_what_cannot_be_told_apart_is_marked(small):
     ("methods cuda", "| 200 m |"),
     ("elsewhere test test-b", "`01_first` ×1.250 m<br>"),
     ("rung 02_second 64", "| 0.00524 m |"),
+    ("gains cuda", "| ×2.00 m (64) |"),
 ])  # fmt: skip
 def test_marked_values_have_their_letters_in_every_table(small, table, cell):
     publish(small, last=1.2)

@@ -60,6 +60,8 @@ def test_two_environments_are_never_one_dataset(tmp_path):
         InputError, match=r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"'
     ):
         measurements.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
+    with pytest.raises(InputError, match=r"environment\.json: name: got L; expected H, as in its fingerprint"):
+        measurements.load([tmp_path / "a.float32.parquet"], {"name": "L", "fingerprint": {"driver": "580", "device": "H"}})
     with pytest.raises(
         InputError,
         match=r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
@@ -251,6 +253,11 @@ def test_energy_is_the_median_of_processes_with_its_range():
     (line,) = made(swept("a") + rows).to_dict("records")
     assert (line["energy_j"], line["energy_low_j"], line["energy_high_j"], line["energy_processes"]) == (2.0, 1.0, 3.0, 3)
     assert line["tflop_per_j"] == pytest.approx(2e-6 / 2)
+    for record in rows:  # held for long, the clock is a little lower
+        record["power_w"] *= 0.99
+    held = made(swept("a") + rows).iloc[0]
+    assert held["energy_us"] == pytest.approx(line["median_us"] / 0.99, rel=0.03)
+    assert held["energy_us"] * held["power_w"] / 1e6 == pytest.approx(held["energy_j"], rel=0.03)
     rows[1]["power_w"] /= 2  # launches twice as far apart as they take: what the board draws between them is not theirs
     (line,) = made(swept("a") + rows).to_dict("records")
     assert (line["energy_low_j"], line["energy_high_j"], line["energy_processes"]) == (1.0, 2.0, 2)

@@ -81,7 +81,8 @@ class Confirmed:
         records = [record for _, record in sorted(self.groups[key][one].items())]
         found = self.ratio(key, one)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
-        joules = [record["energy_j"] for record in records if _back_to_back(record)]
+        counted = [(record["energy_j"], record["power_w"]) for record in records if _back_to_back(record)]
+        joules = [one for one, _ in counted]
         row |= {
             "reason": "; ".join(filter(None, [measurements.disturbed(records), "" if joules else _no_energy(records)])),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
@@ -94,6 +95,10 @@ class Confirmed:
             "energy_processes": len(joules),
             "energy_low_j": min(joules) if len(joules) > 1 else None,
             "energy_high_j": max(joules) if len(joules) > 1 else None,
+            "energy_us": _middle(
+                1e6 * one / watts for one, watts in counted
+            ),  # not `median_us`: held for long, the clock is another
+            "power_w": _middle(watts for _, watts in counted),
             "within_low": found["within_low"],
             "within_high": found["within_high"],
             "throttled_share": measurements.throttled_share(records),

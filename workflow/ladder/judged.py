@@ -45,7 +45,7 @@ def judge(claim: Claim, found: Found, published: Found | None, limit: Limit | No
         if limit is not None:
             names["limit"] = math.exp(apart)
         if published:
-            near = max(math.hypot(found.half(confidence), published.half(confidence)), apart)
+            near = _apart(found.half(confidence), published.half(confidence), apart)
             names |= {
                 "published": published.value,
                 "near_low": published.value * math.exp(-near),
@@ -64,24 +64,44 @@ def judge(claim: Claim, found: Found, published: Found | None, limit: Limit | No
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
 
 
-def say(claim: Claim, found: Found | None) -> str:
-    """The claim's sentence with the numbers that were found, of which `{value%}` is in per cent."""
+def _apart(one: float, other: float, limit: float) -> float:
+    """How far logarithms of two results may differ, by half of the interval of each, and by the limit of two runs."""
+    return max(math.hypot(one, other), limit)
+
+
+def say(claim: Claim, found: Found | None, limit: Limit | None = None) -> str:
+    """The claim's sentence with the numbers that were found, of which `{value%}` is in per cent.
+
+    `{near_low}` and `{near_high}` are where another machine may lie, with intervals as wide as that of what was found.
+    """
+    names = {} if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    if found and limit:
+        near = _apart(found.half(CONFIDENCE), found.half(CONFIDENCE), limit.half)
+        names |= {"near_low": found.value * math.exp(-near), "near_high": found.value * math.exp(near)}
 
     def number(match: re.Match[str]) -> str:
-        if found is None:
+        if match[1] not in names:
             return "…"
-        value = {"value": found.value, "low": found.low, "high": found.high}[match[1]]
+        value = names[match[1]]
         text = f"{100 * value if match[2] else value:.4g}"
         return f"{text} %" if match[2] else text
 
-    text = re.sub(r"\{(value|low|high)(%?)\}", number, claim.says)
+    text = re.sub(r"\{(value|low|high|near_low|near_high)(%?)\}", number, claim.says)
     return f"{text.rstrip('.')}: {found.about}." if found and found.about else text
 
 
 def _entry(
-    claim: Claim, dataset: str | None, state: str, found: Found | None = None, origin: Entry | None = None
+    claim: Claim,
+    dataset: str | None,
+    state: str,
+    found: Found | None = None,
+    origin: Entry | None = None,
+    limit: Limit | None = None,
 ) -> dict[str, Any]:
-    """What is written of one thing that a claim is about; `origin` is that of the published data it is held against."""
+    """What is written of one thing that a claim is about; `origin` is that of the published data it is held against.
+
+    `limit` is how far runs on two machines differ.
+    """
 
     def rounded(value: float | None) -> float | None:
         return None if value is None else float(f"{value:.6g}")
@@ -91,7 +111,7 @@ def _entry(
     )
     return {
         "id": origin["id"] if origin else ":".join([claim.id, *whose]),
-        "says": origin["says"] if origin else say(claim, found),
+        "says": origin["says"] if origin else say(claim, found, limit),
         "where": origin["where"] if origin else claim.place,
         "state": state,
         "value": rounded(found.value if found else None),
@@ -169,7 +189,9 @@ def of_published(root: Path) -> list[dict[str, Any]]:
                 things.setdefault(one.key, {})[data.name] = one
         for key, by_name in things.items():
             name, first = next(iter(by_name.items()))
-            origin = _entry(claim, name, "", first) | {"where": _where(claim, own[claim.id])}
+            another = {**environments[name], "attributes": {}}  # a machine of the model, and not the same
+            limit = limits(root / PUBLISHED, another, another).get(first.limit_of) if claim.near else None
+            origin = _entry(claim, name, "", first, limit=limit) | {"where": _where(claim, own[claim.id])}
             has_it = [_is_claimed(claim, one, first) for one in by_name.values()]
             if all(has_it):
                 origins[claim.id][key] = origin

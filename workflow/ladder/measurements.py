@@ -31,10 +31,14 @@ def files(folder: Path) -> list[Path]:
 def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The measurements of a dataset, with those of its confirmation if that is one of the files, and the session of each file.
 
-    Raises `InputError` where files are of another environment than `environment`, of several versions of the
-    measuring code, of another job than their name says, or not those that the confirmation was made from: a dataset is one whole.
+    Raises `InputError` where `environment` names another device than was measured on, or where files are of another environment, of
+    several versions of the measuring code, of another job than their name says, or not those that the confirmation was made from: a
+    dataset is one whole.
     """
     records, sessions = [], []
+    device, name = environment["fingerprint"].get("device"), environment.get("name")
+    if device and name and name != device:
+        raise InputError(f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}")
     for path in samples:
         rows, session = read(path)
         theirs, ours = session.get("fingerprint", {}), environment["fingerprint"]

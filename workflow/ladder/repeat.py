@@ -195,6 +195,15 @@ def _covered(within: pd.Series) -> dict[str, Any]:
     return {"pairs": len(within), "covered": float(within.mean()) if len(within) else None}
 
 
+def _least(within: Mapping[str, pd.Series]) -> dict[str, Any]:
+    """Of what the smallest share is covered, and that share; nothing where there are no differences."""
+    shares = {name: float(one.mean()) for name, one in within.items() if len(one)}
+    if not shares:
+        return {}
+    name = min(shares, key=lambda name: shares[name])
+    return {"least": {"of": name, "covered": shares[name]}}
+
+
 def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.Series:
     """Which differences keep to the limits of their problem, of those that have one."""
     both = pairs.merge(limits[[*PROBLEM, column]].dropna(), on=PROBLEM)
@@ -207,36 +216,42 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
     `same_machine`: differences between runs on one machine, and the share within both between-process intervals together. `other_machine`:
     those between machines, and the share within the limit of `table`, which was made from them too; `held_out` is the same where the
     limit was made without the machine in question, which takes three, and `same_held_out` that of runs on one machine, within the limit
-    that runs on others made. `twins` and `null`: pairs of the same binary, and of the
-    reference with itself, and the share that is called different.
+    that runs on others made. `least` is the share of the problem, or of the machine held out, of which it is the smallest. `twins` and
+    `null`: pairs of the same binary, and of the reference with itself, the share that is called different, and that whose interval leaves
+    out 1, by however little.
     """
     found = differences(runs)
     same, other = found[found["same"].astype(bool)], found[~found["same"].astype(bool)]
-    held_out: list[pd.Series] = []
-    same_held_out: list[pd.Series] = []
+    held_out: dict[str, pd.Series] = {}
+    same_held_out: dict[str, pd.Series] = {}
     for machine in sorted({run.machine for run in runs}):
         limits = table([run for run in runs if run.machine != machine])
         for pairs, column, within in ((other, "reproduce_limit", held_out), (same, "repeat_limit", same_held_out)):
             involved = pairs[np.array([machine in machines for machines in pairs["machines"]], dtype=bool)]
-            within.append(_within(involved, limits, column))
+            within[machine] = _within(involved, limits, column)
+    kept = abs(same["difference"]) <= same["allowed"]
     return {
         "device": runs[0].device,
         "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
         "machines": len({run.machine for run in runs}),
-        "same_machine": _covered(abs(same["difference"]) <= same["allowed"]),
-        "same_held_out": _covered(pd.concat(same_held_out)),
+        "same_machine": _covered(kept) | _least({str(problem): one for problem, one in kept.groupby(same["problem"])}),
+        "same_held_out": _covered(pd.concat(list(same_held_out.values()))),
         "other_machine": _covered(_within(other, table(runs), "reproduce_limit")),
-        "held_out": _covered(pd.concat(held_out)),
+        "held_out": _covered(pd.concat(list(held_out.values()))) | _least(held_out),
         **{kind: _called_different(runs, kind) for kind in ("twins", "null")},
     }
 
 
 def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
-    """Of pairs that only chance can tell apart: how many there are, and the share that is called faster or slower."""
-    verdicts = pd.concat([run.pairs.loc[run.pairs["pair"] == kind, "verdict"] for run in runs])
+    """Of pairs that only chance can tell apart: how many there are, and the share that is called faster or slower, and would be without
+    `verdicts.MARGIN`.
+    """
+    pairs = pd.concat([run.pairs.loc[run.pairs["pair"] == kind, ["verdict", "low", "high"]] for run in runs])
+    called, apart = pairs["verdict"].isin(["faster", "slower"]), (pairs["low"] > 1) | (pairs["high"] < 1)
     return {
-        "pairs": len(verdicts),
-        "called_different": float(verdicts.isin(["faster", "slower"]).mean()) if len(verdicts) else None,
+        "pairs": len(pairs),
+        "called_different": float(called.mean()) if len(pairs) else None,
+        "interval_leaves_out_1": float(apart.mean()) if len(pairs) else None,
     }
 
 

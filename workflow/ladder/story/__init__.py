@@ -22,8 +22,11 @@ MEASURED = re.compile(
     r"|(?<![\^\d.])\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|x\b(?!\s?\d)|\s?times\b)"
     r"|(?i:\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|a hundred|a thousand)\s+times\b)"
     r"|(?i:\btwice\s+(?:as|the\s+(?:rate|speed|time))\b)"
+    r"|\b\d[\d.,]*\s?(?:[MG]B\b(?!/s)|minutes?\b|seconds?\b|hours?\b)"
+    r"|(?i:\b(?:half\s+a\s+second|(?:an?|half\s+an?)\s+(?:minute|hour)|(?:two|three|four|five|six|ten|some|several)\s+(?:seconds|minutes|hours))\b)"
+    r"|(?i:\b(?:a|one)\s+(?:third|quarter|half|fifth|tenth)\s+(?:faster|slower|more|less|of\s+the\s+time)\b)"
 )
-"""A number as measurements give them: a rate, a share, a time, an energy, how many times as fast."""
+"""A number as measurements give them, in words too: a rate, a share, a time, an energy, a size, how many times as fast."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
 """Behind such a number: whose it is, where it is not ours."""
 UNENDED = re.compile(r"<!-- (?:table|value): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|value): |\Z))", re.DOTALL)

@@ -78,25 +78,36 @@ class Story:
         return rows[0] if rows else None
 
     def gain(self, kernel: str, problem: str) -> Row | None:
-        """The row of `pairs.csv` of the kernel against the rung below it, each at its best."""
+        """The row of `pairs.csv` of the kernel against the rung below it, each at its best, with the `marks` of either."""
         data = self.dataset(kernel)
         row = data.gain(kernel, problem) if data else None
-        return row if row and row["other"] == self.below(kernel) else None
+        if row is None or row["other"] != self.below(kernel):
+            return None
+        both = [self.best(name, problem, data) for name in (row["kernel"], row["other"])]
+        return {**row, "marks": "; ".join(str(one["marks"]) for one in both if one)}
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
-        """How many times as fast as another kernel, or call, one is, each at its best: `ratio` and `verdict`, as those of `pairs.csv`."""
+        """How many times as fast as another kernel, or call, one is, each at its best: `ratio` and `verdict`, as those of `pairs.csv`.
+
+        By rounds in which both were timed; where they were timed apart, by their ratios to the reference.
+        """
         data = self.beside(kernel)
         if data is None:
             return None
         rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
-        speeds = [
-            rounds["reference_us"] / rounds["time_us"] for rounds in (rounds[rounds["kernel"] == it] for it in (kernel, other))
-        ]
-        # the reference's times are the same where both were timed in the same rounds
-        both = (speeds[0] / speeds[1]).dropna()
-        if both.empty:
+        mine, theirs = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
+        processes = []
+        for process in sorted({*mine.index.get_level_values(0)} & {*theirs.index.get_level_values(0)}):
+            one, two = mine.loc[process], theirs.loc[process]
+            both = one.join(two.add_suffix("_other"), how="inner")
+            if (both["reference_us"] == both["reference_us_other"]).all():  # the reference's are the same in the same rounds
+                processes.append(list(both["time_us_other"] / both["time_us"]))
+            else:
+                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (one, two)]
+                processes.append([ratios[0] / ratios[1]])
+        if not processes:
             return None
-        ratio, low, high = between_processes([list(ratios) for _, ratios in both.groupby("process")])
+        ratio, low, high = between_processes(processes)
         return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
 
     def below(self, kernel: str) -> str | None:

@@ -65,7 +65,7 @@ def _whence(data: Dataset) -> str:
 
 def _legend(table: str, *more: str) -> str:
     """The table, and below it what the letters in it mean, and more."""
-    letters = {letter for found in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>)", table) for letter in found.split()}
+    letters = {letter for found in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in found.split()}
     told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
     told += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
     told += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
@@ -250,7 +250,7 @@ def gains(story: Story, kind: str) -> str:
         verdicts = Counter(row["verdict"] for row in found)
         counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(found)}" for it in ("faster", SAME, "slower")]
         by_ratio = sorted(found, key=lambda row: row["ratio"])
-        ends = [f"{_gain(row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
+        ends = [f"{lettered(_gain(row), row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
         rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in found]), "×"), *counts, *ends])
     table = _legend(_table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows))
     return (
