@@ -114,6 +114,7 @@ def test_the_first_wrong_element_is_told_with_a_guess(mine):
         ("* lda", "* K", "leading dimension: lda is taken for K"),
         ("k < K", "k < K - 1", "the last 1 of K are left out"),
         ("beta == 0 ? 0 : ", "", "nothing is written there, or C is read although beta is 0: it was NaN before"),
+        ("alpha *", "0.0f / 0.0f *", "it is computed as not a number, or from C, which was NaN before, although beta is 0"),
         ("* ldb", "* N", "leading dimension: ldb is taken for N"),
     ],
 )
