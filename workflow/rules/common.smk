@@ -73,9 +73,8 @@ TARGETS = targets.Targets(
     published=ROOT / "results" / "published",
 )
 if workflow.is_main_process:
-    for said in strays(ROOT):
+    for said in [*strays(ROOT), *TARGETS.forget_incomplete(sys.argv[1:])]:
         print(f"Warning: {said}", file=sys.stderr)
-    TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
 # What `snakemake counters` lacks is told before the campaign that it counts is measured; what runs submitted jobs may have other programs.
