@@ -42,6 +42,8 @@ SUBMITTING = (
 # `snakemake reproduce` is about a campaign of its own, unless another is named. Snakemake tells its targets only after it has read this.
 if "reproduce" in sys.argv and not workflow.overwrite_configfiles:
     config.setdefault("campaign", "reproduce")
+# `snakemake published` asks for no kernel of the campaign: one that cannot be used is a warning. What runs its jobs is not told its name.
+ONLY_PUBLISHED = "published" in sys.argv and "all" not in sys.argv
 
 try:
     data, source = campaigns.read(
@@ -49,7 +51,12 @@ try:
     )
     refused = {}
     KERNELS = discover(ROOT, refused)
-    CAMPAIGN = campaigns.load(data, source, KERNELS, refused)
+    CAMPAIGN = campaigns.load(
+        data,
+        source,
+        KERNELS,
+        refused if workflow.is_main_process and not ONLY_PUBLISHED else {},
+    )
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     if SUBMITTING and not CAMPAIGN.partitions:
@@ -73,7 +80,8 @@ TARGETS = targets.Targets(
     published=ROOT / "results" / "published",
 )
 if workflow.is_main_process:
-    for said in [*strays(ROOT), *TARGETS.forget_incomplete(sys.argv[1:])]:
+    unusable = map(str, refused.values()) if ONLY_PUBLISHED else []
+    for said in [*strays(ROOT), *unusable, *TARGETS.forget_incomplete(sys.argv[1:])]:
         print(f"Warning: {said}", file=sys.stderr)
 MEASURING_MB = TARGETS.measuring_mb()
 
