@@ -275,6 +275,24 @@ def test_a_file_where_a_folder_is_needed_is_no_wrong_kernel(mine):
     assert re.search(r"^Error: .*/results/try.*: Not a directory; ", told, re.MULTILINE), told
 
 
+@pytest.mark.parametrize("mistake", [False, True])
+def test_where_nothing_can_be_kept_right_is_right_and_wrong_is_wrong(mine, mistake):
+    project, path = mine
+    if mistake:
+        edit(path, "alpha *", "3 * alpha *")
+    kept = project.folder / "results" / "try" / "cpu"
+    kept.rename(kept.with_name("aside"))
+    kept.touch()
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=int(mistake))
+    finally:
+        kept.unlink()
+        kept.with_name("aside").rename(kept)
+    verdict, warning = told.splitlines()[-2:]
+    assert verdict.startswith("wrong; " if mistake else "right; ")
+    assert re.match(r"Warning: nothing is kept of it for the next try: .*/results/try/cpu: cannot be written: ", warning), warning
+
+
 def test_a_last_right_try_that_fails_on_another_problem_is_not_laid_to_this_one(mine):
     project, path = mine
     edit(path, "const T a =", "if (N == 600) *(volatile int *)0 = 0;\n      const T a =")
