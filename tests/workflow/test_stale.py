@@ -189,6 +189,13 @@ CASES = {
     "a figure, which is another": (damage("fake-1/figures/ladder-warm.svg"), {"figures fake-1"}, "Missing output files"),
     "a binary, which is missing": (remove("build/sm_90/80_a/float32-BX8.cubin"), A, "Missing output files"),
     "a binary, which is another": (damage("build/sm_90/80_a/float32-BX8.cubin"), A, "Missing output files"),
+    "what the compiler said, which is another": (damage("build/sm_90/80_a/resources.csv"), A, "Missing output files"),
+    "what is said to the claims, which is another": (
+        damage("fake-1/claims.json"),
+        {"claims fake-1", "index"},
+        "Missing output files",
+    ),
+    "the page, which is another": (damage("index.html"), {"index"}, "Missing output files"),
     "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
     "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
     "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),

@@ -44,7 +44,7 @@ def tell(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[
     folders = [folder for folder in best if REDRAWN not in folder.parts]
     # of a run that only draws what is published that is the result, but for repeats, which are there for the page
     results = sorted(folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda it: it.name != SHOWN)
-    compiled = [row for path in of_rule.get("compile", []) for row in _rows(path)]
+    compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
     told: list[str] = []
     for folder in results[:1]:
@@ -53,7 +53,8 @@ def tell(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[
     told += [line for folder in folders for line in unrated(folder)]
     told += ["", *compiled_only(folders, compiled)]
     told += [line for path in of_rule.get("count", []) for line in counted(path)]
-    told += [f"all of it on one page: {path}" for path in of_rule.get("index", []) if not folders or REDRAWN not in path.parts]
+    pages = [path for path in of_rule.get("index", []) if path.suffix == ".html"]
+    told += [f"all of it on one page: {path}" for path in pages if not folders or REDRAWN not in path.parts]
     told += [busy_share(folder / "costs.csv") for folder in folders]
     if drawn:
         told.append(

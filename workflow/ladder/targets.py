@@ -153,7 +153,9 @@ class Targets:
         ]
         tables = [folder / TABLES for folder in [*map(Path, self.measured("")), *drawn]]
         found = {path: path.parent for path in [*compiled, *tables]} | {listing(folder): folder for folder in folders}
-        found |= {listing(path): path.parent for path in [*supports, *measured]}
+        pages = [Path("results") / dataset / "index.html" for dataset in (self.campaign.name, REDRAWN)]
+        alone = [*compiled, *supports, *measured, *map(Path, self.measured(JUDGED)), *pages]
+        found |= {listing(path): path.parent for path in alone}
         return {path: folder for path, folder in found.items() if path.exists()}
 
     def _measured_by(self, device: str) -> list[Path]:
