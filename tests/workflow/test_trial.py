@@ -177,6 +177,20 @@ def test_what_does_not_compile_crashes_or_hangs_is_wrong(mine, old, new, said, m
     assert said in re.sub("mine.c: In function.*\n", "", told)
 
 
+def test_after_one_that_does_not_end_the_others_are_not_waited_for(mine):
+    project, path = mine
+    edit(path, "---*/", "parameters: {P: 1}\nsweep: {P: [1, 2, 3, 4, 5, 6]}\n---*/")
+    edit(path, "const T a", "if (P > 1) for (volatile int n = 0;; ++n); const T a")
+    edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=20", "timeout_seconds=3")
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=1)
+    finally:
+        edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=3", "timeout_seconds=20")
+    assert re.search(rf"^P=1: {INTERVAL} GFLOP/s; ", told, re.MULTILINE), told
+    assert re.findall("^timeout: (P=.): on .*: no answer within", told, re.MULTILINE) == ["P=2"], told
+    assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\nwrong; " in told
+
+
 def test_what_the_compiler_says_does_not_wait_for_the_device(mine):
     project, path = mine
     edit(path, "const T a", "cnst T a")

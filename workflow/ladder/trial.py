@@ -220,8 +220,12 @@ class Trial:
         if timed and self.asked.counters:
             print(f"  {self._stalls(timed[0], problem)}")
         for one in mine:
-            if one.status != "correct":
+            if one.status not in ("correct", "skipped"):
                 print(f"{one.status}: {one.label}: {one.reason}")
+        if untried := [one.label for one in mine if one.status == "skipped"]:
+            print(
+                f"not tried after the timeout: {', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
+            )
         self.unkept = ""
         try:
             self._keep(timed, mine, problem)
