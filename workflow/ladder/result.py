@@ -10,6 +10,7 @@ import pandas as pd
 from ladder.campaign import Problem, is_baseline
 from ladder.environment import ROOT
 from ladder.jobs import read_environment
+from ladder.kernels import SUFFIX
 from ladder.study import PUBLISHED
 from ladder.tables import read_csv, shown
 from ladder.targets import REDRAWN, SHOWN, busy_share
@@ -195,7 +196,10 @@ def counted(path: Path) -> list[str]:
 
 
 def not_right(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
-    """A line for every kernel and status that is not right, with how many configurations it is and the reason of the first of them."""
+    """A line for every kernel and status that is not right, with how many configurations it is and the reason of the first of them.
+
+    Where the results of one are wrong, a line more says how to see what is.
+    """
     bad = [(_kind(row), row, f"for {row['arch']}") for row in compiled if row["status"] == "compile_error"]
     for folder in folders:
         rows, kind = _summary(folder), _environment(folder)["kind"]
@@ -206,7 +210,11 @@ def not_right(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
     return [
         f"{kind}/{kernel}: {status} in {len(ones)} row(s); {ones[0][0]['configuration']} {ones[0][1]}: {shortened(ones[0][0]['reason'])}"
         for (kind, kernel, status), ones in found.items()
-    ]
+    ] + [
+        f"`.venv/bin/ladder try kernels/{kind}/{kernel}{SUFFIX[kind]}` shows the first wrong element"
+        for kind, kernel, status in found
+        if status == "incorrect" and not is_baseline(kernel)
+    ][:1]
 
 
 def _kind(row: Row) -> str:
