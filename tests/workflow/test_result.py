@@ -139,3 +139,14 @@ def test_a_run_that_finds_all_of_it_made_ends_as_the_one_that_made_it(done):
     end = again.stdout[again.stdout.index("steps (100%) done") :]
     assert first.stdout.endswith(end)
     assert "cpu/91_wrong: incorrect in 1 row(s); " in end
+
+
+def test_where_nothing_can_be_written_is_a_line(project):
+    snakefile = project.folder / "workflow" / "Snakefile"
+    command = [project.python, "-m", "snakemake", "-s", snakefile, "--cores", "1", "-n"]
+    refused = subprocess.run(command, cwd="/proc", capture_output=True, text=True, check=False, timeout=600)
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stdout + refused.stderr
+    assert re.search(
+        rf"^Error: /proc: cannot be written: .*; expected a folder for results: .* -s {snakefile} ", refused.stderr, re.MULTILINE
+    )

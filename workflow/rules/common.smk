@@ -4,6 +4,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from ladder import campaign as campaigns
 from ladder import environment, sources, targets
@@ -31,6 +32,17 @@ if SPECIAL & set(sys.executable):
         f"Error: {sys.executable}: has a space, a quote or the like in its path from here, which is lost where Snakemake starts jobs by it; "
         "expected it to be run in the project's own folder"
     )
+
+# Snakemake would say by a traceback that it cannot write there.
+if workflow.is_main_process:
+    try:
+        Path(".snakemake").mkdir(exist_ok=True)
+        tempfile.TemporaryFile(dir=".snakemake").close()
+    except OSError as error:
+        sys.exit(
+            f"Error: {Path.cwd()}: cannot be written: {error.strerror}; expected a folder for results: run from another one, by "
+            f"{sys.executable} -m snakemake -s {workflow.main_snakefile} --cores 1"
+        )
 
 # Whether jobs are submitted to other machines. Snakemake does not say so before it has read this file, but it has by then made sure of
 # the number of jobs and of default resources, which only what submits needs.
