@@ -2,20 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The folder is rebuilt when the lock changes, and only then. It has bytecode: where Python may not write any, every job would translate its imports again.
+# The folder is rebuilt when the lock changes. It has bytecode: where Python may not write any, every job would translate its imports again.
 READY := $(VENV)/.ready
+# And where the checkout was moved or copied: what is installed names its folder.
+MOVED := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg || echo moved)
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
 
-.PHONY: all clean setup setup-cluster test lint lock bench image
+.PHONY: moved all clean setup setup-cluster test lint lock bench image
 
 all: setup
 	$(BIN)/snakemake --cores all
 
 setup: $(BIN)/ladder
 
-$(READY): envs/requirements.lock envs/bootstrap.lock
+$(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock

@@ -19,6 +19,24 @@ def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["published"]
 
 
+def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
+    """What is installed there names the folder where it was."""
+    here, moved = tmp_path / "here", tmp_path / "moved"
+    for name in ("envs/requirements.lock", "envs/bootstrap.lock", "pyproject.toml", ".venv/.ready", ".venv/bin/ladder"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).touch()
+    shutil.copy(ROOT / "Makefile", here)
+    (here / ".venv" / "pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = python3 -m venv --clear {here}/.venv\n")
+
+    def would_run(folder):
+        return subprocess.run(["make", "-n", "setup"], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+    assert "venv" not in would_run(here)
+    here.rename(moved)
+    assert "-m venv --clear .venv" in would_run(moved)
+    assert "--editable ." in would_run(moved)
+
+
 def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
     """Else what is measured after a report was made could not be published."""
     text = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -239,6 +239,38 @@ def test_the_readme_of_headers_explains_every_key():
     ] == []
 
 
+@pytest.mark.parametrize("where", ["cpu/a.c", "include/x.h"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#include NAME",
+        "  #  include NAME // a macro",
+        '#/* why */include "y.h"',
+        '/* why */ #include "y.h"',
+        '# \\\ninclude "y.h"',
+        '#include /* why */ "y.h"',
+        '#include_next "y.h"',
+        '#import "y.h"',
+        '%:include "y.h"',
+        'const char x[] = {\n#embed "y.h"\n};',
+        '__asm__(".incbin \\"y.h\\"");',
+    ],
+)
+def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
+    text = "/*---\ntitle: t\n# include this: in words\nidea: i\n---*/\n/* a */ /* b */\n// #include NAME\n"
+    path = write(tmp_path, text + '#include "x.h"\n#include <math.h>\n', "cpu/a.c")
+    header = write(tmp_path, "#if 1\n#endif\n", "include/x.h")
+    assert kernels.parse(path).includes == [header]
+    file = tmp_path / "kernels" / where
+    before = file.read_text()
+    file.write_text(before + line + "\n")
+    at = before.count("\n") + 1 + line.removesuffix("};").rstrip().count("\n")
+    with pytest.raises(
+        InputError, match=rf'{file}: line {at}: got .*; expected #include "\.\.\." or #include <\.\.\.> only, without a'
+    ):
+        kernels.parse(path)
+
+
 def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
     include, outside = tmp_path / "kernels" / "include", tmp_path / "outside.h"
     (include / "sub").mkdir(parents=True)

@@ -79,12 +79,14 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
     rows = compiled(tmp_path / "build", refused, ("02_y", "-", "sm_90", "skipped", "no"), ("02_z", "-", "cpu-x", "compiled", ""))
     lines = result.not_right([folder], list(csv.DictReader(rows.open())))
     assert lines[0] == "cuda/90_x: compile_error in 1 row(s); BX=8 for sm_90: x.cu(3): error: what?"
-    incorrect, timeout = lines[1:]
+    incorrect, timeout, hint = lines[1:]
+    assert hint == "`.venv/bin/ladder try kernels/cuda/03_shared_tile.cu` shows the first wrong element"
     label = of["03_shared_tile"]["configuration"]
     assert incorrect == f"cuda/03_shared_tile: incorrect in 1 row(s); {label} on 64x4096x4096: C[0][0] is off"
     assert timeout.startswith("cuda/05_register_tile: timeout in 1 row(s); ")
     assert timeout.endswith("xxx…")
     assert len(timeout) < result.REASON + 150
+    assert len(result.not_right([], list(csv.DictReader(rows.open())))) == 1  # what does not compile has no element
 
 
 def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):

@@ -241,7 +241,7 @@ def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, mon
         return build, targets.listing(figures), support
 
     def left():
-        found.forget_incomplete()
+        found.forget_incomplete([])
         return [path.exists() for path in made_again]
 
     made_again = write()
@@ -289,7 +289,7 @@ def test_what_was_measured_and_tables_are_made_again_where_they_are_others(tmp_p
             times = other.stat()
             other.write_text(other.read_text().swapcase())
             os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
-        found.forget_incomplete()
+        found.forget_incomplete([])
         kept = [*measured, *map(targets.listing, measured), *tables]
         kept += [table.with_name(name) for table in tables for name in ("best.csv", "summary.csv")]
         return [path for path in kept if not path.exists()]

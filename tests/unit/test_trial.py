@@ -50,11 +50,15 @@ def measured(folder, *rungs, **given):
 
 
 def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatch):
-    """A dataset of one's own kernels alone, whose name comes first, does not hide a faster published rung."""
+    """A dataset of one's own kernels alone, whose name comes first, does not hide a faster published rung, of the device or of another."""
     kernels = tmp_path / "kernels" / "cuda"
     kernels.mkdir(parents=True)
-    for name in ("mine", "slow", "fast", "padded", "foreign"):
-        (kernels / f"{name}.cu").touch()
+    for name, needs in {
+        **dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), ""),
+        "older": "architecture: sm_80a\n",
+        "newer": "compute_capability: 10.0\n",
+    }.items():
+        (kernels / f"{name}.cu").write_text(f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n")
     monkeypatch.setattr(contestants, "ROOT", tmp_path)
     device, results = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1), tmp_path / "results"
 
@@ -63,9 +67,13 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
         return found and found[0].stem
 
     assert best() is None
-    measured(results / "published" / "nvidia-y", ("foreign", 1.0))
-    assert best() == "foreign"
+    measured(results / "published" / "nvidia-y", ("foreign", 1.0), ("slow", 0.9), ("older", 0.5), ("newer", 0.5))
+    assert best() == "slow"
     measured(results / "a" / "nvidia-x", ("mine", 2.0), ("slow", 9.0), ("gone", 1.0))
+    assert best() == "foreign"  # what another device says of what was measured here does not count
+    measured(results / "a" / "nvidia-x", ("slow", 9.0), ("foreign", 8.0))
+    assert best() == "foreign"
+    measured(results / "a" / "nvidia-x", ("slow", 7.0), ("foreign", 8.0))
     assert best() == "slow"
     measured(results / "published" / "nvidia-x", ("fast", 5.0))
     assert best() == "fast"

@@ -220,8 +220,12 @@ def write_sums(project, *names):
 def test_published_data_are_drawn_again_and_held_against_their_checksums(project):
     """What was drawn is checked to the byte; damaged data are named before anything is drawn."""
     folder = publish(project)
+    half = project.write("kernels/cpu/half.c", "/*---\ntitle: begun\n")
     done = project.snakemake("published")
     assert done.returncode == 0, done.stdout[-8000:]
+    assert f"Warning: {half}: no header; expected the file to begin with a comment" in done.stdout
+    assert f"Error: {half}: no header; " in project.snakemake("--dry-run").stdout  # all kernels are asked for
+    half.unlink()
     redrawn = project.folder / "results" / "redrawn" / "nvidia-a"
     assert (redrawn / "figures" / "performance-warm.svg").exists()
     assert not (folder / "figures").exists()

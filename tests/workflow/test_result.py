@@ -42,7 +42,7 @@ def last(done, lines):
 
 def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(done):
     assert done.first.returncode == 2, done.first.stdout[-4000:]
-    where, head, cuda, typo, wrong = last(done.first, 5)
+    where, head, cuda, typo, wrong, hint = last(done.first, 6)
     assert re.search(r"executing \(\d+%\); tables and figures in results/tiny/cpu-\S+$", where)
     assert head == "Not right:"
     said = 'cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: identifier "undeclared" is undefined'
@@ -51,6 +51,7 @@ def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(don
         r"cpu/92_typo: compile_error in 1 row\(s\); - for cpu-\S+: 92_typo\.c:.* error: .undeclared. undeclared", typo
     )
     assert wrong.startswith("cpu/91_wrong: incorrect in 1 row(s); - on 48: on M=1 N=1 K=1 exact: C[0][0] is not exact")
+    assert hint == "`.venv/bin/ladder try kernels/cpu/91_wrong.c` shows the first wrong element"
     table = done.first.stdout[done.first.stdout.index("M=48 N=48 K=48, float32, warm") :]
     assert re.search(r"^  90_right +- +\S+ +\S+ % +\S+ \.\. \S+", table, re.MULTILINE)
     assert re.search(r"Warning: .*/kernels/cpu/wip\.c: taken for no kernel; expected the suffix \.c, ", done.first.stdout)
@@ -63,7 +64,7 @@ def test_one_kernel_that_is_wrong_is_the_last_line_and_leaves_what_all_kernels_h
     before = {path: path.stat().st_mtime_ns for path in (done.folder / "results" / "tiny").rglob("*")}
     alone = done.snakemake(*RUN, "--config", "kernels=[cpu/91_wrong]", cores=2)
     assert alone.returncode == 2, alone.stdout[-4000:]
-    assert last(alone, 1)[0].startswith("cpu/91_wrong: incorrect in 1 row(s); ")
+    assert last(alone, 2)[0].startswith("cpu/91_wrong: incorrect in 1 row(s); ")
     assert "Traceback" not in alone.stdout
     assert before == {path: path.stat().st_mtime_ns for path in (done.folder / "results" / "tiny").rglob("*")}
     assert list(done.folder.glob("results/tiny-cpu-91_wrong/cpu-*/best.csv"))
@@ -77,7 +78,7 @@ def test_a_wrong_kernel_alone_is_drawn_and_held_against_claims_from_another_fold
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=os.environ | {"NO_COLOR": "1"}
     )  # fmt: skip
     assert alone.returncode == 2, alone.stdout[-4000:]
-    assert last(alone, 1)[0].startswith("cpu/91_wrong: incorrect in 1 row(s); ")
+    assert last(alone, 2)[0].startswith("cpu/91_wrong: incorrect in 1 row(s); ")
     assert "Traceback" not in alone.stdout
     made = tmp_path / "results" / "tiny-cpu-91_wrong"
     (device,) = made.glob("cpu-*")
@@ -138,3 +139,14 @@ def test_a_run_that_finds_all_of_it_made_ends_as_the_one_that_made_it(done):
     end = again.stdout[again.stdout.index("steps (100%) done") :]
     assert first.stdout.endswith(end)
     assert "cpu/91_wrong: incorrect in 1 row(s); " in end
+
+
+def test_where_nothing_can_be_written_is_a_line(project):
+    snakefile = project.folder / "workflow" / "Snakefile"
+    command = [project.python, "-m", "snakemake", "-s", snakefile, "--cores", "1", "-n"]
+    refused = subprocess.run(command, cwd="/proc", capture_output=True, text=True, check=False, timeout=600)
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stdout + refused.stderr
+    assert re.search(
+        rf"^Error: /proc: cannot be written: .*; expected a folder for results: .* -s {snakefile} ", refused.stderr, re.MULTILINE
+    )

@@ -48,6 +48,7 @@ def _dry_run(folder, log):
         del sys.modules[name]
     sys.path.insert(0, str(folder / "workflow"))
     os.environ["PYTHONPATH"] = sys.path[0]
+    sys.argv = ["snakemake"]  # by which it removes what is another, as before a run
     from snakemake.cli import main
 
     main(["--configfile", "config/test.yaml", "--cores", "1", "--dry-run", "--quiet", "host"])
@@ -188,6 +189,13 @@ CASES = {
     "a figure, which is another": (damage("fake-1/figures/ladder-warm.svg"), {"figures fake-1"}, "Missing output files"),
     "a binary, which is missing": (remove("build/sm_90/80_a/float32-BX8.cubin"), A, "Missing output files"),
     "a binary, which is another": (damage("build/sm_90/80_a/float32-BX8.cubin"), A, "Missing output files"),
+    "what the compiler said, which is another": (damage("build/sm_90/80_a/resources.csv"), A, "Missing output files"),
+    "what is said to the claims, which is another": (
+        damage("fake-1/claims.json"),
+        {"claims fake-1", "index"},
+        "Missing output files",
+    ),
+    "the page, which is another": (damage("index.html"), {"index"}, "Missing output files"),
     "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
     "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
     "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),
@@ -229,6 +237,20 @@ def test_what_changes_is_noticed_and_reruns_what_depends_on_it(done, what, tmp_p
     first = [why for why in found.values() if "updated by another job" not in why]
     assert all(re.match(reason, why) for why in first), found
     assert bool(first) == bool(jobs)
+
+
+def test_looking_removes_nothing_and_says_what_a_run_makes_again(done):
+    path = done.folder / "results" / "stale" / "fake-1" / "best.csv"
+    before = path.read_bytes()
+    path.write_bytes(before + b"more")
+    try:
+        for words in (["-np"], ["--dry-run"], ["--summary"], ["--report", "report.html"]):
+            found = done.snakemake("--configfile", "config/test.yaml", *words)
+            assert found.returncode == 0, found.stdout
+            assert path.read_bytes() == before + b"more", words
+            assert "Warning: results/stale/fake-1/best.csv: it, or what it lists, is not what its job made; a run" in found.stdout
+    finally:
+        path.write_bytes(before)
 
 
 def test_two_environments_are_not_mixed_in_one_dataset(done):

@@ -114,6 +114,7 @@ def test_the_first_wrong_element_is_told_with_a_guess(mine):
         ("* lda", "* K", "leading dimension: lda is taken for K"),
         ("k < K", "k < K - 1", "the last 1 of K are left out"),
         ("beta == 0 ? 0 : ", "", "nothing is written there, or C is read although beta is 0: it was NaN before"),
+        ("alpha *", "0.0f / 0.0f *", "it is computed as not a number, or from C, which was NaN before, although beta is 0"),
         ("* ldb", "* N", "leading dimension: ldb is taken for N"),
     ],
 )
@@ -174,6 +175,20 @@ def test_what_does_not_compile_crashes_or_hangs_is_wrong(mine, old, new, said, m
     finally:
         edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=10", "timeout_seconds=20")
     assert said in re.sub("mine.c: In function.*\n", "", told)
+
+
+def test_after_one_that_does_not_end_the_others_are_not_waited_for(mine):
+    project, path = mine
+    edit(path, "---*/", "parameters: {P: 1}\nsweep: {P: [1, 2, 3, 4, 5, 6]}\n---*/")
+    edit(path, "const T a", "if (P > 1) for (volatile int n = 0;; ++n); const T a")
+    edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=20", "timeout_seconds=3")
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=1)
+    finally:
+        edit(project.folder / "workflow/ladder/bench.py", "timeout_seconds=3", "timeout_seconds=20")
+    assert re.search(rf"^P=1: {INTERVAL} GFLOP/s; ", told, re.MULTILINE), told
+    assert re.findall("^timeout: (P=.): on .*: no answer within", told, re.MULTILINE) == ["P=2"], told
+    assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\nwrong; " in told
 
 
 def test_what_the_compiler_says_does_not_wait_for_the_device(mine):
@@ -272,6 +287,24 @@ def test_a_file_where_a_folder_is_needed_is_no_wrong_kernel(mine):
         kept.unlink()
         kept.with_name("aside").rename(kept)
     assert re.search(r"^Error: .*/results/try.*: Not a directory; ", told, re.MULTILINE), told
+
+
+@pytest.mark.parametrize("mistake", [False, True])
+def test_where_nothing_can_be_kept_right_is_right_and_wrong_is_wrong(mine, mistake):
+    project, path = mine
+    if mistake:
+        edit(path, "alpha *", "3 * alpha *")
+    kept = project.folder / "results" / "try" / "cpu"
+    kept.rename(kept.with_name("aside"))
+    kept.touch()
+    try:
+        told = ladder(project, "try", str(path), "--size", "96", code=int(mistake))
+    finally:
+        kept.unlink()
+        kept.with_name("aside").rename(kept)
+    verdict, warning = told.splitlines()[-2:]
+    assert verdict.startswith("wrong; " if mistake else "right; ")
+    assert re.match(r"Warning: nothing is kept of it for the next try: .*/results/try/cpu: cannot be written: ", warning), warning
 
 
 def test_a_last_right_try_that_fails_on_another_problem_is_not_laid_to_this_one(mine):

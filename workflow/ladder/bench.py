@@ -85,7 +85,10 @@ class Bench:
         """Set status and series of the contestants: the gauntlet, whole numbers of the problem's size, then timed rounds."""
         self.others = 0.0
         for number, one in enumerate(mine, 1):
-            self._judge(one, problem, f"checking {number} of {len(mine)}")
+            if any(other.status == "timeout" for other in mine[: number - 1]):
+                one.status, one.reason = "skipped", "another did not end"  # each would be waited for as long
+            else:
+                self._judge(one, problem, f"checking {number} of {len(mine)}")
         right = [one for one in mine if one.status == "correct"]
         for start in range(0, len(right), BESIDE):
             group = right[start : start + BESIDE]

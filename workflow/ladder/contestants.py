@@ -8,9 +8,9 @@ from typing import Any
 
 from ladder import records
 from ladder.campaign import VARIED, Problem
-from ladder.compile import Resource, compile_kernel
+from ladder.compile import Resource, capability, compile_kernel
 from ladder.environment import ROOT, Device
-from ladder.kernels import Configuration, Kernel
+from ladder.kernels import Configuration, Kernel, parse
 from ladder.statistics import median_interval, paired_ratio
 
 FOLDER = ROOT / "results" / "try"
@@ -65,8 +65,9 @@ def compiled(
 def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
     """Kernel file and configuration of the fastest rung, relative to the reference, on a problem.
 
-    By all of the device's own results and those published of it, else those published of others of its kind; where they have not that
-    problem, on their largest square up to `SIZE`. None where no results have a rung whose file is still there.
+    By all of the device's own results and those published of it; what they have not measured, of a configuration on a problem, is taken
+    from those published of others of its kind. Where none has that problem, on their largest square up to `SIZE`. None where no results
+    have a rung whose file is still there and that is compiled for the device.
     """
     results = ROOT / "results"
     published = [
@@ -75,20 +76,38 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
         if path.parent.name.startswith("cpu-") == (device.kind == "cpu")
     ]
     ours = [path for path in published if path.parent.name.startswith(device.slug)]
-    own = [*sorted(results.glob(f"*/{device.slug}/samples")), *ours]
-    for folders in own, [path for path in published if path not in ours]:
-        rows = [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
-        rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
-        rows = [r for r in rows if r["kernel"] != tried.stem and (tried.parent / f"{r['kernel']}{tried.suffix}").exists()]
-        rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
-        squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
-        sizes = (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3
-        for size in sizes:
-            at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
-            if at:
-                fastest = max(at, key=lambda r: median_interval(r["reference_us"])[0] / median_interval(r["samples_us"])[0])
-                return tried.parent / f"{fastest['kernel']}{tried.suffix}", str(fastest["configuration"])
+    own = _rows([*sorted(results.glob(f"*/{device.slug}/samples")), *ours])
+    measured = set(map(_what, own))
+    rows = [*own, *(row for row in _rows([path for path in published if path not in ours]) if _what(row) not in measured)]
+    rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
+    rows = [r for r in rows if r["kernel"] != tried.stem]
+    rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
+    squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
+    for size in (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3:
+        at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
+        for row in sorted(at, key=lambda r: median_interval(r["samples_us"])[0] / median_interval(r["reference_us"])[0]):
+            path = tried.parent / f"{row['kernel']}{tried.suffix}"
+            if path.exists() and _is_for(parse(path), device):
+                return path, str(row["configuration"])
     return None
+
+
+def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The samples in folders of them."""
+    return [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in records.read(path)[0]]
+
+
+def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a kernel a row is about, whatever came of it."""
+    return tuple(row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED))
+
+
+def _is_for(kernel: Kernel, device: Device) -> bool:
+    """Whether a kernel is compiled for a device: another device's best may need what this one has not."""
+    if device.kind == "cpu":
+        return True
+    mine = capability(device.arch)
+    return mine == capability(kernel.architecture) if kernel.architecture else mine >= kernel.compute_capability
 
 
 def label_of(kernel: str, configuration: str) -> str:

@@ -15,6 +15,9 @@ ROWS = 2**28
 TILES = (128, 64, 32, 16, 8, 4, 2)
 POISON = np.full(2, CANARY, np.uint32).tobytes()
 """What an element of any size has that nobody has written."""
+UNTOUCHED = "nothing is written there, or C is read although beta is 0: it was NaN before"
+COMPUTED = "it is computed as not a number, or from C, which was NaN before, although beta is 0"
+"""Of NaN with other bits: a GPU makes the same of every NaN that it reads."""
 Flat = NDArray[Any]
 
 
@@ -89,10 +92,9 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
         guesses = ["a race, or memory that nobody set: two launches differ"]
     else:
         guesses = [words for words, other in _mistakes(problem) if same(**other)]
-        untouched = "nothing is written there, or C is read although beta is 0: it was NaN before"
         # a wrong stride meets the NaN between rows: it explains the same result, but not on the problems that have nothing there
-        if problem.beta == 0 and (np.isnan(found).all() or (not guesses and result[place : place + 1].tobytes() in POISON)):
-            guesses.insert(0, untouched)
+        if problem.beta == 0 and np.isnan(found[row, column]) and (np.isnan(found).all() or not guesses):
+            guesses.insert(0, UNTOUCHED if result[place : place + 1].tobytes() in POISON else COMPUTED)
     guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
     return Diagnosis(
         start + row, column, float(found[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses

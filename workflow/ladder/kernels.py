@@ -39,6 +39,9 @@ _OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_r
 """Keys whose expressions know the problem too, and of a CUDA kernel the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
+_READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)", re.MULTILINE)
+"""Whatever makes a compiler read another file; `_INCLUDE` must see it too."""
 
 OF_BUILD = ("compiler", *OPTIONS)
 Build = tuple[tuple[str, str], ...]
@@ -283,7 +286,23 @@ def parse(path: Path) -> Kernel:
     yamlfile.check(header, "kernel", f"{path}: header")
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_names(kernel, header)
+    _check_includes(path, text, found.end())
+    for included in kernel.includes:
+        if included.is_relative_to(path.parents[1]):
+            _check_includes(included, included.read_text(errors="replace"), 0)
     return kernel
+
+
+def _check_includes(path: Path, text: str, start: int) -> None:
+    """Whatever is read from another file is seen by `includes`: else a change of that file would leave a stale result."""
+    for found in _READS.finditer(text, start):
+        begins = found.start(found.lastindex or 0)
+        if not _INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
+            line = text.count("\n", 0, found.end()) + 1
+            raise InputError(
+                f'{path}: line {line}: got {yamlfile.shorten(text[begins : found.end()])}; expected #include "..." or #include <...> only, '
+                "without a macro or a comment in it: what it names is looked at, to measure again when it has changed"
+            )
 
 
 def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:

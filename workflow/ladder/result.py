@@ -10,6 +10,7 @@ import pandas as pd
 from ladder.campaign import Problem, is_baseline
 from ladder.environment import ROOT
 from ladder.jobs import read_environment
+from ladder.kernels import SUFFIX
 from ladder.study import PUBLISHED
 from ladder.tables import read_csv, shown
 from ladder.targets import REDRAWN, SHOWN, busy_share
@@ -44,7 +45,7 @@ def tell(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[
     folders = [folder for folder in best if REDRAWN not in folder.parts]
     # of a run that only draws what is published that is the result, but for repeats, which are there for the page
     results = sorted(folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda it: it.name != SHOWN)
-    compiled = [row for path in of_rule.get("compile", []) for row in _rows(path)]
+    compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
     told: list[str] = []
     for folder in results[:1]:
@@ -53,7 +54,8 @@ def tell(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[
     told += [line for folder in folders for line in unrated(folder)]
     told += ["", *compiled_only(folders, compiled)]
     told += [line for path in of_rule.get("count", []) for line in counted(path)]
-    told += [f"all of it on one page: {path}" for path in of_rule.get("index", []) if not folders or REDRAWN not in path.parts]
+    pages = [path for path in of_rule.get("index", []) if path.suffix == ".html"]
+    told += [f"all of it on one page: {path}" for path in pages if not folders or REDRAWN not in path.parts]
     told += [busy_share(folder / "costs.csv") for folder in folders]
     if drawn:
         told.append(
@@ -194,7 +196,10 @@ def counted(path: Path) -> list[str]:
 
 
 def not_right(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
-    """A line for every kernel and status that is not right, with how many configurations it is and the reason of the first of them."""
+    """A line for every kernel and status that is not right, with how many configurations it is and the reason of the first of them.
+
+    Where the results of one are wrong, a line more says how to see what is.
+    """
     bad = [(_kind(row), row, f"for {row['arch']}") for row in compiled if row["status"] == "compile_error"]
     for folder in folders:
         rows, kind = _summary(folder), _environment(folder)["kind"]
@@ -205,7 +210,11 @@ def not_right(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
     return [
         f"{kind}/{kernel}: {status} in {len(ones)} row(s); {ones[0][0]['configuration']} {ones[0][1]}: {shortened(ones[0][0]['reason'])}"
         for (kind, kernel, status), ones in found.items()
-    ]
+    ] + [
+        f"`.venv/bin/ladder try kernels/{kind}/{kernel}{SUFFIX[kind]}` shows the first wrong element"
+        for kind, kernel, status in found
+        if status == "incorrect" and not is_baseline(kernel)
+    ][:1]
 
 
 def _kind(row: Row) -> str:

@@ -1,7 +1,9 @@
 """What a campaign consists of: the files that its rules make and read, and what their jobs ask of a machine."""
 
+import contextlib
 import csv
 import hashlib
+import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +32,24 @@ REDRAWN = "redrawn"
 
 ENDED = "Terminating processes on user request"
 """What Snakemake says when it is interrupted."""
+LOOKING = (
+    *(
+        "dryrun",
+        "report",
+        "summary",
+        "detailed_summary",
+        "lint",
+        "dag",
+        "rulegraph",
+        "filegraph",
+        "d3dag",
+        "list_rules",
+        "archive",
+    ),
+    *("list_target_rules", "list_changes", "list_input_changes", "list_params_changes", "list_untracked", "list_conda_envs"),
+    *("print_compilation", "unlock", "cleanup_metadata", "generate_unit_tests", "containerize"),
+)
+"""Options of Snakemake's, as it calls them, with which it makes nothing."""
 REFUSALS = {
     "invalid partition": "slurm_partition",
     "Invalid generic resource": "gres, gpu or gpu_model",
@@ -133,7 +153,9 @@ class Targets:
         ]
         tables = [folder / TABLES for folder in [*map(Path, self.measured("")), *drawn]]
         found = {path: path.parent for path in [*compiled, *tables]} | {listing(folder): folder for folder in folders}
-        found |= {listing(path): path.parent for path in [*supports, *measured]}
+        pages = [Path("results") / dataset / "index.html" for dataset in (self.campaign.name, REDRAWN)]
+        alone = [*compiled, *supports, *measured, *map(Path, self.measured(JUDGED)), *pages]
+        found |= {listing(path): path.parent for path in alone}
         return {path: folder for path, folder in found.items() if path.exists()}
 
     def _measured_by(self, device: str) -> list[Path]:
@@ -141,13 +163,21 @@ class Targets:
         of = self.campaign.name, device
         return [self.environment(*of), *self.samples(*of), *self.confirmed(*of)]
 
-    def forget_incomplete(self) -> None:
-        """Remove the lists of which a file is missing or another, and what is another, so that Snakemake has all of it made again."""
+    def forget_incomplete(self, words: Sequence[str]) -> list[str]:
+        """Remove the lists of which a file is missing or another, and what is another, so that Snakemake has all of it made again.
+
+        Where Snakemake only looks, by the words of its command line, nothing is removed: what to say of that is returned.
+        """
+        found: list[Path] = []
         for path, folder in self.lists().items():
             listed = {folder / Path(name).name: sha256 for name, sha256 in _listed(path).items()}
             others = [file for file, sha256 in listed.items() if not file.is_file() or _sha256(file) != sha256]
-            for file in [path, *filter(Path.is_file, others)] if others else []:
-                file.unlink()
+            found += [path, *filter(Path.is_file, others)] if others else []
+        if found and only_looks(words):
+            return [f"{file}: it, or what it lists, is not what its job made; a run makes it again" for file in found]
+        for file in found:
+            file.unlink()
+        return []
 
     def checked(self, dataset: str, device: str) -> list[str]:
         """What must be right of a dataset before anything is drawn from it: where it is published, its files and those of its repeats."""
@@ -310,6 +340,15 @@ class Targets:
         if device:
             return partitions[device].resources if device in partitions else {}
         return next((partition.resources for partition in partitions.values() if partition.device == arch), {})
+
+
+def only_looks(words: Sequence[str]) -> bool:
+    """Whether a command line of Snakemake's asks for no run. It tells only after it has read the Snakefile."""
+    from snakemake.cli import parse_args  # takes longer than all else, outside of Snakemake
+
+    with contextlib.redirect_stderr(io.StringIO()):  # it has said already which profile it uses
+        asked = vars(parse_args(list(words))[1])
+    return any(value not in (None, False) for name, value in asked.items() if name in LOOKING) and not asked["report_after_run"]
 
 
 def _sha256(*paths: Path) -> str:

@@ -5,6 +5,7 @@ The worker, the rounds and the verdicts are those of a campaign. What is kept li
 
 import json
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +25,7 @@ from ladder.compile import SUFFIX as BINARY
 from ladder.compile import Resource, compile_support
 from ladder.contestants import FOLDER, SIZE, Contestant, best_rung, compiled
 from ladder.environment import DEFAULT_ARCHITECTURE, ROOT, Device, detect_cpu, detect_gpus, fingerprint
-from ladder.jobs import read_environment, write_whole
+from ladder.jobs import read_environment, unwritable, write_whole
 from ladder.kernels import OF_BUILD, SUFFIX, Configuration, Kernel, parse
 from ladder.lock import exclusive, uuids
 from ladder.probe import probe
@@ -65,6 +66,8 @@ class Trial:
         self.bench = Bench(self.kind, self.line.set_description_str)
         self.rung: tuple[Path, str] | None = None
         self.sought = False
+        self.unkept = ""
+        """Why what was found could not be kept."""
 
     def once(self) -> bool:
         """Try the file as it is now and print what was found; returns whether it is right. Raises `InputError`."""
@@ -108,6 +111,8 @@ class Trial:
         elif self.device and not any(one.status == "correct" for one in mine):
             raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
         print(f"{'wrong' if wrong else 'right'}; {time.monotonic() - start:.1f} s", flush=True)
+        if self.unkept:
+            print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
         return not wrong
 
     def _plan(self, kernel: Kernel) -> Campaign:
@@ -215,9 +220,19 @@ class Trial:
         if timed and self.asked.counters:
             print(f"  {self._stalls(timed[0], problem)}")
         for one in mine:
-            if one.status != "correct":
+            if one.status not in ("correct", "skipped"):
                 print(f"{one.status}: {one.label}: {one.reason}")
-        self._keep(timed, mine, problem)
+        if untried := [one.label for one in mine if one.status == "skipped"]:
+            print(
+                f"not tried after the timeout: {', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
+            )
+        self.unkept = ""
+        try:
+            self._keep(timed, mine, problem)
+        except InputError as error:
+            self.unkept = str(error)
+        except OSError as error:
+            self.unkept = str(unwritable(error.filename or FOLDER, error))
 
     def _stalls(self, best: Contestant, problem: Problem) -> str:
         from ladder.counters import NotCounted, stalls  # they take longer to import than all else

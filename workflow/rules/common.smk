@@ -4,6 +4,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from ladder import campaign as campaigns
 from ladder import environment, sources, targets
@@ -32,6 +33,17 @@ if SPECIAL & set(sys.executable):
         "expected it to be run in the project's own folder"
     )
 
+# Snakemake would say by a traceback that it cannot write there.
+if workflow.is_main_process:
+    try:
+        Path(".snakemake").mkdir(exist_ok=True)
+        tempfile.TemporaryFile(dir=".snakemake").close()
+    except OSError as error:
+        sys.exit(
+            f"Error: {Path.cwd()}: cannot be written: {error.strerror}; expected a folder for results: run from another one, by "
+            f"{sys.executable} -m snakemake -s {workflow.main_snakefile} --cores 1"
+        )
+
 # Whether jobs are submitted to other machines. Snakemake does not say so before it has read this file, but it has by then made sure of
 # the number of jobs and of default resources, which only what submits needs.
 SUBMITTING = (
@@ -42,6 +54,8 @@ SUBMITTING = (
 # `snakemake reproduce` is about a campaign of its own, unless another is named. Snakemake tells its targets only after it has read this.
 if "reproduce" in sys.argv and not workflow.overwrite_configfiles:
     config.setdefault("campaign", "reproduce")
+# `snakemake published` asks for no kernel of the campaign: one that cannot be used is a warning. What runs its jobs is not told its name.
+ONLY_PUBLISHED = "published" in sys.argv and "all" not in sys.argv
 
 try:
     data, source = campaigns.read(
@@ -49,7 +63,12 @@ try:
     )
     refused = {}
     KERNELS = discover(ROOT, refused)
-    CAMPAIGN = campaigns.load(data, source, KERNELS, refused)
+    CAMPAIGN = campaigns.load(
+        data,
+        source,
+        KERNELS,
+        refused if workflow.is_main_process and not ONLY_PUBLISHED else {},
+    )
     GPUS = environment.detect_gpus()
     DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
     if SUBMITTING and not CAMPAIGN.partitions:
@@ -73,9 +92,9 @@ TARGETS = targets.Targets(
     published=ROOT / "results" / "published",
 )
 if workflow.is_main_process:
-    for said in strays(ROOT):
+    unusable = map(str, refused.values()) if ONLY_PUBLISHED else []
+    for said in [*strays(ROOT), *unusable, *TARGETS.forget_incomplete(sys.argv[1:])]:
         print(f"Warning: {said}", file=sys.stderr)
-    TARGETS.forget_incomplete()
 MEASURING_MB = TARGETS.measuring_mb()
 
 # What `snakemake counters` lacks is told before the campaign that it counts is measured; what runs submitted jobs may have other programs.

@@ -8,6 +8,7 @@ rule compile:
         ],
     output:
         resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
+        sums="results/{dataset}/build/{arch}/{kernel}/resources.sha256",
     log:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
     priority: 1

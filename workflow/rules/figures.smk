@@ -71,6 +71,7 @@ rule index:
         claims=lambda wildcards: TARGETS.claims(wildcards.dataset),
     output:
         "results/{dataset}/index.html",
+        sums="results/{dataset}/index.sha256",
     log:
         "results/{dataset}/logs/index.log",
     params:
