@@ -149,8 +149,9 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     many finalists there are: what is a machine's own moves them all together.
     """
     rows, found = [], differences(runs)
+    measured = [set(run.ratios[PROBLEM].itertuples(index=False, name=None)) for run in runs]
     for key, group in found.groupby(PROBLEM, sort=False):
-        took_part = [run for run in runs if len(run.ratios.merge(group[PROBLEM].drop_duplicates()))]
+        took_part = [run for run, problems in zip(runs, measured, strict=True) if key in problems]
         row: dict[str, Any] = dict(zip(PROBLEM, key, strict=True)) | {
             "contestants": len(group[CONTESTANT].drop_duplicates()),
             "machines": len({run.machine for run in took_part}),

@@ -94,7 +94,7 @@ def best(summary: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
     if confirmed.left_out:
         rows = _best_of_sweep(summary)
     else:
-        rows = [row for _, swept in summary.groupby("kernel", sort=False) for row in _best_of(confirmed, swept)]
+        rows = [row for kernel, swept in summary.groupby("kernel", sort=False) for row in _best_of(confirmed, str(kernel), swept)]
     return pd.DataFrame(rows, columns=[*summary.columns, *OF_BEST])
 
 
@@ -113,17 +113,18 @@ def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def _best_of(confirmed: Confirmed, swept: pd.DataFrame) -> list[dict[str, Any]]:
+def _best_of(confirmed: Confirmed, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of one kernel, of which `swept` has what the sweep found."""
-    rows, kernel = [], str(swept["kernel"].iloc[0])
+    rows: list[dict[str, Any]] = []
+    found_warm: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in swept[swept["state"] == "warm"].to_dict("records"):
+        found_warm.setdefault((row["element_type"], row["problem"]), []).append(row)
     for key, group in confirmed.groups.items():
-        element_type, problem, state = key
-        warm = swept[(swept["element_type"] == element_type) & (swept["problem"] == problem)]
-        warm = warm[warm["state"] == "warm"]
-        common = {"state": state, "configurations": len(warm), "interval": BETWEEN}
+        warm = found_warm.get(key[:2], [])
+        common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
         names = [name for name, found in group.items() if name[0] == kernel and next(iter(found.values()))["role"] != "control"]
         if not names:
-            failed = [row for row in warm.to_dict("records") if str(row["reason"]).startswith(REFUSED)]
+            failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
             rows += [{**row, **common, "processes": 0} for row in failed[:1]]
             continue
         faster = {name: pair for name in names[1:] if (pair := confirmed.pair(key, name, names[0]))["verdict"] == "faster"}
@@ -134,10 +135,11 @@ def _best_of(confirmed: Confirmed, swept: pd.DataFrame) -> list[dict[str, Any]]:
             if name != chosen
             and ((pair := confirmed.pair(key, name, chosen))["verdict"] != "slower" or pair["ratio"] >= 1 - confirmed.within)
         ]
-        base = warm[warm["configuration"] == chosen[1]].iloc[0].to_dict()
-        timed = warm[warm["tflops"].notna() & (warm["stop"] != "race")]
-        near = timed[timed["ratio"] >= timed["ratio"].max() * (1 - confirmed.within)]["configuration"]
-        known = {"tied_with": "; ".join(ties), "left_out": len({*near} - {name[1] for name in names})}
+        base = next(row for row in warm if row["configuration"] == chosen[1])
+        timed = [row for row in warm if row["tflops"] == row["tflops"] and row["stop"] != "race"]
+        least = max(row["ratio"] for row in timed) * (1 - confirmed.within)
+        near = {row["configuration"] for row in timed if row["ratio"] >= least}
+        known = {"tied_with": "; ".join(ties), "left_out": len(near - {name[1] for name in names})}
         rows.append(base | common | known | confirmed.row(key, chosen, base))
     for (name, key), record in confirmed.as_warm.items():
         if name == kernel and not any(one[0] == kernel for one in confirmed.groups.get(key, {})):
