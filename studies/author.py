@@ -4,6 +4,7 @@
 """
 
 import difflib
+import json
 import os
 import re
 import shlex
@@ -46,7 +47,7 @@ It uses a campaign's own modules, touches no campaign's results, and keeps what 
 
 - Wrong: the first wrong element with its problem, what it is and should be, and, where the numbers fit one, a guess at the mistake: a
   leading dimension, alpha or beta, an edge, a part of K left out, nothing written, C read although beta is 0, a race: also where it was
-  wrong in one launch only.
+  wrong in one launch only. After a configuration that does not end the others are not tried.
 - Right: the rate, its ratio to the reference and to the best rung, in float32 its share of the measured peak (that of other
   types is not measured); of a CUDA kernel registers, spills, shared memory, occupancy and what limits it, bank conflicts by the model;
   with `--counters` the top reasons for stalls, where Nsight Compute can count them. Then faster, slower or not
@@ -62,7 +63,17 @@ When it is right and fast, `make` measures it with all others. The session below
 ## A session
 
 """
-TAIL = "\nHow soon a save is answered is one of the questions under [How sure we are](../README.md#how-sure-we-are).\n"
+SAVES = "results/published/studies/saves.cpu-intel-xeon-processor.json"
+TAIL = """
+How soon a save is answered is one of the questions under [How sure we are](../README.md#how-sure-we-are).
+On the CPU it took {again_s:.1f} s, with `--watch` {watch_s:.1f} s<!-- from: {source} -->; before these tools
+users new to the project waited 8 to 36 s<!-- from: a trial with new users --> for a campaign to answer.
+"""
+
+
+def tail() -> str:
+    """How the page ends."""
+    return TAIL.format(**json.loads((ROOT / SAVES).read_text())["measured"], source=SAVES)
 
 
 def session(project: Project) -> str:
@@ -101,7 +112,7 @@ def session(project: Project) -> str:
 def page(log: str) -> str:
     """The page with a session's log."""
     made = f"`studies/author.py` made this on {datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too.\n"
-    return f"{HEAD}{made}\n```\n{log}```\n{TAIL}"
+    return f"{HEAD}{made}\n```\n{log}```\n{tail()}"
 
 
 def without_numbers(text: str) -> str:

@@ -36,14 +36,14 @@ LOCKED = set(re.findall(r"^([a-z0-9-]+)==([^ ]+)", (ROOT / "envs" / "requirement
 LOCK = dict(LOCKED)  # some have another version for each Python; none of those this file looks up
 BASE = "localhost/debian:bookworm-local"
 Run = Callable[..., str]
-UNITS = "audits campaign child compile confirm cpu_kernels draws gauntlet kernels measure models records statistics tables verify"
+UNITS = "audits child compile cpu_kernels draws measure records"
 INSIDE = [
     *(f"tests/unit/test_{name}.py" for name in UNITS.split()),
     "tests/workflow/test_pipeline.py::test_dropping_a_kernel_is_all_it_takes",
     "tests/workflow/test_pipeline.py::test_a_rerun_takes_what_the_journal_has",
     "tests/workflow/test_faults.py",
 ]
-"""What compiles, measures and tabulates; what draws and tells is the same Python outside, and the image itself has run the rest."""
+"""What compiles, runs compiled code and keeps what it measured; the rest is the same Python outside, and the image itself has run it."""
 
 
 @pytest.fixture(scope="session")

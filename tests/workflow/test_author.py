@@ -12,6 +12,7 @@ def test_the_session_on_the_page_is_what_the_commands_say(project):
     log = author.session(project)
     text = author.PAGE.read_text()
     assert text.startswith(author.HEAD)
+    assert text.endswith(author.tail())
     shown = text.partition("```\n")[2].partition("```\n")[0]
     assert author.without_numbers(shown) == author.without_numbers(log)
     assert [line.split(";")[0] for line in log.splitlines() if line.startswith(("right;", "wrong;"))] == [
