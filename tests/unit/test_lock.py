@@ -1,5 +1,7 @@
 """Which GPU is taken."""
 
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,3 +28,24 @@ def test_without_a_driver_there_is_no_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "ladder.devices.cuda", None)  # importing it fails
     with pytest.raises(InputError, match="no GPU is to be seen"):
         lock.first_gpu()
+
+
+def test_a_process_that_ends_while_the_holders_are_looked_for_is_none_of_them(monkeypatch):
+    """Between the listing of all processes and the look at what one has open."""
+    with subprocess.Popen(["sleep", "60"]) as ended:
+
+        def gone(look):
+            def at(path):
+                if str(path) == f"/proc/{ended.pid}/fd":
+                    raise FileNotFoundError(path)
+                return look(path)
+
+            return at
+
+        for look in ("scandir", "listdir"):
+            monkeypatch.setattr(os, look, gone(getattr(os, look)))
+        with lock.exclusive(["made-up"]):
+            found = lock.holders("made-up")
+        ended.kill()
+    assert len(found) == 1
+    assert found[0].startswith(f"process {os.getpid()}: ")

@@ -42,13 +42,21 @@ def holders(uuid: str) -> list[str]:
     """The processes that hold a device, those that this user may see: pid and command (proc(5), /proc/net/unix)."""
     table = Path("/proc/net/unix").read_text().splitlines()
     sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@gemm-ladder {uuid}")}
-    found: dict[str, None] = {}
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            if str(descriptor.readlink()) in sockets:
-                command = (descriptor.parents[1] / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found[f"process {descriptor.parents[1].name}: {plain(command.strip(), COMMAND)}"] = None
-    return list(found)
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        if not sockets.isdisjoint(_open(process)):
+            with contextlib.suppress(OSError):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append(f"process {process.name}: {plain(command.strip(), COMMAND)}")
+    return found
+
+
+def _open(process: Path) -> Iterator[str]:
+    """What a process has open, as far as it does not end meanwhile, and this user may see it."""
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(descriptor.readlink())
 
 
 @contextlib.contextmanager
