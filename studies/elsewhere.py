@@ -1,4 +1,4 @@
-"""Whether what is claimed is reproduced on this machine's GPU, and how long it takes: `snakemake reproduce`.
+"""Whether what is claimed is reproduced on this machine, on its GPU where it has one, and how long it takes: `snakemake reproduce`.
 
     .venv/bin/python studies/elsewhere.py [OPTION...]      some minutes; options of Snakemake, such as --config campaign=reproduce-short
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.environment import ROOT
+from ladder.environment import ROOT, detect_cpu, detect_gpus
 from ladder.lock import first_gpu
 from ladder.study import PUBLISHED, Study, binaries, command_line
 
@@ -28,7 +28,7 @@ def found(measured: Mapping[str, Any]) -> str:
         "data were" if measured["took_part"] else "nothing was"
     )  # then: what is published now may have been measured on it since
     failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
-    return f"on a GPU of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
+    return f"on a machine of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
 
 STUDY = Study("elsewhere", "Is it reproduced elsewhere?", found, ".venv/bin/python studies/elsewhere.py")
@@ -45,22 +45,22 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def published(folder: Path) -> set[str]:
-    """The UUIDs of the GPUs that took part in what is published."""
-    environments = (json.loads(path.read_text()) for path in folder.rglob("environment.json"))
-    return {uuid for environment in environments for uuid in environment["fingerprint"].get("uuids", [])}
+    """The UUIDs of the GPUs that took part in what is published, and the models of the CPUs, which have none."""
+    environments = [json.loads(path.read_text()) for path in folder.rglob("environment.json")]
+    return {one for environment in environments for one in environment["fingerprint"].get("uuids", [environment["device"]])}
 
 
 def main() -> None:
     """Run it, and write what was said."""
     _, options = command_line(__doc__).parse_known_args()
-    device = first_gpu()
+    device = first_gpu() if detect_gpus() else detect_cpu()
     start = time.perf_counter()
     command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *options]
     status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
     spent = time.perf_counter() - start
     name = next((one.partition("=")[2] for one in options if one.startswith("campaign=")), "reproduce")
     results = ROOT / "results" / name
-    took_part = bool(published(ROOT / PUBLISHED) & set(device.uuids))
+    took_part = bool(published(ROOT / PUBLISHED) & {*device.uuids, device.slug})
     measured = read(results) | {"seconds": spent, "exit_status": status, "took_part": took_part}
     STUDY.write(device, measured, uuids=list(device.uuids), binaries=binaries(results))
     sys.exit(status)
