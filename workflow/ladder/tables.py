@@ -1,5 +1,6 @@
 """From measurements to tables: what the sweep found, the best configuration of every kernel, and who is faster than whom by pairs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -136,8 +137,8 @@ def _best_of(confirmed: Confirmed, kernel: str, swept: pd.DataFrame) -> list[dic
             and ((pair := confirmed.pair(key, name, chosen))["verdict"] != "slower" or pair["ratio"] >= 1 - confirmed.within)
         ]
         base = next(row for row in warm if row["configuration"] == chosen[1])
-        timed = [row for row in warm if row["tflops"] == row["tflops"] and row["stop"] != "race"]
-        least = max(row["ratio"] for row in timed) * (1 - confirmed.within)
+        timed = [row for row in warm if pd.notna(row["tflops"]) and row["stop"] != "race"]
+        least = max((row["ratio"] for row in timed), default=math.inf) * (1 - confirmed.within)
         near = {row["configuration"] for row in timed if row["ratio"] >= least}
         known = {"tied_with": "; ".join(ties), "left_out": len(near - {name[1] for name in names})}
         rows.append(base | common | known | confirmed.row(key, chosen, base))
