@@ -1,8 +1,16 @@
-"""The least time a problem can take, by hand."""
+"""The least time a problem can take, by hand, and the peak that is measured beside what the clock allows."""
+
+import json
 
 import pytest
+from ladder import cubin
 from ladder.campaign import Problem
 from ladder.ceilings import flop_per_clock, least_us, peak_tflops
+from ladder.compile import compile_support
+from planted import ROOT
+
+MULTIPLY_ADD, BRANCH = 0x023, 0x147
+"""The low nine bits of FFMA and BRA, as nvdisasm of CUDA 13 shows them for sm_80 and sm_90."""
 
 
 def gpu(**attributes):
@@ -43,3 +51,19 @@ def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():
     assert least_us(gpu(), moving, False) == pytest.approx(3.008e6 / 5e12 * 1e6)
     assert least_us(gpu(cache_bytes=10**7), moving, False) == pytest.approx(2e6 / 25.6e12 * 1e6)
     assert least_us(CPU, computing, False) == pytest.approx(2e9 / 1.6e12 * 1e6)  # nor does the copy measured bound it
+
+
+def test_the_loop_that_measures_the_peak_holds_it_back_by_less_than_half_a_percent():
+    texts = cubin.code(compile_support("cuda", "sm_90"))
+    codes = [[int.from_bytes(text[at : at + 2], "little") & 0x1FF for at in range(0, len(text), 16)] for text in texts]
+    found = max(codes, key=lambda code: code.count(MULTIPLY_ADD))
+    last = len(found) - found[::-1].index(MULTIPLY_ADD)
+    loop = found[found.index(MULTIPLY_ADD) : found.index(BRANCH, last) + 1]
+    assert loop.count(MULTIPLY_ADD) > 0.995 * len(loop)
+
+
+def test_the_measured_peak_of_every_gpu_that_is_published_is_what_its_clock_allows():
+    found = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "published").glob("*/environment.json"))]
+    shares = [e["peaks"]["fp32_tflops"] / peak_tflops(e) for e in found if e["kind"] == "cuda"]
+    assert len(shares) > 1
+    assert all(0.985 < share < 1 for share in shares), shares
