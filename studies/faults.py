@@ -118,19 +118,17 @@ SYNTAX = Fault("source that does not compile", "this does not compile;", "compil
 FAKE = {
     "illegal": Fault(
         "an illegal address",
-        "raise Failed('an illegal memory access was encountered')",
+        "fail('an illegal memory access was encountered')",
         "launch_error",
         "an illegal memory access",
     ),
-    "misaligned": Fault("a misaligned access", "raise Failed('misaligned address')", "launch_error", "misaligned address"),
-    "launch": Fault(
-        "a launch failure", "raise Failed('too many resources requested for launch')", "launch_error", "too many resources"
-    ),
+    "misaligned": Fault("a misaligned access", "fail('misaligned address')", "launch_error", "misaligned address"),
+    "launch": Fault("a launch failure", "fail('too many resources requested for launch')", "launch_error", "too many resources"),
     "refused": Fault(
         "too large for the device", "raise Refused('not_supported', 'no memory left')", "not_supported", "no memory left"
     ),
-    "hang": Fault("an infinite loop", "time.sleep(99)", "timeout", "no answer within 6 s"),
-    "abort": Fault("a crash of the driver in the host process", "os.abort()", "launch_error", "killed by signal 6"),
+    "hang": Fault("an infinite loop", "hang()", "timeout", "no answer within 6 s"),
+    "abort": Fault("a crash of the driver in the host process", "die(6)", "launch_error", "killed by signal 6"),
     "python": Fault(
         "an error that nobody foresaw", "1 / 0", "launch_error", "ended with exit code 1: ZeroDivisionError: division by zero"
     ),

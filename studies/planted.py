@@ -11,36 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from ladder.simulation import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-FAKE_GPUS = """
-
-import json as _json, os as _os
-
-
-def detect_gpus():
-    gpu = _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())
-    return [Device(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
-
-
-_real = compiler_version
-
-
-def compiler_version(compiler):
-    return _real(compiler) if compiler == "cc" else _json.loads(Path(_os.environ["FAKE_GPU"]).read_text())["compiler"]
-"""
-FAKE_NVCC = """
-
-def _nvcc(source, arch, include, options=()):
-    code = re.search(r"^// python: (.*)$", source, re.MULTILINE)
-    return f"{code.group(1) if code else 'right()'}  # {digest(source)}".encode(), {"function": "gemm", "registers": 32, "static_shared": 0}
-
-
-_nvrtc, _load = _nvcc, compiler_version
-"""
-"""What a launch does is what the kernel's file says behind `// python: `, else the right thing."""
+SIMULATED = ROOT / "tests" / "support" / "simulated.py"
+"""The GPUs that are not there; what a launch does there is what the kernel's file says behind `// python: `, else the right thing."""
 
 
 def interpreter(folder: Path, *first: Path | str) -> str:
@@ -95,17 +72,13 @@ class Project:
         self.write("config/test.yaml", text)
         return "config/test.yaml"
 
-    def pretend(self, **gpus: Any) -> dict[str, str]:
-        """Make the project see GPUs that are not there (tests/fake), and compile for them; returns the environment that this takes.
+    def simulate(self, **gpus: Any) -> dict[str, str]:
+        """Give the project simulated GPUs; returns the environment that this takes.
 
         `gpus` are what `gpus.json` says: `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there.
         """
-        for name, more in (("environment", FAKE_GPUS), ("compile", FAKE_NVCC)):
-            path = self.folder / "workflow" / "ladder" / f"{name}.py"
-            path.write_text(path.read_text() + more)
         path = self.write("gpus.json", json.dumps(gpus))
-        self.python = interpreter(self.folder / ".venv", ROOT / "tests" / "fake", "import fakes", self.folder / "workflow")
-        return {"FAKE_GPU": str(path)}
+        return {VARIABLE: str(SIMULATED), "SIMULATED_GPUS": str(path)}
 
     def table(self, pattern: str) -> pd.DataFrame:
         """The one table that a pattern below results/ matches."""

@@ -80,7 +80,7 @@ def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch):
 def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
     operands, found = host().operands(Problem(8, 8, 8)), []
     sample = host().sample(launch(host(), lambda p, a, b, c: found.append(c.copy()) or c.fill(1)), 1, cold)
-    monkeypatch.setattr(cpu, "_settle", lambda: waited)
+    monkeypatch.setattr(host(), "settle", lambda: waited)
     host().time_round([sample], cold, 1)
     assert len(found) == launches
     assert all(np.isnan(c).all() for c in found[-1:])  # poisoned before it is timed
@@ -92,7 +92,7 @@ def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
     problem, seen = Problem(8, 9, 10), []
     operands = host().operands(problem)
     sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)
-    monkeypatch.setattr(cpu, "_settle", lambda: True)
+    monkeypatch.setattr(host(), "settle", lambda: True)
     timed = [one for seed in (1, 2) for one in host().time_round([sample, sample], False, seed)]
     host().free(operands)
     assert len(seen) == 8

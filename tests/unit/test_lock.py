@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from ladder import lock
@@ -16,7 +15,7 @@ def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
     two = [Device(name, "cuda", name, "sm_90", 1, (f"{name}-1", f"{name}-2")) for name in ("a", "b")]
     monkeypatch.setattr(lock, "detect_gpus", lambda: two)
     shown = {"a": [], "b": ["b-2"]}
-    monkeypatch.setitem(sys.modules, "ladder.devices.cuda", SimpleNamespace(visible=shown.get))
+    monkeypatch.setattr(lock, "visible", shown.get)
     assert lock.first_gpu() == replace(two[1], uuids=("b-2",))
     shown["b"] = []
     with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES"):

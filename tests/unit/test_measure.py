@@ -3,10 +3,9 @@
 import hashlib
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
-from ladder import campaign, child, kernels, measure, records
+from ladder import campaign, child, kernels, records
 from ladder.child import Failure
 from ladder.environment import ROOT
 from ladder.measure import Job, Run, read_readings
@@ -102,17 +101,14 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
 
 
-def test_what_the_gauntlet_takes_is_told_apart(make, monkeypatch, tmp_path):
-    now = [0.0]
-
+def test_what_the_gauntlet_takes_is_told_apart(make, virtual_clock):
     def of(answers, seconds):
         def answer(*_):
-            now[0] += seconds
+            virtual_clock.sleep(seconds)
             yield from answers
 
         return answer
 
-    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: now[0]))
     run = make({"gauntlet": of(verdict(), 2.0), "check": of(verdict(), 100.0)})
     outcomes(run)
     assert run.gauntlet_seconds == 6.0  # three configurations

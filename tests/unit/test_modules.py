@@ -6,7 +6,8 @@ from ladder import sources
 from planted import ROOT
 
 ORDER = [
-    "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign", "ceilings",
+    "clock", "simulation", "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign",
+    "ceilings",
     "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.meter", "devices.cpu",
     "devices.nvml", "devices.cuda_operands", "devices.cuda", "baselines",
     "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",

@@ -19,7 +19,7 @@ LABELS = {"BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"}
 
 def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
     project.write("kernels/cuda/80_right.cu", cuda_kernel("right", CU_RIGHT))
-    for name, value in project.pretend(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
+    for name, value in project.simulate(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
         monkeypatch.setenv(name, value)
     project.campaign(CAMPAIGN.replace("[nvcc, nvrtc]", "nvcc"))
     samples = project.folder / "results/two/fake/samples/80_right.float32.parquet"

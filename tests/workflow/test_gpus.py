@@ -23,7 +23,7 @@ def four(project, monkeypatch):
     """A project that sees four GPUs, with a kernel of eight configurations."""
     project.write("kernels/cuda/80_many.cu", cuda_kernel("many", SLOW + CU_RIGHT))
     project.campaign(CAMPAIGN)
-    given = project.pretend(name="Fake", uuids=[f"GPU-{n}" for n in range(4)], driver="1.0", compiler="nvcc 1.0", others=[0])
+    given = project.simulate(name="Fake", uuids=[f"GPU-{n}" for n in range(4)], driver="1.0", compiler="nvcc 1.0", others=[0])
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     return project

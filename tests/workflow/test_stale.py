@@ -27,7 +27,7 @@ GPU = {"name": "Fake 1", "uuids": ["GPU-1"], "driver": "1.0", "compiler": "nvcc 
 def done(make_project):
     """A project whose campaign, on a fake GPU and on the CPU, is complete."""
     project = make_project()
-    environment = project.pretend(**GPU)
+    environment = project.simulate(**GPU)
     project.write("kernels/include/shared.cuh", "#include <inner.cuh>\n")
     project.write("kernels/include/inner.cuh", "// inner\n")
     project.write("kernels/cuda/80_a.cu", cuda_kernel("a", CU_RIGHT) + '#include "shared.cuh"\n')

@@ -411,7 +411,7 @@ def test_watching_answers_at_every_save_with_a_warm_worker(mine):
 
 def test_a_cuda_kernel_with_its_model_and_ways_of_compiling(project, monkeypatch):
     project.write("kernels/cuda/80_mine.cu", cuda_kernel("mine", CU_RIGHT))
-    for name, value in project.pretend(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[2]).items():
+    for name, value in project.simulate(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[2]).items():
         monkeypatch.setenv(name, value)
     told = ladder(
         project,

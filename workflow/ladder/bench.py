@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from ladder import gauntlet
+from ladder import clock, gauntlet
 from ladder.campaign import BASELINES, Limits, Problem
 from ladder.child import START_SECONDS, Child, Failure
 from ladder.contestants import Contestant
@@ -181,7 +181,7 @@ class Bench:
         try:
             self._present(problem, contestants)
             seed = time.time_ns() % 2**32
-            start, used = time.monotonic(), self._used_by_others()
+            start, used = clock.now(), self._used_by_others()
             for answer in self._ask(("time", list(range(len(contestants))), "warm", asdict(LIMITS), seed, 0.0)):
                 if answer[0] == "series":
                     one, verdict = contestants[answer[1]], answer[4]
@@ -191,7 +191,7 @@ class Bench:
                     else:
                         one.status, one.reason = verdict["status"], f"{where}: {verdict['reason']}"
             if self.kind == "cpu":
-                self.others = max(self.others, (self._used_by_others() - used) / (time.monotonic() - start))
+                self.others = max(self.others, (self._used_by_others() - used) / (clock.now() - start))
         except Failure as failure:
             self._failed(failure)
             for one in contestants:

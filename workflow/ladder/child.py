@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -20,7 +19,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from ladder import start
+from ladder import clock, start
 from ladder.campaign import Problem
 from ladder.units import InputError, Status, plain
 
@@ -127,11 +126,11 @@ class Child:
             raise Failure("launch_error", self._epitaph(), alive=False, killed=killed) from None
 
     def _answer(self, timeout: float) -> list[Any]:
-        end = time.monotonic() + timeout
-        while not self.connection.poll(max(0.0, min(LOOK_SECONDS, end - time.monotonic()))):
+        end = clock.now() + timeout
+        while not clock.wait(self.connection, max(0.0, min(LOOK_SECONDS, end - clock.now()))):
             if self.process.poll() is not None and not self.connection.poll():
                 raise EOFError
-            if time.monotonic() >= end:
+            if clock.now() >= end:
                 self.kill()
                 raise Failure("timeout", f"no answer within {timeout:g} s", alive=False)
         try:

@@ -25,11 +25,12 @@ from typing import Any
 
 import psutil
 
-from ladder import cubin, issue
+from ladder import clock, cubin, issue
 from ladder.campaign import digest
 from ladder.environment import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
 from ladder.jobs import write_whole
 from ladder.kernels import Configuration, Kernel
+from ladder.simulation import simulated
 from ladder.units import InputError, plain
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
@@ -104,11 +105,11 @@ def compile_kernel(
         ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback of each: the job tells
         context = get_context("fork")
         with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=signal.signal, initargs=ended) as pool:
-            rows, said = [], time.monotonic()
+            rows, said = [], clock.now()
             for row in pool.map(job, configurations):
                 rows.append(row)
-                if time.monotonic() - said > LINE_SECONDS:
-                    said = time.monotonic()
+                if clock.now() - said > LINE_SECONDS:
+                    said = clock.now()
                     print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
     statuses = [row.status for row in rows]
     if "compile_error" in statuses and "compiled" not in statuses:
@@ -123,7 +124,7 @@ def _compiler(kernel: Kernel, configuration: Configuration) -> str:
 def _load(compiler: str) -> None:
     """Have its version known and, where it is one, its library in this process."""
     compiler_version(compiler)
-    if compiler == "nvrtc":
+    if compiler == "nvrtc" and not simulated():
         from cuda.bindings import nvrtc
 
         nvrtc.nvrtcVersion()
@@ -237,6 +238,9 @@ def capability(arch: str) -> float:
 
 def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """The cubin, through PyCUDA's compiler, and the resources that ptxas reported."""
+    if gpus := simulated():
+        built: tuple[bytes, dict[str, Any]] = gpus.compile(source)
+        return built
     from pycuda import compiler
 
     _stand_in_for_driver()
@@ -275,6 +279,8 @@ def _stand_in_for_driver() -> None:
 
 def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """The same by NVRTC. It is a library, so it has a process of its own: one that crashes takes nothing else along."""
+    if simulated():
+        return _nvcc(source, arch, include, options)
     _load("nvrtc")  # for all processes to come
     toolkit = Path(nvcc()).parents[1] / "include"
     options = [

@@ -2,7 +2,6 @@
 
 import hashlib
 import resource
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ladder import clock
 from ladder.campaign import GAPS, Problem, digest, is_baseline
 from ladder.child import Child, Failure, Supervisor
 from ladder.environment import ROOT, project_state
@@ -319,7 +319,7 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
 
     What a journal has from one GPU is not gone on with on another.
     """
-    start, rows = time.monotonic(), []
+    start, rows = clock.now(), []
     for path in job.samples:
         rows += read(path)[0]
     sha256 = {name: str(row["sha256"]) for name, row in job.binaries.items()}
@@ -328,7 +328,7 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
     try:
         begun = {row["uuid"] for record in journal.records.values() for row in record["rows"]}
         with exclusive([uuid for uuid in candidates if uuid in begun] or candidates) as (uuid, lock):
-            held = time.monotonic()
+            held = clock.now()
             current = Confirmation(job, journal, contestants, uuid, lock)
             before = set(journal.records)
             current.measure_all()
@@ -337,7 +337,7 @@ def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -
             "jobs": {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in job.samples},
             "within": job.plan["within"],
             "measured": sum(len(record["rows"]) for key, record in journal.records.items() if key not in before),
-            "wall_seconds": round(time.monotonic() - held, 3),
+            "wall_seconds": round(clock.now() - held, 3),
             "waited_seconds": round(held - start, 3),
             "busy_seconds": round(current.worker.busy_us / 1e6, 3),
             "children": current.worker.children,

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from ladder.campaign import Campaign, check_memory
+from ladder.simulation import simulated
 from ladder.units import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +55,8 @@ def slugify(name: str) -> str:
 
 def detect_gpus() -> list[Device]:
     """The GPUs that the driver's management library (NVML) reports; none where there is no driver."""
+    if gpus := simulated():
+        return list(gpus.detect())
     import pynvml
 
     try:
@@ -240,6 +243,8 @@ def cc() -> str:
 @lru_cache
 def compiler_version(compiler: str) -> str:
     """The version line of `nvcc`, or of the C compiler, `cc`; the version of `nvrtc`, the toolkit's compiler as a library."""
+    if compiler != "cc" and (gpus := simulated()):
+        return str(gpus.compiler_version(compiler))
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     path = {"nvcc": nvcc, "cc": cc}[compiler]()
@@ -311,4 +316,5 @@ def describe(device: Device) -> dict[str, Any]:
         },
         "python": {"version": sys.version.split()[0], "packages": package_versions()},
         "project": project_state(),
+        **({"simulated": True} if simulated() else {}),
     }

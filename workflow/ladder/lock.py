@@ -2,26 +2,37 @@
 
 import contextlib
 import errno
+import os
 import socket
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ladder import clock
 from ladder.environment import Device, detect_gpus
+from ladder.simulation import simulated
 from ladder.units import InputError, plain
 
 COMMAND = 120
 """Characters of another process's command that are shown."""
+WAIT_SECONDS = 0.5
+"""Between attempts to take a device that another run holds."""
+
+
+def visible(slug: str) -> list[str]:
+    """The UUIDs of the GPUs of a model that this process may use."""
+    if gpus := simulated():
+        return list(gpus.visible(slug))
+    from ladder.devices import cuda  # where there is no driver, it cannot be imported
+
+    return cuda.visible(slug)
 
 
 def uuids(device: Device) -> list[str]:
     """What can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
     if device.kind == "cpu":
         return [device.slug]
-    from ladder.devices.cuda import visible
-
     found = visible(device.slug)
     if not found:
         raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
@@ -31,17 +42,20 @@ def uuids(device: Device) -> list[str]:
 def first_gpu() -> Device:
     """The first GPU that this process may use, as a device that has no other. Raises `InputError` for none."""
     for device in detect_gpus():
-        from ladder.devices.cuda import visible  # where there is no driver, it cannot be imported
-
         for uuid in visible(device.slug):
             return replace(device, uuids=(uuid,))
     raise InputError("no GPU is to be seen; expected an NVIDIA GPU, its driver, and that CUDA_VISIBLE_DEVICES does not hide it")
 
 
+def _name(uuid: str) -> str:
+    """The name of a device's lock. Tests set `LADDER_LOCK`, so that no two of them wait for each other."""
+    return f"{os.environ.get('LADDER_LOCK', 'gemm-ladder')} {uuid}"
+
+
 def holders(uuid: str) -> list[str]:
     """The processes that hold a device, those that this user may see: pid and command (proc(5), /proc/net/unix)."""
     table = Path("/proc/net/unix").read_text().splitlines()
-    sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@gemm-ladder {uuid}")}
+    sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@{_name(uuid)}")}
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         if not sockets.isdisjoint(_open(process)):
@@ -72,7 +86,7 @@ def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[st
         for uuid in candidates:
             with socket.socket(socket.AF_UNIX) as lock:
                 try:
-                    lock.bind(f"\0gemm-ladder {uuid}")
+                    lock.bind(f"\0{_name(uuid)}")
                 except OSError as error:
                     if error.errno != errno.EADDRINUSE:
                         raise
@@ -87,4 +101,4 @@ def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[st
                 f"{', '.join(candidates)}: in use by another run; waiting until it is free ({who})", file=sys.stderr, flush=True
             )
         waiting = True
-        time.sleep(0.5)
+        clock.sleep(WAIT_SECONDS)

@@ -3,7 +3,6 @@
 import hashlib
 import resource
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
+from ladder import clock
 from ladder.campaign import Problem, digest
 from ladder.ceilings import least_us
 from ladder.child import Child, Failure, Supervisor
@@ -148,7 +148,7 @@ class Run:
         if key not in self.journal.records:
             trying = ""
             self.worker.alive()  # what a process takes to start is not the gauntlet's
-            start = time.monotonic()
+            start = clock.now()
 
             def verdict() -> dict[str, Any]:
                 nonlocal trying  # the problem that it is about to be run on
@@ -165,7 +165,7 @@ class Run:
                 outcome = self.worker.twice(verdict)
             except Failure as failure:
                 outcome = {"status": failure.status, "reason": f"on {trying}: {failure.reason}"}
-            self.gauntlet_seconds += time.monotonic() - start
+            self.gauntlet_seconds += clock.now() - start
             self.journal.append(
                 {"key": key, "kernel": entry.contestant["name"], "configuration": entry.contestant["label"], **outcome}
             )
@@ -312,18 +312,18 @@ def read_readings(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def run(job: Job, journal_path: Path, output: Path, candidates: Sequence[str]) -> dict[str, Any]:
     """Measure what the journal lacks and write the Parquet file; returns the session: wall and busy seconds, measurements, commit."""
-    start = time.monotonic()
+    start = clock.now()
     journal = Journal(journal_path)
     try:
         with exclusive(candidates) as (uuid, lock):
-            held = time.monotonic()
+            held = clock.now()
             current = Run(job, journal, uuid, lock)
             before = current.done()
             current.measure_all()
         session = {
             "job": output.stem,
             "measured": current.done() - before,
-            "wall_seconds": round(time.monotonic() - held, 3),
+            "wall_seconds": round(clock.now() - held, 3),
             "waited_seconds": round(held - start, 3),
             "busy_seconds": round(current.worker.busy_us / 1e6, 3),
             "gauntlet_seconds": round(current.gauntlet_seconds, 3),

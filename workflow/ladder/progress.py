@@ -1,10 +1,11 @@
 """How far a measure job is."""
 
 import sys
-import time
 from collections.abc import Mapping
 
 from tqdm import tqdm
+
+from ladder import clock
 
 LINE_SECONDS = 10.0
 """Between lines of progress where there is no terminal."""
@@ -15,7 +16,7 @@ class Progress:
 
     def __init__(self, title: str, costs: Mapping[str, float]) -> None:
         self.title, self.costs = title, dict(costs)
-        self.total, self.left, self.start, self.said = len(costs), sum(costs.values()), time.monotonic(), time.monotonic()
+        self.total, self.left, self.start, self.said = len(costs), sum(costs.values()), clock.now(), clock.now()
         self.all = self.left
         terminal = sys.__stderr__
         self.bar = tqdm(
@@ -29,12 +30,12 @@ class Progress:
     def done(self, key: str, what: str) -> None:
         """Count a measurement as done."""
         self.left -= self.costs.pop(key, 0.0)
-        elapsed, spent = time.monotonic() - self.start, self.all - self.left
+        elapsed, spent = clock.now() - self.start, self.all - self.left
         remaining = f"{elapsed / spent * self.left:.0f} s left" if spent > 0 else ""
         self.bar.update()
         self.bar.set_postfix_str(f"{what}, {remaining}")
-        if self.bar.disable and time.monotonic() - self.said > LINE_SECONDS:
-            self.said = time.monotonic()
+        if self.bar.disable and clock.now() - self.said > LINE_SECONDS:
+            self.said = clock.now()
             print(
                 f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, {remaining}",
                 file=sys.stderr,

@@ -160,8 +160,8 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
     published dataset: it lies in that one's folder; the claims, the page to look around in and `ladder repeat` look at it, but no figure
     is drawn from it.
 
-    Raises `InputError` for a name that is none, for a folder without a dataset, for the one it would be copied to, and for one measured
-    from a checkout that had changes or no commit: a published figure says which commit made it.
+    Raises `InputError` for a name that is none, for a folder without a dataset, for the one it would be copied to, one measured on a
+    simulated GPU, and one measured from a checkout that had changes or no commit: a published figure says which commit made it.
     """
     if not re.fullmatch("([a-z0-9-]+(/[a-z0-9-]+)?)?", name):
         raise InputError(f"NAME: got {name!r}; expected small letters, digits and '-', or two of such with a '/' between them")
@@ -177,6 +177,8 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
         raise InputError(
             f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again"
         )
+    if environment.get("simulated"):
+        raise InputError(f"{source}: measured on a simulated GPU; expected a real device")
     aggregate.compiler_said([source / "resources.csv"])
     _, sessions = measurements.load(measurements.files(source), environment)
     for session in [{"job": "environment.json", **environment["project"]}, *sessions]:

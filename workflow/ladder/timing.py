@@ -1,7 +1,6 @@
 """Timed rounds: what is measured and its reference, interleaved in a seeded random order, until the median is known well enough."""
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ladder import clock
 from ladder.campaign import Limits
 from ladder.devices import Device, Errors, Launch, Refused, Sample, Timed
 from ladder.statistics import DRIFT, paired_ratio, relative_half_width, trend
@@ -56,7 +56,7 @@ def measure(
     operands for it; there each sample begins after a flush of the caches. With `limits.race` a launch leaves early that is clearly slower
     than the best of these, or than one whose ratio to the reference is at least `best`.
     """
-    cold, start, random = state == "cold", time.perf_counter(), np.random.default_rng(seed)
+    cold, start, random = state == "cold", clock.now(), np.random.default_rng(seed)
     given: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
 
     def seeds() -> int:
@@ -80,7 +80,7 @@ def measure(
     warming = {key: sample for key, sample in ready.items() if times[key].us < device.warm_seconds * 1e6}
     before = sum(times[key].us for key in warming) if max(counts.values()) == 1 else math.inf
     while warming:
-        now, elapsed = total(warming), time.perf_counter() - start
+        now, elapsed = total(warming), clock.now() - start
         yield None
         least = device.warm_seconds
         if elapsed > WARM_MOST * least or (elapsed > least and abs(now - before) < SETTLED * now):

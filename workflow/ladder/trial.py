@@ -6,7 +6,6 @@ The worker, the rounds and the verdicts are those of a campaign. What is kept li
 import json
 import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from ladder import campaign, sources, wording
+from ladder import campaign, clock, sources, wording
 from ladder.bench import Bench
 from ladder.campaign import Campaign, Problem
 from ladder.compile import SUFFIX as BINARY
@@ -77,7 +76,7 @@ class Trial:
             self.line.clear()
 
     def _once(self) -> bool:
-        start = time.monotonic()
+        start = clock.now()
         kernel = parse(self.path)
         plan = self._plan(kernel)
         (problem,) = plan.problems(self.kind, self.asked.element_type)
@@ -110,7 +109,7 @@ class Trial:
             self.bench.close()
         elif self.device and not any(one.status == "correct" for one in mine):
             raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
-        print(f"{'wrong' if wrong else 'right'}; {time.monotonic() - start:.1f} s", flush=True)
+        print(f"{'wrong' if wrong else 'right'}; {clock.now() - start:.1f} s", flush=True)
         if self.unkept:
             print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
         return not wrong
@@ -286,4 +285,4 @@ def watch(trial: Trial) -> NoReturn:
                 trial.once()
             except InputError as error:
                 print(f"Error: {error}", flush=True)
-        time.sleep(WATCH_SECONDS)
+        clock.sleep(WATCH_SECONDS)

@@ -21,6 +21,7 @@ from ladder.campaign import Limits, Problem
 from ladder.devices import Device, Launch, Refused
 from ladder.diagnosis import diagnose
 from ladder.kernels import Configuration
+from ladder.simulation import simulated
 from ladder.verify import Verdict, judge
 
 Contestant = tuple[str, str | None, Sequence[Sequence[Any]], str, str]
@@ -46,6 +47,9 @@ def _parsed(path: Path, text: str) -> kernels.Kernel:
 
 def open_device(kind: str, uuid: str, support: Path) -> Device:
     """The device of a kind, together with its baselines."""
+    if kind == "cuda" and (gpus := simulated()):
+        opened: Device = gpus.open_device(uuid, support)
+        return opened
     if kind == "cuda":
         from ladder.baselines.cublas import Cublas
         from ladder.devices.cuda import Cuda

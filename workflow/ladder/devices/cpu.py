@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ladder import clock
 from ladder.campaign import Problem
 from ladder.devices import (
     CANARY,
@@ -106,6 +107,10 @@ class Cpu(Device):
         self._random = np.random.default_rng()
         self._cores, self._threads = os.sched_getaffinity(0), self._support.default_threads()
         self._at: Operands
+
+    def settle(self) -> bool:
+        """Wait until no other thread of this process computes; returns whether it waited."""
+        return _settle()
 
     def operands(self, problem: Problem) -> Operands:
         if problem.element_type not in C_TYPES:
@@ -220,7 +225,7 @@ class Cpu(Device):
         at = self._at
         for sample in samples:
             sample.before()
-            if _settle() and not cold:
+            if self.settle() and not cold:
                 # what it keeps in caches besides operands has gone cold: BLAS has buffers of its own. A is another than will be timed
                 at.arrays[0][:] = at.drawn[0][::-1]
                 sample.call()
@@ -273,7 +278,7 @@ class Cpu(Device):
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         times = []
         for call in calls:
-            _settle()
+            self.settle()
             times.append(self._time(call))
         return times
 
@@ -336,12 +341,12 @@ def _settle() -> bool:
     Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine. Returns whether it waited.
     Raises `Refused` where they do not come to rest: they go on until the process ends.
     """
-    start, waited = time.perf_counter(), False
+    start, waited = clock.now(), False
     while _others_computing():
-        if time.perf_counter() > start + RESTLESS_SECONDS:
+        if clock.now() > start + RESTLESS_SECONDS:
             why = f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} s; expected OMP_WAIT_POLICY not to be active"
             raise Refused("launch_error", why, fatal=True)
-        time.sleep(SETTLE_SECONDS)
+        clock.sleep(SETTLE_SECONDS)
         waited = True
     return waited
 

@@ -6,7 +6,6 @@ read through NVML once the gate is open: while the device executes the round.
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import pycuda.driver as cuda
 from cuda.bindings import driver
 from numpy.typing import NDArray
 
+from ladder import clock
 from ladder.campaign import Problem
 from ladder.devices import CANARY, Call, Device, Errors, Launch, Refused, Sample, Timed, audited, scalars, whole
 from ladder.devices.cuda_operands import Operands, Support
@@ -276,8 +276,8 @@ class Cuda(Device):
                     after(turn)
             finally:
                 self._gate[0] = self._turn  # opens the gate, also when queueing failed
-            if time.monotonic() - self._read_at > READING_SECONDS:
-                self.reading, self._read_at = self.monitor(), time.monotonic()
+            if clock.now() - self._read_at > READING_SECONDS:
+                self.reading, self._read_at = self.monitor(), clock.now()
             self.stream.synchronize()
         except cuda.Error as error:
             raise Refused("launch_error", str(error), fatal=True) from None
@@ -299,7 +299,7 @@ class Cuda(Device):
             end.record(self.stream)
             end.synchronize()
             calls = max(1, math.ceil(seconds * 1e3 / start.time_till(end)))
-            meter = Meter(self._board.millijoules, time.monotonic() + ENERGY_LEAD_SECONDS)
+            meter = Meter(self._board.millijoules, clock.now() + ENERGY_LEAD_SECONDS)
             start.record(self.stream)
             for _ in range(calls):  # waits where the driver's queue is full
                 sample.call()

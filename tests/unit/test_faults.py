@@ -3,16 +3,15 @@
 import hashlib
 import json
 import re
-import shutil
-import sys
 
 import faults
 import psutil
 import pytest
+import simulated
 from ladder import campaign, measure, records
 from ladder.kernels import discover
 from ladder.units import InputError
-from planted import ROOT, interpreter
+from planted import ROOT
 
 
 def test_the_page_of_faults_is_that_of_the_tests():
@@ -21,6 +20,7 @@ def test_the_page_of_faults_is_that_of_the_tests():
     assert all(f"def {fault.body}(" in tests for fault in faults.MACHINE.values())
 
 
+@pytest.mark.slow
 def test_on_the_cpu(project):
     rows = faults.on_cpu(project)
     assert len(rows) == len(faults.CPU) + 1
@@ -34,43 +34,36 @@ def test_on_the_cpu(project):
 
 
 @pytest.fixture
-def fake_job(tmp_path, monkeypatch):
-    """A measure job of ten configurations on the fake GPU, given what each launch does; returns the rows that it wrote."""
+def run(tmp_path, monkeypatch, gpus):
+    """A measure job of ten configurations on a simulated GPU, given what each launch does; returns the rows that it wrote."""
     (tmp_path / "kernels" / "cuda").mkdir(parents=True)
     (tmp_path / "kernels" / "cuda" / "90_fake.cu").write_text(
         "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n"
     )
     monkeypatch.setattr(measure, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "executable", interpreter(tmp_path / "venv", ROOT / "tests" / "fake", "import fakes"))
-    monkeypatch.setenv("FAKE_GPU", str(tmp_path / "gpu.json"))
+    plan = campaign.load(
+        {"campaign": "fake", "problems": {"cuda": [[5, 6, 7]]},
+         "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}},
+        "fake", discover(tmp_path),
+    )  # fmt: skip
 
     def run(body: str, others: tuple[int | None, ...] = (0,)) -> list[dict[str, object]]:
-        plan = campaign.load(
-            {"campaign": "fake", "problems": {"cuda": [[5, 6, 7]]},
-             "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}},
-            "fake", discover(tmp_path),
-        )  # fmt: skip
-        (tmp_path / "gpu.json").write_text(json.dumps({"uuids": ["GPU-fake"], "others": others}))
-        shutil.rmtree(tmp_path / "build", ignore_errors=True)
-        (tmp_path / "build").mkdir()
-        (tmp_path / "build" / "any.cubin").write_text(body)
-        sha256 = hashlib.sha256(body.encode()).hexdigest()
-        binaries = {
-            configuration.slug: {"status": "compiled", "sha256": sha256, "binary": "any.cubin"}
-            for configuration, _ in plan.configurations["cuda/90_fake"]
-        }
+        gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"others": others}))
+        binary = simulated.cubin(body)
+        (tmp_path / "any.cubin").write_bytes(binary)
+        row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": "any.cubin"}
         job = measure.Job(
             "fake",
             "cuda",
             plan.plan("cuda", "90_fake.float32"),
-            binaries,
-            tmp_path / "build",
-            ROOT / "workflow" / "Snakefile",
+            {configuration.slug: row for configuration, _ in plan.configurations["cuda/90_fake"]},
+            tmp_path,
+            tmp_path / "support",
             {},
             "code",
-            json.loads((ROOT / "results" / "published" / "nvidia-h200" / "environment.json").read_text()),
+            json.loads(simulated.ATTRIBUTES.read_text()),
         )
-        measure.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-fake"])
+        measure.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-1"])
         return records.read(tmp_path / "fake.parquet")[0]
 
     return run
@@ -84,8 +77,8 @@ def strikes(names, when):
 
 @pytest.mark.parametrize("when", ["verified", "timed"])
 @pytest.mark.parametrize("names", [list(faults.FAKE), ["illegal"]], ids=["all", "one"])
-def test_on_a_gpu_the_culprits_of_a_group_are_found(fake_job, names, when):
-    rows = fake_job(strikes(names, when))
+def test_on_a_gpu_the_culprits_of_a_group_are_found(run, names, when):
+    rows = run(strikes(names, when))
     assert [row["configuration"] for row in rows] == [f"U={n}" for n in range(1, 11)]
     for row, name in zip(rows, names, strict=False):
         fault = faults.FAKE[name]
@@ -97,7 +90,7 @@ def test_on_a_gpu_the_culprits_of_a_group_are_found(fake_job, names, when):
         assert (row["status"], len(row["samples_us"])) == ("correct", 4)
 
 
-def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(fake_job):
+def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
     wrong = {2: "outside()", 3: "c[0, 0] = float('nan')", 4: "c[-1, -1] += 1", 5: "a[0, 0] += 1", 6: "b[-1, -1] += 1"}
     told = (
         ["outside C", "NaN", "on whole numbers"],
@@ -105,7 +98,7 @@ def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(fake_job):
     )
     for timed, reasons in enumerate(told):
         body = "\n".join(["right()", *(f"if U == {u} and timed == {bool(timed)}: {what}" for u, what in wrong.items())])
-        rows = fake_job(body)
+        rows = run(body)
         bad = rows[1 : 1 + len(reasons)]
         assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [row["reason"] for row in bad]
         assert all(row["reason"].startswith("while timed: sample " if timed else "on M=1 N=1 K=1 exact: ") for row in bad)
@@ -113,20 +106,20 @@ def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(fake_job):
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_memory_that_another_process_holds_is_no_kernels_fault(fake_job, tmp_path, timed):
+def test_memory_that_another_process_holds_is_no_kernels_fault(run, tmp_path, timed):
     """What `Cuda` raises then: the job ends, and a run after that finds the kernel right."""
     gone = tmp_path / "gone"
     body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): raise OSError('the device has no 1 GiB left')"
     with pytest.raises(InputError, match="the device has no 1 GiB left; no fault of a kernel's, and recorded of none"):
-        fake_job(body)
+        run(body)
     gone.touch()
-    assert [row["status"] for row in fake_job(body)] == ["correct"] * 10
+    assert [row["status"] for row in run(body)] == ["correct"] * 10
 
 
 @pytest.mark.parametrize(("others", "marks"), [((0,), {0}), ((None,), {None}), ((0, 0, 3, 0), {0, 3}), ((2, 0), {0, 2})])
-def test_another_process_on_the_gpu_is_noticed_and_marked(fake_job, others, marks, capfd):
-    rows = fake_job("right()", others)
+def test_another_process_on_the_gpu_is_noticed_and_marked(run, others, marks, capfd):
+    rows = run("right()", others)
     assert {row["other_processes"] for row in rows} >= marks
     assert {row["status"] for row in rows} == {"correct"}
     said = capfd.readouterr().err
-    assert said.count("fake: another process computes on GPU-fake; what is timed meanwhile is marked") == bool(marks - {0, None})
+    assert said.count("fake: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})

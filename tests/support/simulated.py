@@ -1,0 +1,251 @@
+"""Simulated GPUs, behind `ladder.simulation`: NumPy results, times by a cost model with seeded noise, and faults by name. For tests alone.
+
+`$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there (how
+many processes, for each time of asking). A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That code has
+the matrices `a`, `b` and `c`, the kernel's parameters, `timed` (whether this is a timed round), `call` (how many launches of the
+configuration this is on the present problem), `right`, `outside` (writes before C), and the faults `fail(message)` (the driver reports an
+error, and the context is lost), `hang`, `die(signal)` and `slow(factor)` (this launch takes longer).
+"""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ladder import clock
+from ladder.campaign import digest
+from ladder.compile import compile_support
+from ladder.devices import Call, Device, Launch, Refused, Sample, Timed, scalars
+from ladder.devices.cpu import C_TYPES, Cpu
+from ladder.environment import Device as Found
+from ladder.environment import slugify
+from ladder.jobs import write_whole
+from threadpoolctl import threadpool_limits
+
+VARIABLE = "SIMULATED_GPUS"
+ATTRIBUTES = Path(__file__).resolve().parents[2] / "results" / "published" / "nvidia-h200" / "environment.json"
+"""What a simulated GPU describes itself as."""
+LAUNCH_US, TFLOPS, NOISE = 2.0, 20.0, 0.002
+"""The cost model: microseconds a launch, the rate of `right()`, and the standard deviation of the logarithm of a time."""
+USAGE = {"function": "gemm", "registers": 32, "static_shared": 0}
+SECTION = ".python"
+"""Of a simulated cubin: what a launch does."""
+
+
+class Failed(Exception):
+    """An error of the driver's."""
+
+
+class Hang(BaseException):
+    """A launch that never ends, where it runs in the test's own process."""
+
+
+class Died(BaseException):
+    """A launch that ends its process by a signal, likewise."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Faults:
+    """What ends or blocks a whole process does so where kernels have a process of their own; a test's own process gets an exception."""
+
+    in_process = False
+
+    @classmethod
+    def hang(cls) -> None:
+        """Never return."""
+        if cls.in_process:
+            raise Hang
+        while True:
+            signal.pause()
+
+    @classmethod
+    def die(cls, number: int) -> None:
+        """End this process by a signal."""
+        if cls.in_process:
+            raise Died(number)
+        os.kill(os.getpid(), number)
+
+
+def fail(message: str) -> None:
+    """Report an error as the driver does."""
+    raise Failed(message)
+
+
+def settings() -> dict[str, Any]:
+    """What `$SIMULATED_GPUS` says."""
+    found: dict[str, Any] = json.loads(Path(os.environ[VARIABLE]).read_text())
+    return found
+
+
+def detect() -> list[Found]:
+    """The simulated GPUs: one model."""
+    gpu = settings()
+    return [Found(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
+
+
+def visible(slug: str) -> list[str]:
+    """Their UUIDs."""
+    return list(settings()["uuids"])
+
+
+def compiler_version(compiler: str) -> str:
+    """The version of nvcc and NVRTC alike."""
+    return str(settings()["compiler"])
+
+
+def compile(source: str) -> tuple[bytes, dict[str, Any]]:
+    """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is."""
+    found = re.search(r"^// python: (.*)$", source, re.MULTILINE)
+    return cubin(f"{found.group(1) if found else 'right()'}  # {digest(source)}"), dict(USAGE)
+
+
+def cubin(code: str) -> bytes:
+    """An ELF file as `ladder.cubin` reads it: a function without instructions, no variables, and Python."""
+    parts = [("", 0, b""), (".text.gemm", 1, b""), (SECTION, 1, code.encode()), (".symtab", 2, b""), (".strtab", 3, b"\0")]
+    names = b"".join(f"{name}\0".encode() for name, _, _ in [*parts, (".shstrtab", 3, b"")])
+    parts.append((".shstrtab", 3, names))
+    at, headers, body, name_at = 64, b"", b"", 0
+    for name, kind, data in parts:
+        headers += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), 4 if kind == 2 else 0, 0, 1, 0)
+        body, name_at = body + data, name_at + len(name) + 1
+    head = b"\x7fELF\x02\x01\x01" + bytes(33) + struct.pack("<Q", at + len(body)) + bytes(10)
+    return head + struct.pack("<3H", 64, len(parts), len(parts) - 1) + body + headers
+
+
+def code_of(binary: bytes) -> str:
+    """The Python in a simulated cubin."""
+    from ladder.cubin import _sections
+
+    return next(section.data.decode() for section in _sections(binary) if section.name == SECTION)
+
+
+@lru_cache
+def support(beside: Path) -> Path:
+    """What runs on the host, compiled once for all the processes that have one file `$SIMULATED_GPUS`."""
+    path = beside.with_suffix(".so")
+    if not path.exists():
+        write_whole(path, compile_support("cpu", ""))
+    return path
+
+
+class Library:
+    """In place of cuBLAS; the device computes for it."""
+
+    def version(self) -> str:
+        """The library's version."""
+        return "simulated"
+
+
+class Gpu(Cpu):
+    """A simulated GPU: the host's memory, draws and audits; results and times are simulated."""
+
+    kind = "cuda"
+    warm_seconds = 0.0
+
+    def __init__(self, uuid: str) -> None:
+        self.settings = Path(os.environ[VARIABLE])
+        assert uuid in visible("")
+        assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid  # the probe's own process sees all
+        super().__init__(support(self.settings), lambda device, name: self._launch("right()", {}))
+        self.blas, self.timing, self.factor = Library(), False, 1.0
+        self._noise = np.random.default_rng(int(digest(uuid), 16) % 2**32)
+        threadpool_limits(1)  # several threads for small matrices wait for each other where other tests run beside them
+
+    def _launch(self, code: Any, parameters: dict[str, Any]) -> Launch:
+        p, calls = self.given, [0]
+        shapes = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
+        kind = C_TYPES[p.element_type]
+
+        def bind(*addresses: int) -> Call:
+            a, b, c = (_matrix(address, *shape, kind) for address, shape in zip(addresses, shapes, strict=True))
+
+            def right() -> None:
+                alpha, beta = (float(factor) for factor in scalars(p))
+                with np.errstate(all="ignore"):
+                    product = alpha * (a.astype(np.float64) @ b.astype(np.float64))
+                    c[:] = product + beta * c if beta else product
+
+            def outside() -> None:
+                kind.from_address(addresses[2] - c.itemsize).value = 1
+
+            def slow(factor: float) -> None:
+                self.factor = factor
+
+            def call() -> None:
+                calls[0] += 1
+                given = {"a": a, "b": b, "c": c, "call": calls[0], "timed": self.timing, "right": right, "outside": outside}
+                faults = {"fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os}
+                self.factor = 1.0
+                exec(code, {**given, **faults, **parameters})
+                self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor
+
+            return call
+
+        return Launch(bind)
+
+    def kernel(self, kernel: Any, configuration: Any, binary: bytes) -> Launch:
+        return self._launch(code_of(binary), dict(configuration.parameters))
+
+    def settle(self) -> bool:
+        return False  # nothing is timed
+
+    def _time(self, call: Call) -> float:
+        self.us = 0.0
+        try:
+            call()
+        except Failed as error:  # the context is lost with it
+            raise Refused("launch_error", str(error), fatal=True) from None
+        if Faults.in_process:
+            clock.sleep(self.us * 1e-6)
+        return self.us * float(np.exp(self._noise.normal(0, NOISE)))
+
+    def time_round(self, samples: Any, cold: bool, seed: int, compare: bool = False) -> list[Timed]:
+        self.timing = True
+        try:
+            return super().time_round(samples, cold, seed, compare)
+        finally:
+            self.timing = False
+
+    def time_calls(self, calls: Any) -> list[float]:
+        return [LAUNCH_US for _ in calls]
+
+    def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
+        return 0.5, 1000.0
+
+    def monitor(self) -> dict[str, float | int | None]:
+        return {"sm_clock_mhz": 1000}
+
+    def other_processes(self) -> int | None:
+        state = json.loads(self.settings.read_text())
+        counts: list[int | None] = state["others"]
+        self.settings.write_text(json.dumps(state | {"others": counts[1:] or counts}))
+        return counts[0]
+
+    def describe(self) -> dict[str, Any]:
+        described: dict[str, Any] = json.loads(ATTRIBUTES.read_text())["attributes"]
+        return described
+
+    def peaks(self) -> dict[str, float]:
+        return {"fp32_tflops": 60.0, "copy_tb_s": 4.0}
+
+    def launch_us(self, times: int) -> float:
+        return LAUNCH_US if times == 1 else 1.0
+
+
+def open_device(uuid: str, support: Path) -> Device:
+    """A simulated GPU."""
+    return Gpu(uuid)
+
+
+def _matrix(address: int, rows: int, cols: int, ld: int, kind: Any) -> Any:
+    elements = np.ctypeslib.as_array((kind * ((rows - 1) * ld + cols)).from_address(address))
+    return np.lib.stride_tricks.as_strided(elements, (rows, cols), (ld * ctypes.sizeof(kind), ctypes.sizeof(kind)))

@@ -1,0 +1,30 @@
+"""The seam at which tests put simulated GPUs in place of this machine's.
+
+`LADDER_SIMULATION` names a Python file that detects, compiles for and opens GPUs that are not there. No command sets it. Every
+`environment.json` made with it has `"simulated": true`, and `ladder publish` refuses such a dataset.
+"""
+
+import os
+import sys
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "LADDER_SIMULATION"
+
+
+@lru_cache
+def simulated() -> Any:
+    """The module that stands in for the GPUs, or None.
+
+    It has `detect() -> list[Device]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`,
+    `compile(source) -> (binary, usage)`, `open_device(uuid, support) -> Device` and, as `ladder.cubin` has them, `state`,
+    `uses_tensor_cores` and `code`.
+    """
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return None
+    if (folder := str(Path(path).parent)) not in sys.path:
+        sys.path.append(folder)
+    return import_module(Path(path).stem)
