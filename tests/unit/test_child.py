@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from host import host
@@ -76,6 +77,33 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
         list(one.ask(("check", 0), 60))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
     assert one.process.returncode == -9
+
+
+@pytest.fixture
+def silent(virtual_clock):
+    """A child that says nothing by itself, and the other end of its pipe."""
+    one = Child.__new__(Child)
+    one.connection, theirs = child.pipe()
+    one.process = subprocess.Popen(["sleep", "600"])
+    yield one, theirs
+    one.process.kill()
+    one.process.wait()
+
+
+def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
+    with pytest.raises(Failure, match="no answer within 10 s") as failure:
+        list(silent[0].ask(("check", 0), 10))
+    assert (failure.value.status, failure.value.alive) == ("timeout", False)
+    assert virtual_clock.now() == 1010
+    assert silent[0].process.returncode == -9
+
+
+def test_each_answer_has_that_time(silent, virtual_clock):
+    one, theirs = silent
+    for seconds, answer in ((9.9, b'["alive"]'), (19.8, b'["done", 5.0]')):
+        virtual_clock.after(seconds, partial(theirs.send_bytes, answer))
+    assert list(one.ask(("time", [0]), 10)) == [["alive"]]
+    assert (one.busy_us, virtual_clock.now()) == (5.0, pytest.approx(1019.8))
 
 
 DRIVER = """

@@ -1,6 +1,5 @@
 """The command `ladder`: its help holds examples that it understands."""
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +32,9 @@ def test_help_is_as_wide_as_the_terminal(name, capsys, monkeypatch):
 
 
 def test_help_names_every_command_at_once():
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([LADDER, "--help"], capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5  # computed: others use the machine too
+    slow = {"numpy", "pandas", "matplotlib", "pyarrow", "snakemake"}  # to import
+    code = f"import sys\nfrom ladder.__main__ import main\ntry: main(['--help'])\nfinally: assert not {slow} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert all(f"\n    {example.split()[1]} " in done.stdout for example in command.COMMANDS.values())
 
 
@@ -54,7 +52,7 @@ def test_who_stops_reading_is_no_error():
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(60) == 0
+    assert process.wait() == 0
 
 
 def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):

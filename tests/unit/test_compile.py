@@ -4,7 +4,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 from multiprocessing import get_context
 
 import pytest
@@ -32,7 +31,6 @@ def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
 
 
 def test_resources_of_a_cubin(folder):
-    start = time.perf_counter()
     rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT
                                                         + "  C[0] += s[col];"), workers=2)  # fmt: skip
     assert [row.status for row in rows] == ["compiled", "compiled"]
@@ -41,9 +39,10 @@ def test_resources_of_a_cubin(folder):
         assert 8 <= row.registers <= 64
         assert row.spill_loads == row.spill_stores == 0
         assert (folder / "build" / row.binary).stat().st_size > 1000
-        assert 0 < row.seconds < time.perf_counter() - start
+        assert row.seconds > 0
 
 
+@pytest.mark.slow
 def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
     text = cuda_kernel(
         "t", "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
@@ -59,6 +58,7 @@ def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatc
     assert row.multiply_adds_per_clock is None
 
 
+@pytest.mark.slow
 def test_what_a_version_with_other_columns_compiled_is_compiled_anew(folder, monkeypatch):
     text, every = cuda_kernel("t", CU_RIGHT), compiling.fields
     monkeypatch.setattr(compiling, "fields", lambda row: every(row)[:-1])
@@ -82,6 +82,7 @@ def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder):
     assert "undeclared" in row.reason
 
 
+@pytest.mark.slow
 def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
     text = cuda_kernel("t", CU_RIGHT)
     first = build(folder, "cuda/20_test.cu", text)
@@ -93,6 +94,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
     assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]
 
 
+@pytest.mark.slow
 def test_a_damaged_binary_and_a_changed_header_are_compiled_again(folder):
     text = '#include "store.cuh"\n'.join(cuda_kernel("t", CU_RIGHT).split("extern", 1)).replace(
         '"C" __global__', 'extern "C" __global__'
@@ -113,6 +115,7 @@ def test_an_architecture_that_is_too_old_is_a_row(folder):
     }
 
 
+@pytest.mark.slow
 def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder):
     code = CU_RIGHT + '  asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");'  # of sm_90a only
     text = cuda_kernel("t", code).replace("title:", "architecture: sm_90a\ntitle:")
@@ -127,6 +130,7 @@ def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder
 NVRTC = ("compiler", "nvrtc")
 
 
+@pytest.mark.slow
 def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     code = "  float s[64];\n  for (int i = 0; i < 64; ++i) s[i] = A[i * M];\n"
     code += "  for (int j = 0; j < N; ++j) for (int i = 0; i < 64; ++i) s[i] += B[j] * s[i ^ 1];\n"
@@ -246,6 +250,7 @@ def compiled_under_a_limit(kernel, build):
     )
 
 
+@pytest.mark.slow
 def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
     endless = tmp_path / "endless"
     endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
@@ -274,6 +279,7 @@ HUNGRY = {
 MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end like this, too"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
 def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler):
     monkeypatch.setattr(compiling, "COMPILE_BYTES", 1 << 29)
@@ -325,6 +331,7 @@ def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatc
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@pytest.mark.slow
 def test_every_rung_compiles_for_an_older_architecture_too_or_is_not_supported_there(tmp_path):
     """Campaigns compile for the GPUs present, and where there is none for that of the published results."""
     found = {}

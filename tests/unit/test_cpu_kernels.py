@@ -57,23 +57,40 @@ def test_blas_is_right_everywhere(name, element_type):
         assert found.status == "correct", (gauntlet.describe(problem), found.reason)
 
 
-def test_a_clock_does_not_start_before_other_threads_are_at_rest():
+def test_a_thread_that_computes_is_seen():
     """As OpenBLAS's and OpenMP's, which spin on for a while after a call."""
-    numbers = np.random.default_rng(0).random(2_000_000)
-    thread = threading.Thread(target=numbers.sort)
+    done, numbers = threading.Event(), np.random.default_rng(0).random(500_000)
+
+    def compute():
+        while not done.is_set():
+            np.sort(numbers)  # without the interpreter's lock
+
+    thread = threading.Thread(target=compute)
     thread.start()
-    cpu._settle()
-    assert np.all(numbers[1:] >= numbers[:-1])
+    while not cpu._others_computing():
+        pass
+    done.set()
     thread.join()
+    while cpu._others_computing():
+        pass
 
 
-def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch):
+def test_timing_begins_when_other_threads_have_come_to_rest(monkeypatch, virtual_clock):
+    looks = iter([True, True, True, False])
+    monkeypatch.setattr(cpu, "_others_computing", lambda: next(looks))
+    assert cpu._settle()
+    assert virtual_clock.slept == [cpu.SETTLE_SECONDS] * 3
+    monkeypatch.setattr(cpu, "_others_computing", lambda: False)
+    assert not cpu._settle()
+
+
+def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch, virtual_clock):
     """They would take cores from everything that is timed in the same process."""
-    monkeypatch.setattr(cpu, "RESTLESS_SECONDS", 0.1)
     monkeypatch.setattr(cpu, "_others_computing", lambda: True)
-    with pytest.raises(Refused, match="still compute after") as refused:
+    with pytest.raises(Refused, match="still compute after 2 s") as refused:
         cpu._settle()
     assert refused.value.fatal
+    assert virtual_clock.now() == pytest.approx(1002, abs=0.001)
 
 
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
@@ -151,6 +168,7 @@ def test_a_kernel_that_sets_the_number_of_threads_leaves_the_others_theirs():
     assert found == before
 
 
+@pytest.mark.machine
 def test_a_cold_launch_finds_no_operand_in_the_caches():
     operands = host().operands(Problem(8, 8, 16384))  # 1 MB: not too much for the caches
 

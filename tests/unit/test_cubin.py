@@ -6,6 +6,7 @@ from ladder import cubin
 from ladder.kernels import Configuration, discover
 from planted import ROOT
 
+pytestmark = pytest.mark.slow
 GEMM = 'extern "C" __global__ void gemm(float* C, const float* A, int n) { %s }'
 KEPT = {
     "nothing": ("", "C[0] = A[0];", []),
