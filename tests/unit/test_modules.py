@@ -15,7 +15,7 @@ ORDER = [
     "models", "aggregate", "counters", "contestants", "bench", "wording", "trial", "result",
     "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
     "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",
-    "figures.counters", "figures", "index", "publish", "archive", "repeat", "claims", "judged", "reproduced",
+    "figures.counters", "figures", "index", "publish", "repeat", "claims", "judged", "reproduced",
     "story.data", "story.parts", "story", "compare", "__main__",
 ]  # fmt: skip
 """A module imports only from those before it."""

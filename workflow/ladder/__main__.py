@@ -78,23 +78,6 @@ def repeat(parser: ArgumentParser) -> Run:
     return run
 
 
-def archive(parser: ArgumentParser) -> Run:
-    """Put code, published data, what is drawn from them and checksums into one zip, an RO-Crate, to be handed to a repository of data.
-
-    From a clean checkout, after `snakemake published`; docs/artifact.md says what is in it.
-    """
-    parser.add_argument("zip", type=Path, metavar="ZIP", help="the file to write")
-
-    def run(given: Namespace) -> None:
-        from ladder import archive
-        from ladder.environment import ROOT
-
-        target = archive.write(ROOT, given.zip)
-        print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
-
-    return run
-
-
 def compare(parser: ArgumentParser) -> Run:
     """Say what is faster and slower in dataset B than in A: of two commits, machines, drivers or days.
 
@@ -225,7 +208,6 @@ COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200",
     story: "ladder story",
     repeat: "ladder repeat",
-    archive: "ladder archive gemm-ladder.zip",
     compare: "ladder compare results/published/nvidia-h200 results/default/nvidia-h200 --fail-if-slower 2%",
     new: "ladder new mine --cpu",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",

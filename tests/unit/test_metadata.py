@@ -1,0 +1,61 @@
+"""The files that describe the project agree with each other, and the artifact appendix with the claims and the commands."""
+
+import json
+import re
+import tomllib
+
+import pytest
+import yaml
+from ladder import __main__ as command
+from ladder import claims
+from ladder.environment import ROOT
+
+
+def test_the_metadata_files_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    codemeta, citation = json.loads((ROOT / "codemeta.json").read_text()), yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert codemeta["version"] == citation["version"] == project["version"]
+    assert codemeta["description"] == project["description"]
+    assert codemeta["license"].rpartition("/")[2] == citation["license"] == project["license"]
+    assert codemeta["keywords"] == citation["keywords"]
+    assert [it["name"] for it in codemeta["author"]] == [it["name"] for it in citation["authors"]]
+    said = (ROOT / "CITATION.cff").read_text().splitlines()[0] + codemeta["creativeWorkStatus"]
+    for missing in ("repository-code", "date-released", "doi", "codeRepository", "datePublished", "identifier", "authors"):
+        assert re.search(rf"\b{missing}\b", said), missing
+        assert missing == "authors" or missing not in citation
+    assert (ROOT / "results" / "published" / "LICENSE.md").read_text().count("CC-BY-4.0") == 1
+
+
+def test_the_appendix_has_every_claim_and_its_commands_exist():
+    text = (ROOT / "docs" / "artifact.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")]
+    assert sorted(id for row in rows for id in re.findall("`([^`]+)`", row[0])) == sorted(claim.id for claim in claims.read(ROOT))
+    assert all(len(row) == 4 and all(row) for row in rows)
+    commands = [*re.findall(r"^    (\S.*)$", text, re.MULTILINE), *(it for row in rows for it in re.findall("`([^`]+)`", row[2]))]
+    rules = (ROOT / "workflow" / "Snakefile").read_text() + (ROOT / "workflow" / "rules" / "claims.smk").read_text()
+    for words in map(str.split, commands):
+        match words:
+            case [".venv/bin/snakemake", "--cores", "1", rule]:
+                assert re.search(rf"^(use rule all as {rule} with|rule {rule}):$", rules, re.MULTILINE)
+            case [".venv/bin/python", study, *_]:
+                assert (ROOT / study).exists()
+            case [".venv/bin/ladder", *given]:
+                command.parser().parse_args(given)
+            case ["make", target]:
+                assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            case ["git", "archive", *_]:
+                pass
+            case _:
+                pytest.fail(f"unknown: {words}")
+    assert len(commands) > 8
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert link.startswith("https://") or (ROOT / "docs" / link).exists(), link
+
+
+def test_the_workflow_is_as_the_catalogue_asks():
+    told = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert told["software-stack-deployment"]["apptainer"] is ("container:" in (ROOT / "workflow" / "Snakefile").read_text())
+    assert told["software-stack-deployment"]["conda"] is False
+    assert told["software-stack-deployment"]["report"] is True
+    for name in ("README.md", "LICENSE", "config/README.md", "config/config.yaml", "workflow/Snakefile"):
+        assert (ROOT / name).exists(), name
