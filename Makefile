@@ -10,7 +10,7 @@ MOVED := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg || echo moved
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
 
-.PHONY: moved all clean setup setup-cluster test lint lock bench image
+.PHONY: moved all clean setup setup-cluster test check-published lint lock bench image
 
 all: setup
 	$(BIN)/snakemake --cores all
@@ -37,6 +37,10 @@ setup-cluster: setup
 # two files of tests at a time, most of whose time one core is enough for, in the order of tests/conftest.py
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# the committed tables, pages, claims and pictures, made again from the published data
+check-published: setup
+	$(BIN)/python -m pytest -m published tests/published
 
 lint: setup
 	$(BIN)/ruff check .

@@ -12,7 +12,6 @@ from ladder import __main__ as command
 from ladder import compare, repeat, verdicts
 from ladder.aggregate import of_folder
 from ladder.campaign import DRAWN_FROM
-from ladder.environment import ROOT
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.dataset import Dataset
 from ladder.figures.page import style
@@ -221,18 +220,6 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
         compare.read_side(d)
     with pytest.raises(InputError, match="nothing: no environment"):
         compare.read_side(tmp_path / "nothing")
-
-
-def test_committed_data_are_compared_end_to_end(tmp_path):
-    """Of whatever is published, with itself: nothing has changed."""
-    published = ROOT / "results" / "published"
-    folder = min(published.glob("*/environment.json"), key=lambda path: len(list(path.parent.glob("samples/*")))).parent
-    (found,) = compare.compare(folder, folder, published)
-    assert set(found.rows["ratio"]) == {1}
-    assert not called(found.rows).any()
-    assert found.data()["environment"] == {}
-    compare.draw([found], tmp_path / "c")
-    assert (tmp_path / "c.svg").exists()
 
 
 def test_the_figure_says_what_changed_in_every_cell(tmp_path):

@@ -9,7 +9,6 @@ from ladder.aggregate import of_folder
 from ladder.environment import ROOT
 from ladder.kernels import discover
 
-PUBLISHED = ROOT / "results" / "published"
 UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "w": "W", "bytes": "B", "seconds": "s", "percent": "%",
          "sectors": "sectors of 32 B"}  # fmt: skip
 """The unit that the end of a column's name promises."""
@@ -42,13 +41,13 @@ def of_dataset():
     return [name for name in dictionary.tables() if name not in ("samples", "counters", "repeat")]
 
 
-@pytest.mark.parametrize("name", of_dataset())
-def test_a_table_has_the_columns_of_the_dictionary(folder, name):
-    table = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
-    assert list(table.columns) == names(name)
-    assert len(table)
-    for column in dictionary.tables()[name].columns:
-        assert fits(table[column.name], column.type), column
+def test_tables_have_the_columns_of_the_dictionary(folder):
+    for name in of_dataset():
+        table = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
+        assert list(table.columns) == names(name)
+        assert len(table)
+        for column in dictionary.tables()[name].columns:
+            assert fits(table[column.name], column.type), column
 
 
 def test_every_table_of_a_dataset_is_in_it(folder):
@@ -64,23 +63,6 @@ def test_a_parquet_file_says_units_and_meanings(folder):
         assert field.type == dictionary.TYPES[column.type]
         assert field.metadata == {b"unit": column.unit.encode(), b"meaning": column.meaning.encode()}
     assert records.read(path)[0][0]["kernel"]  # and is read as before
-
-
-@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("*.parquet")), ids=lambda path: path.relative_to(PUBLISHED).as_posix())
-def test_published_samples_have_columns_of_the_dictionary(path):
-    known = {column.name: dictionary.TYPES[column.type] for column in dictionary.tables()["samples"].columns}
-    found = {field.name: field.type for field in pq.read_schema(path)}
-    assert found == {name: known.get(name) for name in found}
-
-
-@pytest.mark.parametrize(
-    ("name", "pattern"), [("resources", "**/resources.csv"), ("counters", "**/counters.csv"), ("repeat", "repeat-*.csv")]
-)
-def test_published_tables_have_columns_of_the_dictionary(name, pattern):
-    types = {column.name: column.type for column in dictionary.tables()[name].columns}
-    for path in PUBLISHED.glob(pattern):
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-        assert [column for column in table.columns if column not in types or not fits(table[column], types[column])] == [], path
 
 
 def test_counters_and_limits_have_the_columns_of_the_dictionary():
@@ -104,7 +86,3 @@ def test_there_is_no_entry_without_a_column():
     assert list(data["columns"]) == sorted(data["columns"])
     for name, table in data["tables"].items():
         assert set(table.get("own", {})) <= set(names(name))
-
-
-def test_the_page_is_that_of_the_dictionary():
-    assert (ROOT / "docs" / "data.md").read_text() == dictionary.page()

@@ -46,8 +46,15 @@ def compiled(tmp_path_factory):
     return made(tmp_path_factory.mktemp("data") / "x", **given)
 
 
+DRAWN = {}
+"""The figures that were drawn, with the dataset of each: tests share them, and change none."""
+
+
 def draw(dataset, name, state="warm", width=11.0):
-    return figures.draw(name, figures.Dataset(*dataset, state, width))
+    key = id(dataset), name, state, width
+    if key not in DRAWN:
+        DRAWN[key] = dataset, figures.draw(name, figures.Dataset(*dataset, state, width))
+    return DRAWN[key][1]
 
 
 def words(figure):
@@ -84,8 +91,11 @@ def boxes(figure):
     return found | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("which", NAMES)
+NARROW = ["performance", "accuracy", "samples", "ladder", "parameters-05_register_tile"]
+"""Those with the most panels and labels, which are laid out in a paper's column too."""
+
+
+@pytest.mark.parametrize(("which", "width"), [*((it, 11.0) for it in NAMES), *((it, 3.4) for it in NARROW)])
 def test_a_figure_has_its_width_and_nothing_on_it_overlaps(dataset, compiled, which, width):
     figure = draw(compiled if which == "compilers" else dataset, which, width=width)
     figure.canvas.draw()
@@ -114,9 +124,8 @@ def test_a_figure_fits_a_column(dataset, which):
     figure = draw(dataset, which, width=3.4)
     assert figure.get_size_inches()[1] < 6
     assert not any("register tile" in text for text in words(figure))  # rungs stand by their numbers
-    assert "05 register tile" in "".join(
-        words(draw(dataset, which)) + [it.get_text() for it in draw(dataset, which).axes[0].get_yticklabels()]
-    )
+    wide = draw(dataset, which)
+    assert "05 register tile" in "".join(words(wide) + [it.get_text() for it in wide.axes[0].get_yticklabels()])
 
 
 def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
@@ -156,12 +165,17 @@ def test_a_linear_panel_shows_what_lies_near_the_reference(dataset, which):
     assert beyond + {"performance": "above", "ratio": "below 75 or above"}[which] in note(figure)  # TF32 is far above
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_of_sizes_that_lie_close_one_has_a_label(tmp_path, width):
+@pytest.fixture(scope="module")
+def close(tmp_path_factory):
+    """One of sizes that lie close to each other."""
     sizes = [256, 1000, 1024, 2048, 6144, 8192, 16384]
     problems = [*((size,) * 3 for size in sizes), (64, 4096, 4096)]
-    data = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
-    figure = draw(data, "ratio", width=width)
+    return made(tmp_path_factory.mktemp("data") / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_of_sizes_that_lie_close_one_has_a_label(close, width):
+    figure = draw(close, "ratio", width=width)
     axes = next(axes for axes in figure.axes if axes.get_xlabel() == "M = N = K")
     labels = [label for label in axes.get_xticklabels() if label.get_text()]
     assert {"256", "1024"} <= {label.get_text() for label in labels}
@@ -234,8 +248,8 @@ def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset):
 
 
 @pytest.mark.parametrize("name", list(figures.FIGURES))
-def test_a_kernel_that_only_the_confirmation_found_wrong_is_in_no_figure(dataset, name):
-    tables, environment = dataset
+def test_a_kernel_that_only_the_confirmation_found_wrong_is_in_no_figure(compiled, name):
+    tables, environment = compiled
     best = tables["best"].copy()
     wrong = best["kernel"] == "05_register_tile"
     best.loc[wrong, "status"] = "incorrect"
@@ -334,11 +348,16 @@ def test_parameters_use_the_range_of_the_colours_and_tell_shapes_apart(dataset):
     assert "between-process" not in note(figure)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_their_names(tmp_path, width, recwarn):
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """One of many problems."""
     problems = [(64 * size, 64, 64) for size in range(2, 17)] + [(size, size, size) for size in (64, 128)]
-    data = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
-    figure = draw(data, "parameters-03_shared_tile", width=width)
+    return made(tmp_path_factory.mktemp("data") / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_their_names(many, width, recwarn):
+    figure = draw(many, "parameters-03_shared_tile", width=width)
     assert not [str(said.message) for said in recwarn if "layout" in str(said.message)]
     squares, others = (axes for axes in figure.axes if axes.get_title(loc="left"))
     assert squares.get_position().y0 > others.get_position().y1
@@ -526,7 +545,7 @@ def test_what_rounds_its_operands_is_context(dataset):
 
 
 def test_datasets_side_by_side(dataset, tmp_path):
-    other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8)
+    other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8, problems=synthetic.SMALL)
     drawn = {"nvidia-made-up": figures.Dataset(*dataset, "warm"), "nvidia-other": figures.Dataset(*other, "warm")}
     figure = figures.comparison(drawn)
     rates, ratios = figure.axes
@@ -652,8 +671,8 @@ def test_the_environment_may_lack_what_is_of_gpus(dataset):
     assert len(draw((found, plain), "time").axes) == 2
 
 
-def test_where_nothing_is_marked_figures_are_drawn(dataset, tmp_path):
-    found, environment = dataset
+def test_where_nothing_is_marked_figures_are_drawn(compiled, tmp_path):
+    found, environment = compiled
     for name, table in found.items():
         tables.write_csv(table.assign(marks="") if "marks" in table else table, tmp_path / f"{name}.csv")
     unmarked = {name: tables.read_csv(tmp_path / f"{name}.csv") for name in found}

@@ -1,0 +1,168 @@
+"""The committed data are whole, and the tables, figures and answers made from them are the ones committed."""
+
+import base64
+import gzip
+import hashlib
+import json
+import math
+import re
+import subprocess
+
+import elsewhere
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import told_apart
+import yaml
+from ladder import compare, dictionary, figures, index, publish, repeat, tables
+from ladder.campaign import DRAWN_FROM
+from ladder.ceilings import peak_tflops
+from ladder.environment import ROOT
+from ladder.targets import SHOWN, together
+
+
+def test_every_file_has_its_checksum(published, datasets):
+    for name in datasets:
+        if "/" not in name:
+            publish.check_data(published / name)
+
+
+@pytest.fixture(scope="module")
+def drawn_from(opened, datasets, tmp_path_factory):
+    """Of each dataset that figures are drawn from, its tables as CSV files: the folder, what figures read, and the environment."""
+    made = {}
+    for name, folder in datasets.items():
+        if "/" not in name:
+            found, environment = opened.tables(folder)
+            into = tmp_path_factory.mktemp("drawn") / name
+            into.mkdir()
+            for table, rows in found.items():
+                tables.write_csv(rows, into / f"{table}.csv")
+            made[name] = into, {table: tables.read_csv(into / f"{table}.csv") for table in DRAWN_FROM}, environment
+    return made
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_every_table_is_made_again_to_the_byte(published, drawn_from):
+    for name, (made, _, _) in drawn_from.items():
+        prefix = f"../../redrawn/{name}/"
+        expected = publish.read_sums(published / name)
+        listed = {it.removeprefix(prefix): sha for it, sha in expected.items() if it.startswith(prefix) and it.endswith(".csv")}
+        assert {path.name: sha256(path) for path in made.iterdir()} == listed, name
+
+
+def test_pictures_are_drawn_again_to_the_byte(published, drawn_from, tmp_path, monkeypatch):
+    """Those that pages show, and the comparison of devices.
+
+    `make` draws all figures of the dataset that the README shows (`SHOWN`) and checks them, so these are left out here. `snakemake
+    published` draws every figure of every dataset, which takes minutes.
+    """
+    pictures = [path.relative_to(published.resolve()) for path in sorted(publish.pictures(ROOT))]
+    for picture in pictures:
+        drawn = publish.read_sums(published / picture.parts[0])[f"../../redrawn/{picture}"]
+        assert sha256(published / picture) == drawn, picture
+    others = [picture for picture in pictures if picture.parts[0] != SHOWN]
+    assert others
+    draw = figures._draw_and_save
+    for name in {picture.parts[0] for picture in others}:
+        wanted = {picture.stem for picture in others if picture.parts[0] == name}
+        monkeypatch.setattr(figures, "_draw_and_save", lambda task, wanted=wanted: draw(task) if task[2].name in wanted else None)
+        figures.draw_all(*drawn_from[name][1:], tmp_path / name / "figures")
+    for picture in others:
+        assert (tmp_path / picture).read_bytes() == (published / picture).read_bytes(), picture
+    for kind, folders in together(published).items():
+        read, environments = ({folder.name: drawn_from[folder.name][part] for folder in folders} for part in (1, 2))
+        figures.draw_comparison(read, environments, tmp_path / f"compared-{kind}")
+        assert sha256(tmp_path / f"compared-{kind}.svg") == publish.read_sums(published)[f"../redrawn/compared-{kind}.svg"]
+
+
+@pytest.mark.parametrize("make", [repeat.contents, told_apart.contents], ids=["repeat", "told_apart"])
+def test_the_tables_of_repeats_are_current(published, make):
+    """After a dataset is published, run `ladder repeat` and studies/told_apart.py."""
+    made = make(published)
+    assert made
+    assert {path: path.read_bytes() for path in made} == made
+
+
+def fits(values, type_):
+    """Whether a column's values, as text, are of a type."""
+    values = values[values != ""]
+    if type_ == "bool":
+        return set(values) <= {"True", "False"}
+    if type_.startswith("int"):
+        return bool(values.str.fullmatch(r"-?\d+(\.0)?").all())
+    return type_ == "string" or pd.to_numeric(values, errors="coerce").notna().all()
+
+
+def test_every_file_keeps_to_the_dictionary(published):
+    known = {column.name: dictionary.TYPES[column.type] for column in dictionary.tables()["samples"].columns}
+    paths = sorted(published.rglob("*.parquet"))
+    assert len(paths) > 100
+    for path in paths:
+        found = {field.name: field.type for field in pq.read_schema(path)}
+        assert found == {name: known.get(name) for name in found}, path
+    for name, pattern in (("resources", "**/resources.csv"), ("counters", "**/counters.csv"), ("repeat", "repeat-*.csv")):
+        types = {column.name: column.type for column in dictionary.tables()[name].columns}
+        for path in published.glob(pattern):
+            table = pd.read_csv(path, dtype=str, keep_default_na=False)
+            assert [column for column in table if column not in types or not fits(table[column], types[column])] == [], path
+
+
+def test_the_index_holds_every_dataset(opened, datasets, published):
+    claims = index.read_claims(published / "claims.json")
+    page = index.page("x", {name: opened.tables(folder) for name, folder in datasets.items()}, claims)
+    assert len(page.encode()) <= index.LIMIT_BYTES
+    (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
+    data = json.loads(gzip.decompress(base64.b64decode(packed)))
+    assert [one["name"] for one in data["datasets"]] == list(datasets)
+
+
+def test_a_dataset_does_not_differ_from_itself(published, datasets, tmp_path):
+    folder = min(datasets.values(), key=lambda folder: len(list(folder.glob("samples/*"))))
+    (found,) = compare.compare(folder, folder, published)
+    assert set(found.rows["ratio"]) == {1}
+    assert not compare.called(found.rows).any()
+    assert found.data()["environment"] == {}
+    compare.draw([found], tmp_path / "c")
+    assert (tmp_path / "c.svg").exists()
+
+
+def test_confirmations_include_all_that_repeats_cannot_distinguish(published):
+    """The default campaign confirms every candidate within the repeat limit of the best."""
+    within = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["confirm"]["within"]
+    for path in published.glob("repeat-*.csv"):
+        limits = pd.read_csv(path).query("state == 'warm'").repeat_limit.dropna()
+        assert len(limits)
+        assert 1 - math.exp(-limits.max()) <= within
+
+
+def test_every_measured_peak_is_what_the_clock_allows(published):
+    environments = [json.loads(path.read_text()) for path in sorted(published.glob("*/environment.json"))]
+    shares = [one["peaks"]["fp32_tflops"] / peak_tflops(one) for one in environments if one["kind"] == "cuda"]
+    assert len(shares) > 1
+    assert all(0.985 < share < 1 for share in shares), shares
+
+
+def test_elsewhere_knows_every_published_device(published):
+    known = elsewhere.published(published)
+    gpus = {one for one in known if one.startswith("GPU-")}
+    assert len(gpus) > 2
+    assert known - gpus == {path.name for path in published.glob("cpu-*")}
+
+
+def test_answers_say_rightly_whether_their_device_was_published_before(published):
+    """By the data that the commit of each answer held."""
+    answers = [json.loads(path.read_text()) for path in (published / "studies").glob("elsewhere.*.json")]
+    assert answers
+    for answer in answers:
+        commit, uuids = answer["provenance"]["project"]["commit"], answer["provenance"]["uuids"]
+        uuids = uuids or [f'"device": "{answer["provenance"]["device"]}"']
+        if subprocess.run(["git", "cat-file", "-e", commit], cwd=ROOT, capture_output=True, check=False).returncode:
+            pytest.skip("this checkout lacks the history that the answers come from")
+        patterns = [part for uuid in uuids for part in ("-e", uuid)]
+        files = [":(glob)results/published/**/environment.json"]
+        had = subprocess.run(["git", "grep", "-q", *patterns, commit, "--", *files], cwd=ROOT, check=False).returncode == 0
+        assert had is answer["measured"]["took_part"]

@@ -1,0 +1,43 @@
+"""Models and studies that start from published results fit them."""
+
+import placement
+import pytest
+import registers
+import tried
+from ladder import compile as compiling
+from ladder import issue
+from ladder.environment import ROOT
+from ladder.kernels import Configuration
+
+
+def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets, tmp_path, monkeypatch):
+    """Of rung 13 at 8192, where warps wait for multiply-adds. With the costs of loads that the study measured it would not."""
+    best = opened.tables(datasets["nvidia-h200"])[0]["best"]
+    chosen = (best["kernel"] == "13_snake_order") & (best["problem"] == "8192") & (best["state"] == "warm")
+    (row,) = best[chosen].to_dict("records")
+    configuration = Configuration.of("float32", row["configuration"])
+    (built,) = compiling.compile_kernel(opened.kernels["13_snake_order"], [(configuration, "")], "sm_90", tmp_path, 1)
+    cubin = (tmp_path / built.binary).read_bytes()
+    assert issue.multiply_adds_per_clock(cubin) == pytest.approx(row["clock_fraction"], rel=0.01)
+    (measured,) = (measured["unwaited"] for _, measured in registers.STUDY.published(ROOT).values())
+    monkeypatch.setattr(issue, "WRITE_BACK", {registers.WIDTHS[int(width)]: cost for width, cost in measured.items()})
+    assert issue.multiply_adds_per_clock(cubin) < 0.95 * row["clock_fraction"]
+
+
+def test_placement_uses_the_fastest_rungs_that_are_as_accurate_as_the_reference(opened, datasets):
+    best = opened.tables(datasets[placement.DATASET])[0]["best"]
+    errors = best[best["state"] == "warm"].set_index(["problem", "kernel", "configuration"])["frobenius_error"]
+    chosen = placement.chosen(placement.DATASET)
+    assert len(chosen) > 20
+    for problem, rung, configuration in chosen:
+        assert errors[problem.label, rung, configuration.label] <= 1.05 * errors[problem.label, "cublas", "-"], problem.label
+
+
+def test_changes_of_rungs_fit_the_kernels(opened, tmp_path, monkeypatch):
+    """Each edit has its place, and each configuration, made from the best published one, is legal and another program."""
+    monkeypatch.setattr(tried, "of_folder", opened.tables)
+    digests = {kernel.name: kernel.digest for kernel in opened.kernels.values()}
+    for number, change in enumerate(tried.CHANGES):
+        kernel, configuration = tried.changed(change, tmp_path / f"{number}")
+        before = digests[change.kernel], tried.as_it_is(change).label
+        assert (kernel.digest, configuration.label) != before, change.what

@@ -1,0 +1,49 @@
+"""The pages and the claims say what the committed data say."""
+
+import json
+import re
+
+import pytest
+from ladder import dictionary, judged, reproduced, story
+from ladder.environment import ROOT
+from ladder.judged import FAILED
+from ladder.story import parts
+
+
+def test_the_claims_are_what_the_data_say(of_published):
+    assert of_published == judged.read_published(ROOT), "results/published/claims.json is stale: .venv/bin/ladder story"
+
+
+def test_no_published_claim_fails():
+    """Else `snakemake reproduce` would fail for everybody."""
+    assert [reproduced.failure(entry) for entry in judged.read_published(ROOT) if entry["state"] == FAILED] == []
+
+
+@pytest.mark.parametrize("document", story.DOCUMENTS, ids=lambda document: document.name)
+def test_a_page_is_filled_from_the_data(document, request):
+    text = document.read_text()
+    assert story.PART.search(text)
+    filled = story.fill(text, request.getfixturevalue("story"), document.name)
+    assert filled == text, f"{document.name} is stale: .venv/bin/ladder story"
+
+
+def test_the_data_dictionary_page_is_current():
+    assert (ROOT / "docs" / "data.md").read_text() == dictionary.page()
+
+
+def test_gains_compare_kernels_of_one_precision(story):
+    told = parts.gains(story, "cuda")
+    assert "`20_tensor_cores`" not in told
+    assert "`21_tensor_split`" in told
+
+
+def test_the_page_of_the_container_has_the_measured_sizes(published):
+    facts, page = json.loads((published / "robustness" / "image.json").read_text()), (ROOT / "docs" / "container.md").read_text()
+    inside = {name: facts["parts"][name] for name in ("cuBLASLt", "bytecode")}  # parts of other parts
+    parts = [size for name, size in facts["parts"].items() if name not in inside]
+    sizes = [*parts, facts["base"], facts["unpacked"] - facts["base"] - sum(parts)]
+    assert sorted(int(size) for size in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) == sorted(sizes)
+    said = [f"{facts[name] / 1000:.2f} GB" for name in ("unpacked", "archive")]
+    said += [f"{facts['files']:,} files", f"{facts['packages']} packages", *(f"{s} s" for s in facts["build_seconds"])]
+    assert [it for it in (*said, *map(str, inside.values())) if it not in page] == []
+    assert (facts["files_that_differ"], facts["layers_that_differ"]) == ([], 0)
