@@ -162,7 +162,7 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
 
 @pytest.mark.skipif("IMAGE_FACTS" not in os.environ, reason="two more builds, for the file that IMAGE_FACTS names")
 def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
-    """Writes what docs/container.md says of the image, which tests/unit/test_claims.py holds it to. Sizes in MB."""
+    """Writes what docs/container.md says of the image, which tests/published/test_pages.py checks. Sizes in MB."""
     parts = {
         "cuBLAS": "nvidia/cu13/lib/libcublas*",
         "cuBLASLt": "nvidia/cu13/lib/libcublasLt*",
