@@ -1,4 +1,4 @@
-# Two commands: `make` sets up and runs the pipeline, `make test` sets up and runs the tests.
+# Two commands: `make` sets up and runs the pipeline, `make test` sets up and runs the quick tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,8 +9,20 @@ MOVED := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg || echo moved
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
+# Two set-ups share uv's cache, and one waits while the other compiles PyCUDA, which takes a busy machine longer than uv's 300 s.
+export UV_LOCK_TIMEOUT = 3600
 
-.PHONY: moved all clean setup setup-cluster test check-published lint lock bench image
+# A test without a marker is a quick test. pyproject.toml has the markers of the others.
+PYTEST := $(BIN)/python -m pytest
+# Two processes. The option keeps the order of tests/conftest.py, in which the files that take longest come first.
+TWO := -n 2 --no-loadscope-reorder
+# Slurm's plugin makes every start of Snakemake a second slower, so its tests have an environment of their own on top of .venv.
+CLUSTER := .venv-cluster
+
+.PHONY: moved all clean setup setup-cluster lint lock bench image
+.PHONY: test test-all test-slow test-emulated test-browser test-machine test-container test-slurm check-published
+# one stage after another, even with `make -j`: they share the cores
+.NOTPARALLEL:
 
 all: setup
 	$(BIN)/snakemake --cores all
@@ -34,13 +46,49 @@ $(BIN)/ladder: $(READY) pyproject.toml
 setup-cluster: setup
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/cluster.lock
 
-# two files of tests at a time, most of whose time one core is enough for, in the order of tests/conftest.py
+# the quick tests
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) $(TWO) --dist loadfile
+
+# all other tests that need no GPU, no root and no container
+test-all: test-slow test-emulated test-browser check-published
+
+# runs the whole pipeline, or compiles with nvcc
+test-slow: setup
+	$(PYTEST) $(TWO) --dist loadfile -m "slow and not machine"
+
+# CUDA kernels in an emulator on the CPU
+test-emulated: setup
+	$(PYTEST) $(TWO) --dist load -m emulated tests/emulated
+
+# the page index.html in Chromium, which has threads of its own
+test-browser: setup
+	$(PYTEST) -m browser tests/browser
+
+# Real ratios, cold caches and BLAS threads need an idle machine: these tests report, and never fail a build.
+test-machine: setup
+	-$(PYTEST) -m machine
+
+# the image, built and run; needs root, Podman and mmdebstrap
+test-container: setup
+	$(PYTEST) -m container tests/container
+
+# the pipeline on a Slurm that the tests start; needs root, slurm-wlm and munge
+test-slurm: $(CLUSTER)/.ready
+	$(CLUSTER)/bin/python -m pytest tests/workflow/test_partitions.py -k profile_plans -m "not machine"
+	$(CLUSTER)/bin/python -m pytest -m slurm tests/cluster
+
+# .venv is not copied: a .pth file adds its packages behind those of envs/cluster.lock.
+$(CLUSTER)/.ready: $(BIN)/ladder envs/cluster.lock
+	$(BIN)/python -m venv --clear --without-pip $(CLUSTER)
+	$(BIN)/uv pip install --quiet --python $(CLUSTER)/bin/python --no-deps --require-hashes -r envs/cluster.lock
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
+	touch $@
 
 # the committed tables, pages, claims and pictures, made again from the published data
 check-published: setup
-	$(BIN)/python -m pytest -m published tests/published
+	$(PYTEST) -m published tests/published
 
 lint: setup
 	$(BIN)/ruff check .
