@@ -4,20 +4,25 @@ Two implementations, both packaged by Debian. **Oclgrind** interprets, and repor
 float4 on odd addresses and barriers that not all threads reach; it has no half precision. **PoCL** compiles, and is fast;
 its version 3.1 miscompiles barriers that stand in a branch, even one that all threads take. Both run in a child process: a
 crash then is a result, not the end of the tests, and Oclgrind takes the place of the system's OpenCL only in a process that its
-launcher starts.
+launcher starts. PoCL takes longer to start than to compile a kernel, so its child processes are forks of one that has started it.
 """
 
+import atexit
+import functools
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,6 +41,8 @@ _EXTERN = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?T ring\[\];")
 _FINDING = re.compile(r"^(?:Invalid|.*data race|Work-(?:item|group) divergence).*", re.MULTILINE)
 
 Tool = Literal["pocl", "oclgrind"]
+HANGS_S = 1800.0
+"""Seconds after which launches hang: a safety limit and no expectation, however busy the machine is."""
 
 
 class EmulatorError(Exception):
@@ -163,43 +170,105 @@ def _to_spirv(text: str) -> str:
     return text
 
 
-def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]], time_limit_s: float = 3600) -> Outcome:
+def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.ndarray]]) -> Outcome:
     """Execute launches, each with its arrays of A, B and C, one after another in one child process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "launches.json").write_text(json.dumps([asdict(launch) for launch, *_ in launches]))
         for i, (_, *arrays) in enumerate(launches):
             np.savez(folder / f"in{i}.npz", **dict(zip("ABC", arrays, strict=True)))
-        command = [sys.executable, str(HERE / "emulator.py"), str(folder)]
-        log = folder / "log"
-        if tool == "oclgrind":
-            command = [
-                "oclgrind",
-                "--data-races",
-                "--max-errors",
-                "20",
-                "--local-mem-size",
-                str(227 << 10),
-                "--log",
-                str(log),
-                *command,
-            ]
-        environment = os.environ | {"POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=time_limit_s, env=environment, check=False)
-        text = log.read_text() if log.exists() else ""
-        findings = [found.strip() for found in _FINDING.findall(text)]
-        if done.returncode and not findings:
-            raise EmulatorError(f"{tool} ended with status {done.returncode}:\n{done.stdout}{done.stderr}{text}")
+        status, text = _in_pocl(folder) if tool == "pocl" else _in_oclgrind(folder)
+        log = folder / "oclgrind.log"
+        findings = [found.strip() for found in _FINDING.findall(log.read_text())] if log.exists() else []
+        if status and not findings:
+            raise EmulatorError(f"{tool} ended with status {status}:\n{text}")
         outputs = [folder / f"out{i}.npy" for i in range(len(launches))]
         return Outcome([np.load(path) for path in outputs if path.exists()], findings)
 
 
-def _execute(folder: Path) -> None:
+def _in_oclgrind(folder: Path) -> tuple[int, str]:
+    """Execute the launches of a folder; returns the exit status and what was printed."""
+    log = folder / "oclgrind.log"
+    options = ["--data-races", "--max-errors", "20", "--local-mem-size", str(227 << 10), "--log", str(log)]
+    command = ["oclgrind", *options, sys.executable, str(HERE / "emulator.py"), str(folder)]
+    environment = os.environ | {"PYOPENCL_NO_CACHE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, env=environment, check=False)
+    return done.returncode, done.stdout + done.stderr + (log.read_text() if log.exists() else "")
+
+
+def _in_pocl(folder: Path) -> tuple[int, str]:
+    """The same, in a fork of the process that has started PoCL."""
+    server = _server()
+    timer = threading.Timer(HANGS_S, os.killpg, (server.pid, signal.SIGKILL))
+    timer.start()
+    try:
+        server.stdin.write(f"{folder}\n")
+        server.stdin.flush()
+        status = server.stdout.readline().strip()
+    finally:
+        timer.cancel()
+    if not status:
+        _server.cache_clear()
+        raise EmulatorError(f"PoCL ended with status {server.wait()}")
+    return int(status), (folder / "log").read_text()
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    cache = tempfile.TemporaryDirectory(prefix="pocl")
+    # `basic` computes in the calling thread: a process with other threads cannot be forked
+    environment = os.environ | {"POCL_CACHE_DIR": cache.name, "PYOPENCL_NO_CACHE": "1", "POCL_DEVICES": "basic"}
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "emulator.py")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+
+    def end() -> None:
+        server.stdin.close()
+        server.wait()
+        cache.cleanup()
+
+    atexit.register(end)
+    return server
+
+
+def _serve() -> None:
+    """Start PoCL once. For each folder on standard input, execute its launches in a fork and print the exit status."""
+    import pyopencl as cl
+
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
+    kernel = cl.Kernel(cl.Program(context, "kernel void start(global float* x) { x[0] = fma(x[0], 2, 1); }").build(), "start")
+    queue = cl.CommandQueue(context)
+    kernel(queue, (1,), (1,), cl.Buffer(context, cl.mem_flags.READ_WRITE, 4))
+    queue.finish()
+    for line in sys.stdin:
+        folder = Path(line.strip())
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY)
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                _execute(folder, context)
+                status = 0
+            except Exception:
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(ended), file=answers, flush=True)
+
+
+def _execute(folder: Path, context: Any = None) -> None:
     """In the child process: every launch of `folder`, on the only OpenCL device there is."""
     import pyopencl as cl
 
-    device = cl.get_platforms()[0].get_devices()[0]
-    context = cl.Context([device])
+    context = context or cl.Context(cl.get_platforms()[0].get_devices()[:1])
+    (device,) = context.devices
     queue = cl.CommandQueue(context)
     kernels: dict[str, cl.Kernel] = {}
     for i, record in enumerate(json.loads((folder / "launches.json").read_text())):
@@ -226,4 +295,4 @@ def _execute(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _execute(Path(sys.argv[1]))
+    _execute(Path(sys.argv[1])) if len(sys.argv) > 1 else _serve()
