@@ -1,6 +1,6 @@
-"""A kernel from the template to an edit and a bug, as somebody sees it who writes it: the page docs/author.md is made from such a session.
+"""The session in docs/author.md: a kernel from the template to an edit and a bug, as its author sees it.
 
-`.venv/bin/python studies/author.py` writes the page.
+`.venv/bin/python studies/author.py` runs the session and writes it to the page.
 """
 
 import difflib
@@ -33,36 +33,8 @@ EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG)]
 CAMPAIGN = ("--cores", "all", "--config", "campaign=smoke", "devices=[cpu]", "kernels=[cpu/mine]")
 TABLE = re.compile(r"^.*, M=.*\n(?:.+\n)*\n?(?:(?!Complete log).*\n)*", re.MULTILINE)
 """How a run ends, without Snakemake's own last lines."""
-HEAD = """# Writing a kernel
-
-    .venv/bin/ladder new NAME [--cpu]           # a kernel to begin with, in kernels/cuda/ or kernels/cpu/
-    .venv/bin/ladder try FILE                   # right or wrong, how fast, and what has changed since the last try
-    .venv/bin/ladder try FILE --watch           # the same at every save; the worker stays
-    .venv/bin/ladder try FILE --problem 64x4096x4096 --set BM=64,128 --set compiler=nvrtc --counters
-
-`ladder try` compiles the file, runs it through the gauntlet and on whole numbers of the problem's size, and times it beside the
-reference, the best rung of this device's own or the published results, and the last right try of the same file, all in the same rounds.
-It uses a campaign's own modules, touches no campaign's results, and keeps what it needs in `results/try/`, with a line a try in
-`history.jsonl`. It does not draw. Intervals are within-run: what a campaign confirms in fresh processes is known better.
-
-- Wrong: the first wrong element with its problem, what it is and should be, and, where the numbers fit one, a guess at the mistake: a
-  leading dimension, alpha or beta, an edge, a part of K left out, nothing written, C read although beta is 0, a race: also where it was
-  wrong in one launch only. After a configuration that does not end the others are not tried.
-- Right: the rate, its ratio to the reference and to the best rung, in float32 its share of the measured peak (that of other
-  types is not measured); of a CUDA kernel registers, spills, shared memory, occupancy and what limits it, bank conflicts by the model;
-  with `--counters` the top reasons for stalls, where Nsight Compute can count them. Then faster, slower or not
-  distinguishable, with the interval, and what the compiler changed. A line says so where other processes used the CPU, or computed
-  on the GPU, while it was timed.
-- The problem is a square of 4096 on a GPU and of 256 on a CPU unless `--size` or `--problem` says otherwise; `--set` gives values of
-  parameters in place of the header's sweep, and of a CUDA kernel's [`compiler`, `maxrregcount` and `dlcm`](compilers.md).
-- Exit code 0: right; 1: wrong, in any configuration; 2: it could not be tried. Without a GPU a CUDA kernel is compiled and not run.
-
-When it is right and fast, `make` measures it with all others. The session below ends with the smallest campaign, of this kernel alone;
-`make` ends with the same of the default one.
-
-## A session
-
-"""
+MADE = "`studies/author.py` made this on "
+"""How the part of the page begins that this study writes."""
 SAVES = "results/published/studies/saves.cpu-intel-xeon-processor.json"
 TAIL = """
 How soon a save is answered is one of the questions under [How sure we are](../README.md#how-sure-we-are).
@@ -109,26 +81,18 @@ def session(project: Project) -> str:
     return "\n".join(log)
 
 
-def page(log: str) -> str:
-    """The page with a session's log."""
-    made = f"`studies/author.py` made this on {datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too.\n"
-    return f"{HEAD}{made}\n```\n{log}```\n{tail()}"
-
-
-def without_numbers(text: str) -> str:
-    """What of a page or log does not depend on the machine and the moment."""
-    text = re.sub(r"faster|slower|not distinguishable", "so", re.sub(r"on [^\n]*(Processor|CPU|EPYC|Xeon)[^\n]*", "on it", text))
-    text = re.sub(r"(?m)^  timed while .*\n", "", text)
-    text = re.sub(r"(?m)^.*, M=", "It, M=", re.sub(r"(?m)  (?:multimodal|drifting|, )+$", "", text))
-    text = re.sub(r"(?m)(?:^  \S+ .*%.*\n){2,}", lambda rows: "".join(sorted(rows[0].splitlines(keepends=True))), text)  # by rate
-    return re.sub(r"cpu-[\w-]+", "cpu", re.sub(r" +", " ", re.sub(r"\d[\d.e+-]*", "0", text)))
+def page(text: str, log: str) -> str:
+    """The page with a session's log in place of the one that it has."""
+    head, _, _ = text.partition(MADE)
+    made = f"{MADE}{datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too.\n"
+    return f"{head}{made}\n```\n{log}```\n{tail()}"
 
 
 def main() -> None:
     """Run the session, and write the page."""
     command_line(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        PAGE.write_text(page(session(Project(Path(folder) / "project"))))
+        PAGE.write_text(page(PAGE.read_text(), session(Project(Path(folder) / "project"))))
 
 
 if __name__ == "__main__":

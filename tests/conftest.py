@@ -13,7 +13,7 @@ from inprocess import InProcess, use_simulated_gpus
 from ladder import child, clock
 from ladder.simulation import simulated as simulated_gpus
 from planted import Project
-from simulated import Faults
+from simulated import Faults, support
 from virtual import VirtualClock
 
 CPU_SECONDS = 5.0
@@ -27,7 +27,7 @@ HOW = {
     "pytest -m gpu": ("gpu",), "pytest -m slurm": ("slurm",), "pytest -m container": ("container",),
 }  # fmt: skip
 """How those are run."""
-SHARED = ("smoke",)
+SHARED = ("smoke", "_gpus_folder")
 """Fixtures whose cost is the whole session's."""
 
 # no test waits for another, nor for whatever else measures on this machine
@@ -55,7 +55,9 @@ def virtual_clock() -> Iterator[VirtualClock]:
 @pytest.fixture(scope="session")
 def _gpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all tests: what runs on the host in place of a GPU is compiled there once."""
-    return tmp_path_factory.mktemp("gpus")
+    folder = tmp_path_factory.mktemp("gpus")
+    support(folder / "gpus.json")
+    return folder
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The worker in the test's own process, on a virtual clock: all of `ladder.child` and `ladder.worker` but the process and the pipe."""
 
 import json
+import os
 import signal
 import tempfile
 import traceback
@@ -18,7 +19,7 @@ from ladder.worker import Worker
 class _Process:
     """In place of `subprocess.Popen`."""
 
-    pid = 0
+    pid = os.getpid()
 
     def __init__(self) -> None:
         self.returncode: int | None = None

@@ -2,8 +2,9 @@
 
 `$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there (how
 many processes, for each time of asking). A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That code has
-the matrices `a`, `b` and `c`, the kernel's parameters, `timed` (whether this is a timed round), `call` (how many launches of the
-configuration this is on the present problem), `right`, `outside` (writes before C), and the faults `fail(message)` (the driver reports an
+the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether this is a timed round), `call` (how many launches
+of the configuration this is on the present problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
+`alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the driver reports an
 error, and the context is lost), `hang`, `die(signal)` and `slow(factor)` (this launch takes longer).
 """
 
@@ -168,11 +169,21 @@ class Gpu(Cpu):
         def bind(*addresses: int) -> Call:
             a, b, c = (_matrix(address, *shape, kind) for address, shape in zip(addresses, shapes, strict=True))
 
-            def right() -> None:
+            def right(**instead: float) -> None:
                 alpha, beta = (float(factor) for factor in scalars(p))
+                left, below, result = a, b, c
+                if instead:
+                    alpha, beta, depth = (
+                        instead.get(name, value) for name, value in (("alpha", alpha), ("beta", beta), ("k", p.k))
+                    )
+                    left, below, result = (
+                        _matrix(address, rows, cols, instead.get(name, ld), kind)
+                        for name, address, (rows, cols, ld) in zip(("lda", "ldb", "ldc"), addresses, shapes, strict=True)
+                    )
+                    left, below = left[:, :depth], below[:depth]
                 with np.errstate(all="ignore"):
-                    product = alpha * (a.astype(np.float64) @ b.astype(np.float64))
-                    c[:] = product + beta * c if beta else product
+                    product = alpha * (left.astype(np.float64) @ below.astype(np.float64))
+                    result[:] = product + beta * result if beta else product
 
             def outside() -> None:
                 kind.from_address(addresses[2] - c.itemsize).value = 1
@@ -182,7 +193,16 @@ class Gpu(Cpu):
 
             def call() -> None:
                 calls[0] += 1
-                given = {"a": a, "b": b, "c": c, "call": calls[0], "timed": self.timing, "right": right, "outside": outside}
+                given = {
+                    "a": a,
+                    "b": b,
+                    "c": c,
+                    "p": p,
+                    "call": calls[0],
+                    "timed": self.timing,
+                    "right": right,
+                    "outside": outside,
+                }
                 faults = {"fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os}
                 self.factor = 1.0
                 exec(code, {**given, **faults, **parameters})

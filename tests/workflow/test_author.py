@@ -1,43 +1,141 @@
-"""docs/author.md shows what somebody who writes a kernel sees: the session in it is that of `studies/author.py`."""
+"""docs/author.md: the session of somebody who writes a kernel, and how `studies/saves.py` times the same loop."""
 
-import json
+import contextlib
+import hashlib
+import re
+import shlex
+from statistics import median
 
 import author
 import pytest
 import saves
+from ladder.__main__ import parser
+from ladder.compile import compile_kernel
+from ladder.environment import detect_cpu
 from ladder.kernels import parse
+from planted import ROOT, Project
+from trying import Trials
+
+SESSION = author.PAGE.read_text().partition("```\n")[2].partition("```\n")[0]
+VERDICT = re.compile(r"^(right|wrong)(?=; )|^  it looks like this: (.*)", re.MULTILINE)
 
 
-def test_the_session_on_the_page_is_what_the_commands_say(project):
-    log = author.session(project)
+def verdicts(text):
+    """What the tries of a session ended with, and the guesses."""
+    return ["".join(found) for found in VERDICT.findall(text)]
+
+
+def test_the_commands_on_the_page_exist(capsys):
     text = author.PAGE.read_text()
-    assert text.startswith(author.HEAD)
-    assert text.endswith(author.tail())
-    shown = text.partition("```\n")[2].partition("```\n")[0]
-    assert author.without_numbers(shown) == author.without_numbers(log)
-    assert [line.split(";")[0] for line in log.splitlines() if line.startswith(("right;", "wrong;"))] == [
-        "right",
-        "right",
-        "wrong",
+    commands = [
+        *re.findall(r"^ {4}\.venv/bin/ladder (.*?)(?: {2,}#.*)?$", text, re.MULTILINE),
+        *re.findall(r"^\$ ladder (.*)$", SESSION, re.M),
     ]
-    assert "it looks like this: the last 1 of K are left out\n" in log
-    assert "since the last right try: " in log
+    assert len(commands) == 8
+    for command in commands:
+        with contextlib.suppress(SystemExit):
+            parser().parse_args(shlex.split(command.replace("[", "").replace("]", "")))
+        assert "error" not in capsys.readouterr().err, command
+    (campaign,) = re.findall(r"^\$ snakemake (.*)$", SESSION, re.MULTILINE)
+    assert shlex.split(campaign) == list(author.CAMPAIGN)
+    assert (ROOT / "config" / "smoke.yaml").exists()
 
 
-def test_saves_are_timed(project):
+def test_the_page_ends_with_what_was_measured():
+    assert author.PAGE.read_text().endswith(f"```\n{author.tail()}")
+
+
+@pytest.mark.slow
+def test_the_session_on_the_page_comes_out_as_it_says(tmp_path, monkeypatch, capsys):
+    """Its commands and its edits, one after another."""
+    trials = Trials(tmp_path / "root", monkeypatch, capsys)
+    path, output, seen = trials.root / author.FILE, [], 0
+    for step in SESSION.partition("\n$ snakemake")[0].split("\n\n"):
+        first = step.partition("\n")[0]
+        if first.startswith("$ ladder "):
+            code = int((re.findall(r"^\(exit code (\d)\)$", step, re.MULTILINE) or ["0"])[0])
+            output.append(trials.ladder(*shlex.split(first)[2:], code=code))
+            seen += 1
+        else:
+            old, new = ("".join(f"{line[1:]}\n" for line in step.splitlines()[3:] if line[0] in kept) for kept in (" -", " +"))
+            assert path.read_text().count(old) == 1, old
+            path.write_text(path.read_text().replace(old, new))
+    assert seen == 4
+    assert verdicts("".join(output)) == verdicts(SESSION) == ["right", "right", "the last 1 of K are left out", "wrong"]
+    assert re.search("^  since the last right try: (?!the same)", output[2], re.MULTILINE)
+
+
+ANSWERS = """#!/bin/sh
+# in place of `python -m ladder try FILE [--watch]`: answers at once, and notes to which text
+before=
+while :; do
+  now=$(cat "$4")
+  if [ "$now" != "$before" ]; then
+    before=$now
+    echo "${{*##* }} $(printf '%s\\n' "$now" | sha256sum)" >> log
+    printf 'mine: 1 GFLOP/s\\n{}; 0.0 s\\n'
+  fi
+  case "$*" in *--watch) sleep 0.02 ;; *) exit ;; esac
+done
+"""
+
+
+class Fake(Project):
+    """A project whose tries and campaigns are over at once; `log` has what each was of."""
+
+    def __init__(self, folder, verdict):
+        self.folder, self.python = folder, str(folder / "python")
+        self.write("python", ANSWERS.format(verdict)).chmod(0o755)
+
+    def ok(self, *arguments, **given):
+        digest = hashlib.sha256((self.folder / author.FILE).read_bytes()).hexdigest()
+        with (self.folder / "log").open("a") as log:
+            log.write(f"campaign {digest}  -\n")
+        return ""
+
+    def log(self):
+        """Pairs of what was run and the number of the text that it was of."""
+        pairs = [line.split()[:2] for line in (self.folder / "log").read_text().splitlines()]
+        texts = list(dict.fromkeys(text for _, text in pairs))
+        return [(what, texts.index(text)) for what, text in pairs]
+
+
+def test_every_save_is_answered_and_timed(tmp_path):
+    fake = Fake(tmp_path, "right")
+    found = saves.saves(fake, "cpu", 2)
+    tried, watched = [(author.FILE, 0), (author.FILE, 1), (author.FILE, 0)], [("--watch", 0), ("--watch", 1), ("--watch", 0)]
+    assert fake.log() == [*tried, *watched, ("campaign", 0), ("campaign", 1)]
+    assert set(found) == {"kind", "first_s", "again_s", "watch_s", "campaign_s", "each_again_s", "each_watch_s"}
+    for way in ("again", "watch"):
+        assert len(found[f"each_{way}_s"]) == 2
+        assert found[f"{way}_s"] == median(found[f"each_{way}_s"])
+    assert "`ladder try` of a CPU kernel takes " in saves.found(found)
+
+
+def test_a_wrong_kernel_is_not_timed(tmp_path):
+    with pytest.raises(AssertionError, match="wrong; "):
+        saves.saves(Fake(tmp_path, "wrong"), "cpu", 1)
+
+
+@pytest.mark.machine
+def test_a_save_is_answered_sooner_than_by_a_campaign(project):
     seconds = saves.saves(project, "cpu", 1)
-    assert min(seconds["watch_s"], seconds["again_s"]) > 0
     assert max(seconds["watch_s"], seconds["again_s"]) < seconds["campaign_s"]
-    assert (len(seconds["each_again_s"]), len(seconds["each_watch_s"])) == (1, 1)
-    tries = (project.folder / "results" / "try" / "history.jsonl").read_text().splitlines()
-    assert len({json.loads(line)["sha256"] for line in tries}) == 2  # every edit gives other machine code
 
 
 @pytest.mark.parametrize("kind", saves.KERNELS)
 def test_what_is_edited_is_there_and_of_one_configuration(kind, tmp_path):
     name, text, (old, new), one = saves.KERNELS[kind]
     assert text.count(old) == 1
-    assert old != new
-    (tmp_path / name).write_text(text)
-    lists = {key: [int(value)] for key, _, value in (pair.partition("=") for pair in one[1::2])}
-    assert len(list(parse(tmp_path / name).expand(lists, ["float32"]))) == 1
+    digests = []
+    for version in (text, text.replace(old, new)):
+        path = tmp_path / "kernels" / kind / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(version)
+        lists = {key: [int(value)] for key, _, value in (pair.partition("=") for pair in one[1::2])}
+        kernel = parse(path)
+        (configuration,) = kernel.expand(lists, ["float32"])
+        if kind == "cpu":
+            (row,) = compile_kernel(kernel, [configuration], detect_cpu().arch, tmp_path / "build", 1)
+            digests.append(row.sha256)
+    assert len(set(digests)) == len(digests)  # every edit gives other machine code

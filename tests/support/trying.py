@@ -1,0 +1,89 @@
+"""`ladder new` and `ladder try` in the test's own process, in a folder that has only the kernels that the test puts there."""
+
+import sys
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simulated
+from inprocess import InProcess
+from ladder import bench, compile, contestants, probe, templates, trial, worker
+from ladder.__main__ import main
+
+HEADER = "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
+
+
+class SameProcess(Executor):
+    """In place of `ProcessPoolExecutor`: what is submitted is done at once, in this process."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Any:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, **named))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class SimulatedCpu(simulated.Gpu):
+    """A simulated device that is opened as the CPU."""
+
+    kind = "cpu"
+
+    def describe(self) -> dict[str, Any]:
+        return {"cores": 1, "memory_bytes": 1 << 30}
+
+
+class Trials:
+    """A folder `root` with kernels and results. `ladder` runs a command there and returns what it printed, errors last."""
+
+    def __init__(self, root: Path, monkeypatch: Any, capsys: Any) -> None:
+        self.root, self.capsys, self.kept = root, capsys, root / "results" / "try"
+        for kind in ("cuda", "cpu"):
+            (root / "kernels" / kind).mkdir(parents=True)
+        for module in (contestants, templates, trial):
+            monkeypatch.setattr(module, "ROOT", root)
+        for module in (contestants, trial):
+            monkeypatch.setattr(module, "FOLDER", self.kept)
+        monkeypatch.chdir(root)
+
+    def ladder(self, *arguments: str, code: int = 0) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+            sys.exit(0)
+        done = self.capsys.readouterr()
+        assert ended.value.code == code, done.out + done.err
+        return str(done.out + done.err)
+
+    def write(self, does: str, header: str = "", name: str = "mine", kind: str = "cuda") -> str:
+        """Write a kernel for a simulated device, with what a launch does; returns its path as the command takes it."""
+        path = self.root / "kernels" / kind / f"{name}{trial.SUFFIX[kind]}"
+        path.write_text(
+            HEADER.format(header, does) if kind == "cuda" else HEADER.format("", does).replace("block: [1]\ngrid: [1]\n", "")
+        )
+        return str(path.relative_to(self.root))
+
+    def try_(self, does: str, *arguments: str, header: str = "", code: int = 0) -> str:
+        """Write the CUDA kernel `mine`, and try it on a small problem."""
+        sizes = [] if {"--size", "--problem"} & set(arguments) else ["--size", "32"]
+        return self.ladder("try", self.write(does, header), *sizes, *arguments, code=code)
+
+
+def stay_in_process(monkeypatch: Any) -> None:
+    """Compile, probe and work in this process; a sample is one launch, however short."""
+    monkeypatch.setattr(bench, "LIMITS", replace(bench.LIMITS, sample_us=0))
+    monkeypatch.setattr(bench, "Child", InProcess)
+    for module in (compile, trial):
+        monkeypatch.setattr(module, "ProcessPoolExecutor", SameProcess)
+
+
+def simulate_cpu(monkeypatch: Any) -> None:
+    """Put a simulated device in place of the CPU too, with what is compiled for it."""
+    monkeypatch.setattr(compile, "_cc", lambda source, *_: simulated.compile(source))
+    for module in (probe, worker):
+        monkeypatch.setattr(module, "open_device", lambda kind, uuid, support: SimulatedCpu("GPU-1"))
