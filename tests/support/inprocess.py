@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import tempfile
 import traceback
 from collections import deque
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import simulated
+from ladder import clock
 from ladder.child import Child
 from ladder.simulation import VARIABLE
 from ladder.simulation import simulated as loaded
@@ -23,11 +25,16 @@ class _Process:
 
     def __init__(self) -> None:
         self.returncode: int | None = None
+        self.hangs = False
+        """Whether it is in a launch that never ends."""
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None and self.hangs and timeout is not None:
+            clock.sleep(timeout)
+            raise subprocess.TimeoutExpired("worker", timeout)
         assert self.returncode is not None, "waits for a process that does not end"
         return self.returncode
 
@@ -55,11 +62,15 @@ class _Pipe:
         if self.process.returncode is not None:
             raise BrokenPipeError
         self.requests.append(request)
+        if self.process.hangs:
+            return
         try:
             self.worker.serve()
             self.process.returncode = 0
-        except (_Idle, simulated.Hang):
+        except _Idle:
             pass
+        except simulated.Hang:
+            self.process.hangs = True
         except simulated.Died as death:
             self.process.returncode = -death.number
         except Exception:
