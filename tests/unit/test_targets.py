@@ -1,8 +1,6 @@
 """What a campaign consists of, and what its jobs ask for."""
 
-import hashlib
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,7 +71,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
         (tmp_path / "nvidia-a" / "samples" / f"{job}.parquet").touch()
     (tmp_path / "cpu-b" / "samples" / "03_blocked.float32.parquet").touch()
     found, of = made(published=tmp_path), (targets.REDRAWN, "nvidia-a")
-    made_of_each = ("drawn.checked", "figures.sha256", "tables.sha256")
+    made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
     assert found.redrawn() == [
         *(f"results/redrawn/{device}/{name}" for device in ("cpu-b", "nvidia-a") for name in made_of_each),
         "results/redrawn/index.html",
@@ -85,7 +83,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     (tmp_path / "cpu-b" / "again").mkdir()
     (tmp_path / "cpu-b" / "again" / "environment.json").touch()
     assert found.indexed(targets.REDRAWN) == ["cpu-b", "cpu-b/again", "nvidia-a"]
-    assert "results/redrawn/cpu-b/again/tables.sha256" in found.redrawn()
+    assert {f"results/redrawn/cpu-b/again/{name}.csv" for name in targets.TABLES} <= set(found.redrawn())
     assert found.checked(targets.REDRAWN, "cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
     assert found.claims(targets.REDRAWN) == []
     (tmp_path / "claims.json").touch()
@@ -220,87 +218,6 @@ def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
     assert found.published_contents() == before
     (tmp_path / "d/again/samples/a.parquet").write_text("two")
     assert found.published_contents() != before
-
-
-def test_a_list_of_which_a_file_is_missing_or_another_is_forgotten(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = made(devices=[CPU], architectures=[])
-    build, figures = Path(found.compiled()[0]), Path(found.measured("figures")[0])
-    support = Path(found.support("t", CPU.slug))
-    for folder in (build.parent, figures):
-        folder.mkdir(parents=True)
-
-    def write():
-        for path in (build.parent / "a.so", figures / "a.svg", figures / "b.png"):
-            path.write_text(path.name)
-        sha256 = hashlib.sha256(b"a.so").hexdigest()
-        build.write_text(f"kernel,binary,sha256\n03_blocked,a.so,{sha256}\n03_blocked,,\n")
-        support.write_text("compiled")
-        for listed in (figures, support):
-            targets.list_files(listed)
-        return build, targets.listing(figures), support
-
-    def left():
-        found.forget_incomplete([])
-        return [path.exists() for path in made_again]
-
-    made_again = write()
-    assert left() == [True, True, True]
-    (build.parent / "a.so").write_text("other")
-    assert left() == [False, True, True]
-    write()
-    (figures / "b.png").unlink()
-    assert left() == [True, False, True]
-    write()
-    (figures / "b.png").write_text("other")
-    assert left() == [True, False, True]
-    assert left() == [True, False, True]  # one that is not there is no complaint
-    for garbage in (b"\xff what is this", b"what is this"):
-        made_again[1].write_bytes(garbage)
-        assert left() == [True, False, True]
-    write()
-    support.write_text("garbage")
-    assert left() == [True, True, False]
-
-
-def test_what_was_measured_and_tables_are_made_again_where_they_are_others(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    published = tmp_path / "published"
-    (published / "cpu-z" / "again").mkdir(parents=True)
-    (published / "cpu-z" / "again" / "environment.json").touch()
-    found, of = made(devices=[CPU], architectures=[], published=published), ("t", CPU.slug)
-    measured = [found.environment(*of), *found.samples(*of), *found.confirmed(*of)]
-    tables = [folder / targets.TABLES for folder in (measured[0].parent, Path("results/redrawn/cpu-z/again"))]
-    assert len(measured) == 4
-    for path in [*measured, *tables]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    (measured[0].parent / "sums").mkdir()
-
-    def left(other=None):
-        for path in measured:
-            path.write_text(path.name)
-            targets.list_files(path)
-        for table in tables:
-            of_them = [table.with_name(name) for name in ("best.csv", "summary.csv")]
-            for path in of_them:
-                path.write_text(path.name)
-            targets.list_files(*of_them, into=table)
-        if other:
-            times = other.stat()
-            other.write_text(other.read_text().swapcase())
-            os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
-        found.forget_incomplete([])
-        kept = [*measured, *map(targets.listing, measured), *tables]
-        kept += [table.with_name(name) for table in tables for name in ("best.csv", "summary.csv")]
-        return [path for path in kept if not path.exists()]
-
-    assert left() == []
-    assert [left(path) for path in measured] == [[path, targets.listing(path)] for path in measured]
-    for table in tables:
-        for name in ("best.csv", "summary.csv"):
-            assert left(table.with_name(name)) == [table, table.with_name(name)]
-    # the folder of samples can be read as one table
-    assert {path.suffix for path in measured[1].parent.iterdir()} == {".parquet"}
 
 
 def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):

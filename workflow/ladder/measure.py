@@ -295,7 +295,7 @@ def check_binary(path: Path, sha256: str) -> None:
     """Raise `InputError` where a binary is not the one that was compiled."""
     if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
         raise InputError(
-            f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. Remove it and run again"
+            f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. Remove {path.parent} and run again"
         )
 
 

@@ -1,9 +1,7 @@
 """What a campaign consists of: the files that its rules make and read, and what their jobs ask of a machine."""
 
-import contextlib
 import csv
 import hashlib
-import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +11,7 @@ from typing import Any
 
 from ladder.campaign import BASELINE_JOB, CONFIRMED, WIDTH, Campaign, digest
 from ladder.environment import Device
-from ladder.jobs import MEND, read_environment, write_whole
+from ladder.jobs import MEND, read_environment
 from ladder.kernels import Kernel
 from ladder.units import KINDS, InputError
 
@@ -25,31 +23,13 @@ JUDGED = "claims.json"
 """What data say to the claims."""
 SHOWN = "nvidia-h200"
 """The published dataset that README and story are about, and show figures of."""
-TABLES = "tables.sha256"
-"""The file that lists the tables of a dataset."""
+TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
+"""The tables of a dataset."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
 ENDED = "Terminating processes on user request"
 """What Snakemake says when it is interrupted."""
-LOOKING = (
-    *(
-        "dryrun",
-        "report",
-        "summary",
-        "detailed_summary",
-        "lint",
-        "dag",
-        "rulegraph",
-        "filegraph",
-        "d3dag",
-        "list_rules",
-        "archive",
-    ),
-    *("list_target_rules", "list_changes", "list_input_changes", "list_params_changes", "list_untracked", "list_conda_envs"),
-    *("print_compilation", "unlock", "cleanup_metadata", "generate_unit_tests", "containerize"),
-)
-"""Options of Snakemake's, as it calls them, with which it makes nothing."""
 REFUSALS = {
     "invalid partition": "slurm_partition",
     "Invalid generic resource": "gres, gpu or gpu_model",
@@ -91,10 +71,9 @@ class Targets:
 
     def tables(self) -> list[str]:
         """Every file of the campaign's datasets but for what is drawn: what is missing is made again."""
-        names = [f"{name}.csv" for name in ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")]
         of = [(self.campaign.name, device.slug) for device in self.devices]
         return [
-            *self.measured("environment.json", *names),
+            *self.measured("environment.json", *(f"{name}.csv" for name in TABLES)),
             *(str(p) for one in of for p in (*self.samples(*one), *self.confirmed(*one))),
         ]
 
@@ -109,18 +88,21 @@ class Targets:
         return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
 
     def shown(self) -> list[str]:
-        """The check that what is drawn from the dataset of which pages show figures is what was published, and its lists."""
+        """The check that what is drawn from the dataset of which pages show figures is what was published, and its tables."""
         return self._redrawn(SHOWN) if (self.published / SHOWN / "environment.json").exists() else []
 
     def _redrawn(self, device: str) -> list[str]:
-        return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures.sha256", TABLES)]
+        return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures")] + self._redrawn_tables(device)
+
+    def _redrawn_tables(self, device: str) -> list[str]:
+        return [f"results/{REDRAWN}/{device}/{name}.csv" for name in TABLES]
 
     def redrawn(self) -> list[str]:
         """The checks that what is drawn from all published datasets is what was published, and the page to look around in them."""
         folders = sorted(path.parent for path in self.published.glob("*/environment.json"))
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.published) else []
         page = [f"results/{REDRAWN}/index.html"] if folders else []
-        repeats = [f"results/{REDRAWN}/{name}/{TABLES}" for name in self.indexed(REDRAWN) if "/" in name]
+        repeats = [path for name in self.indexed(REDRAWN) if "/" in name for path in self._redrawn_tables(name)]
         return [name for folder in folders for name in self._redrawn(folder.name)] + repeats + compared + page
 
     def committed(self, device: str) -> list[Path]:
@@ -137,47 +119,6 @@ class Targets:
         """The same of the kernel that a measure job is about; "" for the baselines."""
         name = job.split(".")[0]
         return "" if name == BASELINE_JOB else self.kernel(self.device(device).arch, name).digest
-
-    def lists(self) -> dict[Path, Path]:
-        """The files that list others with their checksums, those that there are, with the folder of the others."""
-        compiled = [Path(path) for path in self.compiled()]
-        folders = [Path(path) for path in self.measured("figures")]
-        folders += [
-            Path("results") / REDRAWN / path.parent.name / "figures" for path in self.published.glob("*/environment.json")
-        ]
-        supports = [Path(self.support(self.campaign.name, device.slug)) for device in self.devices]
-        measured = [path for device in self.devices for path in self._measured_by(device.slug)]
-        drawn = [
-            Path("results") / REDRAWN / path.parent.relative_to(self.published)
-            for path in self.published.rglob("environment.json")
-        ]
-        tables = [folder / TABLES for folder in [*map(Path, self.measured("")), *drawn]]
-        found = {path: path.parent for path in [*compiled, *tables]} | {listing(folder): folder for folder in folders}
-        pages = [Path("results") / dataset / "index.html" for dataset in (self.campaign.name, REDRAWN)]
-        alone = [*compiled, *supports, *measured, *map(Path, self.measured(JUDGED)), *pages]
-        found |= {listing(path): path.parent for path in alone}
-        return {path: folder for path, folder in found.items() if path.exists()}
-
-    def _measured_by(self, device: str) -> list[Path]:
-        """What measuring has made of a device: its description, samples and confirmation."""
-        of = self.campaign.name, device
-        return [self.environment(*of), *self.samples(*of), *self.confirmed(*of)]
-
-    def forget_incomplete(self, words: Sequence[str]) -> list[str]:
-        """Remove the lists of which a file is missing or another, and what is another, so that Snakemake has all of it made again.
-
-        Where Snakemake only looks, by the words of its command line, nothing is removed: what to say of that is returned.
-        """
-        found: list[Path] = []
-        for path, folder in self.lists().items():
-            listed = {folder / Path(name).name: sha256 for name, sha256 in _listed(path).items()}
-            others = [file for file, sha256 in listed.items() if not file.is_file() or _sha256(file) != sha256]
-            found += [path, *filter(Path.is_file, others)] if others else []
-        if found and only_looks(words):
-            return [f"{file}: it, or what it lists, is not what its job made; a run makes it again" for file in found]
-        for file in found:
-            file.unlink()
-        return []
 
     def checked(self, dataset: str, device: str) -> list[str]:
         """What must be right of a dataset before anything is drawn from it: where it is published, its files and those of its repeats."""
@@ -342,47 +283,11 @@ class Targets:
         return next((partition.resources for partition in partitions.values() if partition.device == arch), {})
 
 
-def only_looks(words: Sequence[str]) -> bool:
-    """Whether a command line of Snakemake's asks for no run. It tells only after it has read the Snakefile."""
-    from snakemake.cli import parse_args  # takes longer than all else, outside of Snakemake
-
-    with contextlib.redirect_stderr(io.StringIO()):  # it has said already which profile it uses
-        asked = vars(parse_args(list(words))[1])
-    return any(value not in (None, False) for name, value in asked.items() if name in LOOKING) and not asked["report_after_run"]
-
-
 def _sha256(*paths: Path) -> str:
     state = hashlib.sha256()
     for path in paths:
         state.update(path.read_bytes())
     return state.hexdigest()
-
-
-def listing(made: Path) -> Path:
-    """The file that lists those of a folder of figures, or one file, in the form of the command `sha256sum`.
-
-    That of samples does not lie among them: their folder can be read as one table.
-    """
-    folder = made.parent.parent / "sums" if made.parent.name == "samples" else made.parent
-    return folder / f"{made.stem}.sha256"
-
-
-def list_files(*made: Path, into: Path | None = None) -> None:
-    """Write it, or `into` another file that of several."""
-    files = [path for one in made for path in (sorted(one.iterdir()) if one.is_dir() else [one])]
-    lines = (f"{_sha256(path)}  {path.relative_to(made[0].parent)}\n" for path in files)
-    write_whole(into or listing(made[0]), "".join(lines).encode())
-
-
-def _listed(path: Path) -> dict[str, str]:
-    """The files that a list names, each with its checksum; one that cannot be read names a file that is nowhere."""
-    try:
-        if path.suffix == ".csv":
-            with path.open(newline="") as file:
-                return {row["binary"]: row["sha256"] for row in csv.DictReader(file) if row["binary"]}
-        return {Path(line[66:]).name: line[:64] for line in path.read_text().splitlines()}
-    except (OSError, ValueError, KeyError, csv.Error):
-        return {"damaged": ""}
 
 
 def together(published: Path) -> dict[str, list[Path]]:

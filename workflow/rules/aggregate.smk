@@ -40,7 +40,6 @@ rule aggregate:
             caption="../report/models.rst",
             labels={"table": "models"},
         ),
-        sums=f"results/{{dataset}}/{{device}}/{targets.TABLES}",
     log:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:

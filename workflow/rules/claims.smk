@@ -9,7 +9,6 @@ rule claims:
         claimed=TARGETS.claimed(),
     output:
         "results/{dataset}/{device}/claims.json",
-        sums="results/{dataset}/{device}/claims.sha256",
     log:
         "results/{dataset}/logs/claims-{device}.log",
     params:

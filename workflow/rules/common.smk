@@ -93,7 +93,7 @@ TARGETS = targets.Targets(
 )
 if workflow.is_main_process:
     unusable = map(str, refused.values()) if ONLY_PUBLISHED else []
-    for said in [*strays(ROOT), *unusable, *TARGETS.forget_incomplete(sys.argv[1:])]:
+    for said in [*strays(ROOT), *unusable]:
         print(f"Warning: {said}", file=sys.stderr)
 MEASURING_MB = TARGETS.measuring_mb()
 

@@ -8,7 +8,6 @@ rule compile:
         ],
     output:
         resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
-        sums="results/{dataset}/build/{arch}/{kernel}/resources.sha256",
     log:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
     priority: 1

@@ -7,7 +7,6 @@ rule confirm:
         environment="results/{dataset}/{device}/environment.json",
     output:
         confirmed="results/{dataset}/{device}/confirmed.parquet",
-        sums="results/{dataset}/{device}/confirmed.sha256",
     log:
         "results/{dataset}/logs/confirm-{device}.log",
     threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)

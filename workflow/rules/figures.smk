@@ -15,7 +15,6 @@ rule figures:
             caption="../report/figures.rst",
             labels={"figure": "{figure}"},
         ),
-        "results/{dataset}/{device}/figures.sha256",
     log:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
@@ -71,7 +70,6 @@ rule index:
         claims=lambda wildcards: TARGETS.claims(wildcards.dataset),
     output:
         "results/{dataset}/index.html",
-        sums="results/{dataset}/index.sha256",
     log:
         "results/{dataset}/logs/index.log",
     params:

@@ -8,7 +8,6 @@ rule measure:
         environment="results/{dataset}/{device}/environment.json",
     output:
         samples="results/{dataset}/{device}/samples/{job}.parquet",
-        sums="results/{dataset}/{device}/sums/{job}.sha256",
     log:
         "results/{dataset}/logs/measure-{device}-{job}.log",
     threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)

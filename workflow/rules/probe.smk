@@ -2,7 +2,6 @@
 rule support:
     output:
         "results/{dataset}/build/{arch}/support.bin",
-        "results/{dataset}/build/{arch}/support.sha256",
     log:
         "results/{dataset}/logs/support-{arch}.log",
     priority: 2
@@ -22,7 +21,6 @@ rule probe:
         support=of(TARGETS.support),
     output:
         environment="results/{dataset}/{device}/environment.json",
-        sums="results/{dataset}/{device}/environment.sha256",
     log:
         "results/{dataset}/logs/probe-{device}.log",
     priority: 2

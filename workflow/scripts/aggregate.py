@@ -5,7 +5,6 @@ from pathlib import Path
 from ladder import aggregate, tables
 from ladder.jobs import job, read_environment
 from ladder.kernels import parse
-from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     environment = read_environment(snakemake.input.environment)
@@ -15,4 +14,3 @@ with job(snakemake.log[0]):
     paths = {name: Path(snakemake.output[name]) for name in made}
     for name, table in made.items():
         tables.write_csv(table, paths[name])
-    list_files(*paths.values(), into=Path(snakemake.output.sums))

@@ -5,7 +5,7 @@ from pathlib import Path
 from ladder import claims, judged
 from ladder.environment import ROOT
 from ladder.jobs import job
-from ladder.targets import CLAIMED_OF, REDRAWN, list_files
+from ladder.targets import CLAIMED_OF, REDRAWN
 
 with job(snakemake.log[0]):
     dataset, device = snakemake.wildcards.dataset, snakemake.wildcards.device
@@ -13,4 +13,3 @@ with job(snakemake.log[0]):
     name = device if dataset == REDRAWN else f"results/{dataset}/{device}"
     data = claims.of_tables(paths, Path(snakemake.input.environment), name)
     judged.write(judged.held_against(ROOT, [data]), Path(snakemake.output[0]))
-    list_files(Path(snakemake.output[0]))

@@ -11,7 +11,6 @@ from ladder.compile import Resource, compile_kernel
 from ladder.environment import ROOT, check_native
 from ladder.jobs import job, write_whole
 from ladder.kernels import discover
-from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
@@ -25,7 +24,6 @@ with job(snakemake.log[0]):
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     write_whole(output, table.getvalue().encode())
-    list_files(output)
     alike = {}
     for row in rows:
         if row.status == "compile_error":

@@ -10,7 +10,6 @@ from ladder.jobs import job, read_environment
 from ladder.kernels import discover
 from ladder.lock import uuids
 from ladder.records import journal_of
-from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
@@ -38,4 +37,3 @@ with job(snakemake.log[0]):
         refill_us=environment["attributes"].get("cache_bytes", 0) / environment["peaks"]["copy_tb_s"] * 1e-6,
     )
     run(task, journal_of(output), output, uuids(device))
-    list_files(output)

@@ -6,7 +6,6 @@ from pathlib import Path
 from ladder import index, tables
 from ladder.campaign import INDEXED
 from ladder.jobs import job, write_whole
-from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     datasets, claims = {}, []
@@ -17,4 +16,3 @@ with job(snakemake.log[0]):
     for path in map(Path, snakemake.input.claims):
         claims += index.read_claims(path)
     write_whole(Path(snakemake.output[0]), index.page(snakemake.params.title, datasets, claims).encode())
-    list_files(Path(snakemake.output[0]))

@@ -10,7 +10,6 @@ from ladder.kernels import discover
 from ladder.lock import uuids
 from ladder.measure import Job, run
 from ladder.records import journal_of
-from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
@@ -35,4 +34,3 @@ with job(snakemake.log[0]):
         environment=environment,
     )
     run(task, journal_of(output), output, uuids(device))
-    list_files(output)

@@ -9,7 +9,6 @@ from ladder.jobs import job, write_whole
 from ladder.kernels import discover
 from ladder.lock import exclusive, uuids
 from ladder.probe import probe
-from ladder.targets import list_files
 
 with job(snakemake.log[0]):
     device = here(campaign.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
@@ -17,4 +16,3 @@ with job(snakemake.log[0]):
         found = probe(device, uuid, Path(snakemake.input.support))
     output = Path(snakemake.output.environment)
     write_whole(output, (json.dumps(found, indent=1) + "\n").encode())
-    list_files(output)
