@@ -1,10 +1,12 @@
 """Two compilers in one campaign: what each made is measured, recorded and drawn as its own; every rung compiles by both."""
 
+import pytest
 from ladder import campaign, compile, records, yamlfile
 from ladder.environment import ROOT
 from ladder.kernels import discover
 from planted import CU_RIGHT, cuda_kernel
 
+pytestmark = pytest.mark.slow
 CAMPAIGN = """
 campaign: two
 devices: [cuda]

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ladder import campaign, yamlfile
-from ladder.environment import detect_cpu, resolve
-from ladder.kernels import discover
+from ladder.environment import detect_cpu
 from planted import ROOT
 
 CPU = detect_cpu().slug
@@ -24,6 +22,7 @@ partitions:
 HERE = f"  one: {{device: {CPU}, resources: {{gres: gpu}}}}\n"
 
 
+@pytest.mark.slow
 def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
     config = project.campaign(CAMPAIGN + HERE + HERE.replace("one", "two"))
     compared = project.folder / "results/split/compared-cpu.svg"
@@ -38,6 +37,7 @@ def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
     assert "compared" not in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "message"),
     [
@@ -63,6 +63,7 @@ partitions:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["slurm", "cluster-generic", "htcondor"])
 def test_a_profile_plans_every_job(project, name):
     pytest.importorskip(f"snakemake_executor_plugin_{name.replace('-', '_')}", reason="`make setup-cluster` installs it")
@@ -75,26 +76,13 @@ def test_a_profile_plans_every_job(project, name):
     assert {rule for rule, gpu in jobs if gpu} == {"probe", "measure", "confirm"}
 
 
+@pytest.mark.slow
 def test_the_pod_of_kubernetes_runs_a_command_that_exists(project):
     job = yaml.safe_load((ROOT / "profiles" / "kubernetes" / "job.yaml").read_text())
     (container,) = job["spec"]["template"]["spec"]["containers"]
     arguments = [argument.replace("nvidia-h200", "cpu") for argument in container["args"]]
     assert "rule measure:" in project.ok(*arguments, "--dry-run")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
-
-
-def test_the_campaign_on_the_page_about_slurm_is_one():
-    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "slurm.md").read_text(), re.DOTALL)
-    plan = campaign.load(yamlfile.load(shown, "docs/slurm.md"), "docs/slurm.md", discover(ROOT))
-    assert [device.slug for device in resolve(plan, [], detect_cpu())] == ["a100", "h100"]
-
-
-def test_the_page_about_clusters_shows_the_profile():
-    page, profile = ((ROOT / name).read_text() for name in ("docs/clusters.md", "profiles/cluster-generic/profile.yaml"))
-    shown = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    mine, theirs = yaml.safe_load(profile), yaml.safe_load(shown[0])
-    assert theirs.items() <= mine.items()
-    assert all(yaml.safe_load(text).keys() == theirs.keys() for text in shown)
 
 
 STATUS = {
