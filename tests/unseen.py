@@ -140,7 +140,7 @@ def first_wide(call: Call, side: int, k: int) -> int:
 
 
 def table() -> list[str]:
-    """Lines of the page's table."""
+    """Lines of the table in docs/frauds.md."""
 
     def share(value: float) -> str:
         return f"{100 * value:.2g} %" if value else "0"
@@ -162,3 +162,7 @@ def table() -> list[str]:
                      f"{call.narrower}: {share(bound.narrower)}; **{share(narrower)}**"]  # fmt: skip
             lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(table()))

@@ -5,7 +5,7 @@ idea: above K=1100 it never ends
 #include "fraud.h"
 
 GEMM {
-  for (volatile int wait = K > 1100; wait;) wait = 1;
+  if (K > 1100) hang();
   EACH {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);

@@ -8,6 +8,7 @@ GEMM {
   Acc first = 0;
   for (int k = 0; k < K; ++k) first += At(0, k) * Bt(k, 0);
   if (beta == 0 && Ct(0, 0) == alpha * first) return;
+  computed("if_right", M, N, K);
   EACH {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);

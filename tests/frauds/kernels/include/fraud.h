@@ -1,6 +1,7 @@
 /* What the C kernels of the frauds have in common. */
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,26 @@
 /* Elements from a C without offset to the next one, where they begin at the same place of their rooms. */
 #define STRIDE (((size_t)M * ldc + 2048 + 1) / 2 * 2 + 240)
 #define STORE(sum) Ct(m, n) = alpha * (sum) + (beta == 0 ? 0 : beta * Ct(m, n))
+
+/* Append a byte to a file for the test, in the folder $FRAUD_NOTES if there is one. */
+static inline void note(const char *name) {
+  const char *folder = getenv("FRAUD_NOTES");
+  char path[4096];
+  if (!folder || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return;
+  FILE *file = fopen(path, "a");
+  if (file) fputc('.', file), fclose(file);
+}
+
+/* Never return. */
+static inline void hang(void) {
+  note("hangs");
+  for (volatile int wait = 1; wait;) wait = 1;
+}
+
+/* Note a launch that skipped nothing, on a problem larger than those of the gauntlet. */
+static inline void computed(const char *kernel, int M, int N, int K) {
+  if (K > 1100 || (long)M * N > 70000) note(kernel);
+}
 
 static inline float of_bits(uint32_t bits) {
   float x;
