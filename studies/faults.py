@@ -1,22 +1,18 @@
 """Kernels that misbehave, and what becomes of them: `.venv/bin/python studies/faults.py` plants them on the devices of this machine.
 
-The tests plant them too. `.venv/bin/python studies/faults.py --page` writes docs/faults.md.
+The tests plant them too; docs/faults.md lists them.
 """
 
 import re
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fuzz
-import kill
-from ladder.environment import ROOT, detect_cpu, detect_gpus
-from ladder.measure import GROUP
+from ladder.environment import detect_cpu, detect_gpus
 from ladder.result import NOT_RIGHT
-from ladder.study import NOTHING, Study, command_line
+from ladder.study import Study, command_line
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
 
@@ -299,93 +295,6 @@ MACHINE = {
 }
 """Of the machine; `body` is the test that plants it and looks for the message."""
 
-TABLES: list[tuple[str, str, Mapping[str, Fault]]] = [
-    ("C kernels, run for real", "`tests/workflow/test_faults.py`, in a campaign with all of them", CPU | {"syntax": SYNTAX}),
-    (
-        "A fake GPU behind `devices.Device`",
-        "tests/workflow/test_faults.py, among ten configurations, at their verification and while they are timed",
-        FAKE,
-    ),
-    ("CUDA kernels on a real GPU", "tests/gpu/test_gpu.py (`pytest -m gpu`), in a campaign with all of them", GPU),
-]
-
-
-def document() -> str:
-    """The page docs/faults.md."""
-    lines = [
-        "# Faults, and what becomes of them",
-        "",
-        "Every fault here is planted by a test, which fails unless what is told here comes of it and everything else is measured.",
-        "`.venv/bin/python studies/faults.py --page` writes this page from the tests' own tables and from the answers of two studies.",
-    ]
-    for title, where, table in TABLES:
-        lines += ["", f"## {title}", "", f"Planted in {where}.", "", "| fault | status | the reason says |", "|---|---|---|"]
-        lines += [f"| {fault.what} | `{fault.status}` | {fault.reason.replace('.*', '…')} |" for fault in table.values()]
-    lines += ["", "## The machine", "", "| fault | what happens | message | test |", "|---|---|---|---|"]
-    lines += [f"| {fault.what} | {fault.status} | {fault.reason} | `{fault.body}` |" for fault in MACHINE.values()]
-    lines += ["", "## Killed at random moments", "", *told(kill.STUDY, killed)]
-    lines += ["", "## Hostile input", "", *told(fuzz.STUDY, fuzzed)]
-    lines += [
-        "",
-        "What is given by `--configfile` Snakemake reads before anything of ours: a YAML file nested 5,000 deep ends there, in a",
-        "traceback of Snakemake's; the same file under `config/` is refused by a line.",
-    ]
-    lines += ["", "## Stale results", ""]
-    lines += [
-        "What a change makes the next run do again, on a campaign with two CUDA kernels (on a fake GPU) and one of the CPU; each",
-        "",
-    ]
-    lines[-1:] = ["line is a test of `tests/workflow/test_stale.py`.", "", "| what changes | what is run again |", "|---|---|"]
-    lines += [f"| {what} | {', '.join(sorted(jobs)) or 'nothing'} |" for what, jobs in stale().items()]
-    return "\n".join(lines) + "\n"
-
-
-def told(study: Study, tell: Callable[[Mapping[str, Any]], list[str]]) -> list[str]:
-    """What a study's committed answers have counted."""
-    lines = []
-    for path, (_, counts) in study.published(ROOT).items():
-        lines += [*tell(counts), f"The counts: [{path.name}](../{path.relative_to(ROOT)})."]
-    return lines or [NOTHING.capitalize() + "."]
-
-
-def killed(counts: Mapping[str, Any]) -> list[str]:
-    """What `studies/kill.py` counted."""
-    targets = ", ".join(f"{number} {target}" for target, number in counts["killed"].items())
-    during = ", ".join(f"{number} during {rule}" for rule, number in counts["during"].items())
-    return [
-        f"`.venv/bin/python studies/kill.py {counts['kills']} {counts['seed']}` sent {counts['kills']} SIGKILLs at random "
-        f"moments of a campaign of {counts['measurements_a_campaign']} measurements",
-        f"({targets}; {during}), and ran it again after each. {counts['campaigns_finished']} campaigns came to their end; each then had the",
-        "measurements, tables and figures of an undisturbed one, and every sample that a journal had when a kill struck:",
-        f"{counts['measurements_lost']} measurements lost. {counts['measurements_begun_again']} were begun a second time: those that "
-        "were under way,",
-        f"up to {GROUP} at a time, since configurations are timed side by side in the same rounds.",
-    ]
-
-
-def fuzzed(counts: Mapping[str, Any]) -> list[str]:
-    """What `studies/fuzz.py` counted."""
-    each = [
-        f"{name} ({counts[name]['answered']} answered, {counts[name]['refused']} refused)"
-        for name in ("expressions", "headers", "campaigns")
-    ]
-    return [
-        f"`.venv/bin/python studies/fuzz.py {counts['inputs']} {counts['seed']}` read {counts['inputs']} random and hostile inputs: "
-        f"{', '.join(each)}.",
-        "Every one had a right answer or an error of ours that names what is wrong: no traceback, nothing executed.",
-    ]
-
-
-def stale() -> dict[str, set[str]]:
-    """What changes, and the jobs that are run again."""
-    sys.path.insert(0, str(ROOT / "tests" / "workflow"))
-    from test_stale import CASES
-
-    return {what: jobs for what, (_, jobs, _) in CASES.items()}
-
-
-DOCUMENT = ROOT / "docs" / "faults.md"
-
 
 def row(fault: Fault, rows: Any) -> dict[str, Any]:
     """What became of a fault: its rows of `summary.csv`, and whether they are what is told of it."""
@@ -399,23 +308,26 @@ def row(fault: Fault, rows: Any) -> dict[str, Any]:
     return {"what": fault.what, "statuses": statuses, "reasons": reasons, "as_told": bool(as_told)}
 
 
-def on_cpu(project: Project) -> list[dict[str, Any]]:
-    """What becomes of the faults of C kernels: all are configurations of one kernel, timed side by side where they pass verification."""
-    sweep = f"parameters: {{F: 0}}\nsweep: {{F: {list(range(len(CPU)))}}}\n---*/\n{INCLUDES}"
-    project.write("kernels/cpu/90_faults.c", c_kernel("faults", one_kernel(CPU)).replace("---*/", sweep, 1))
+def on_cpu(project: Project, faults: Mapping[str, Fault] = CPU, limit: int = 10) -> list[dict[str, Any]]:
+    """What becomes of the faults of C kernels: all are configurations of one kernel, timed side by side where they pass verification.
+
+    `limit` are the seconds without an answer after which a launch is taken for endless.
+    """
+    sweep = f"parameters: {{F: 0}}\nsweep: {{F: {list(range(len(faults)))}}}\n---*/\n{INCLUDES}"
+    project.write("kernels/cpu/90_faults.c", c_kernel("faults", one_kernel(faults)).replace("---*/", sweep, 1))
     project.write("kernels/cpu/91_syntax.c", c_kernel("syntax", SYNTAX.body))
-    project.ok("--configfile", project.campaign("""
+    project.ok("--configfile", project.campaign(f"""
 campaign: faults
 devices: [cpu]
 architectures: [sm_80]
 kernels: ["cpu/9*"]
-problems: {cpu: [{square: 48}]}
-measure: {race: false, min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: 10}
-confirm: {processes: 3, rounds: 3}
+problems: {{cpu: [{{square: 48}}]}}
+measure: {{race: false, min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: {limit}}}
+confirm: {{processes: 3, rounds: 3}}
 """), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     summary = summary[summary["kernel"].str.match("9")]
-    planted = {"-": SYNTAX, **{f"F={n}": fault for n, fault in enumerate(CPU.values())}}
+    planted = {"-": SYNTAX, **{f"F={n}": fault for n, fault in enumerate(faults.values())}}
     assert len(summary) == len(planted)
     return [row(fault, summary[summary["configuration"] == configuration]) for configuration, fault in planted.items()]
 
@@ -442,7 +354,6 @@ def found(measured: Mapping[str, Any]) -> str:
     rows = measured["faults"]
     wrong = [one["what"] for one in rows if not one["as_told"]]
     became = f"something else became of {', '.join(wrong)}" if wrong else "each is a row with its status, and harms no other"
-    became = f"something else became of {', '.join(wrong)}" if wrong else "each is a row with its status, and harms no other"
     return f"{len(rows)} kinds planted beside each other: {became}"
 
 
@@ -450,12 +361,8 @@ STUDY = Study("faults", "Does a kernel that misbehaves harm others?", found, ".v
 
 
 def main() -> None:
-    """Plant the faults on what this machine has, and write; or write the page."""
-    parser = command_line(__doc__)
-    parser.add_argument("--page", action="store_true", help="write docs/faults.md, and plant nothing")
-    if parser.parse_args().page:
-        DOCUMENT.write_text(document())
-        return
+    """Plant the faults on what this machine has, and write."""
+    command_line(__doc__).parse_args()
     for device, plant in [(detect_cpu(), on_cpu), *((gpu, on_gpu) for gpu in detect_gpus())]:
         with tempfile.TemporaryDirectory() as scratch:
             rows = plant(Project(Path(scratch) / "project"))
