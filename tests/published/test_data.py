@@ -112,19 +112,21 @@ def test_every_file_keeps_to_the_dictionary(published):
 
 
 def test_the_index_holds_every_dataset(opened, datasets, published):
-    claims = index.read_claims(published / "claims.json")
-    page = index.page("x", {name: opened.tables(folder) for name, folder in datasets.items()}, claims)
+    """Without samples, which a page that would be too heavy leaves out."""
+    given = {name: opened.tables(folder) for name, folder in datasets.items()}
+    given = {name: (found | {"rounds": found["rounds"].head(0)}, environment) for name, (found, environment) in given.items()}
+    page = index.page("x", given, index.read_claims(published / "claims.json"))
     assert len(page.encode()) <= index.LIMIT_BYTES
     (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
     data = json.loads(gzip.decompress(base64.b64decode(packed)))
-    assert [one["name"] for one in data["datasets"]] == list(datasets)
+    assert sorted(one["name"] for one in data["datasets"]) == sorted(datasets)
 
 
 def test_a_dataset_does_not_differ_from_itself(published, datasets, tmp_path):
     folder = min(datasets.values(), key=lambda folder: len(list(folder.glob("samples/*"))))
     (found,) = compare.compare(folder, folder, published)
     assert set(found.rows["ratio"]) == {1}
-    assert not compare.called(found.rows).any()
+    assert not set(found.rows["verdict"]) & {"faster", "slower"}
     assert found.data()["environment"] == {}
     compare.draw([found], tmp_path / "c")
     assert (tmp_path / "c.svg").exists()
