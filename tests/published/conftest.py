@@ -45,11 +45,12 @@ def once(function: Callable[..., Any], key: Callable[..., Any]) -> Callable[...,
 def opened() -> Iterator[SimpleNamespace]:
     """Reading samples, making tables, and reading one side of a comparison, each done once for a dataset.
 
-    The modules that look at datasets use these in place of their own. Tables have the models of all kernels, whoever asks.
+    The modules that look at datasets use these in place of their own. Tables have the models of all kernels, whoever asks; those of repeats,
+    from which nothing is drawn, have none.
     """
     kernels = discover(ROOT).values()
     load = once(aggregate.load, lambda samples, environment: tuple(samples))
-    tables = once(lambda folder: of_folder(folder, kernels), lambda folder: folder)
+    tables = once(lambda folder: of_folder(folder, kernels if folder.parent == ROOT / PUBLISHED else ()), lambda folder: folder)
     of_folder = aggregate.of_folder
 
     def tables_of(folder: Path, kernels: Any = ()) -> Any:

@@ -47,5 +47,6 @@ def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():
     assert least_us(CPU, computing, False) == pytest.approx(2e9 / 1.6e12 * 1e6)  # nor does the copy measured bound it
 
 
+@pytest.mark.slow
 def test_the_loop_that_measures_the_peak_issues_a_multiply_add_in_nearly_every_clock():
     assert issue.multiply_adds_per_clock(compile_support("cuda", issue.MODELLED)) > 0.995

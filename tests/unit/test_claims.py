@@ -4,12 +4,14 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 import synthetic
 import yaml
 from ladder import campaign, claims, judged, repeat, reproduced, story
+from ladder.aggregate import of_folder
 from ladder.claims import Claim, Data, Found
 from ladder.environment import ROOT
 from ladder.judged import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
@@ -173,8 +175,12 @@ def checkout(tmp_path_factory):
     (root / "config" / "claims.yaml").write_text(OWN)
     for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "nvidia-made-up/once-more")):
         made(root / "results" / "published" / name, seed)
+    patch, tables = pytest.MonkeyPatch(), cache(lambda folder: of_folder(folder, []))  # made once for both
+    for module in (repeat, claims):
+        patch.setattr(module, "of_folder", lambda folder, kernels: tables(folder))
     repeat.write(root / "results" / "published")
     judged.write_published(root)
+    patch.undo()
     return root
 
 

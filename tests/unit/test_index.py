@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -24,6 +25,16 @@ def made(tmp_path_factory):
     return of_folder(synthetic.write(folder, problems=synthetic.SMALL, kernels=KERNELS, processes=3), discover(ROOT).values())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def bundled():
+    """The page's library, which is always the same, is bundled once."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(index.vl_convert, "javascript_bundle", cache(index.vl_convert.javascript_bundle))
+    patch.setattr(index, "charts", cache(index.charts))
+    yield
+    patch.undo()
+
+
 def data(page):
     """What a page has been given."""
     (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
@@ -34,6 +45,18 @@ def rows(columns):
     """The rows of a table as the page unpacks them."""
     lists = [[it["texts"][i] for i in it["places"]] if isinstance(it, dict) else it for it in columns.values()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
+def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
+    found = index.looks([made[0]], [made[1]])
+    assert list(found) == ["01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32"]
+    rungs = [look for look in found.values() if look["rung"]]
+    light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
+    assert len(rungs) == 2
+    assert light == sorted(light)
+    looks = list(found.values())
+    assert all(one["shape"] != other["shape"] for one, other in pairwise(looks))
+    assert [name for name, look in found.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
 
 
 def test_one_light_file_that_is_the_same_for_the_same_data(made):
@@ -84,18 +107,6 @@ def test_a_page_that_would_be_too_heavy_goes_without_samples(made, monkeypatch):
     assert len(lighter) < len(whole)
     assert (data(whole)["sampled"], data(lighter)["sampled"]) == (True, False)
     assert data(lighter)["datasets"][0]["samples"] == []
-
-
-def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
-    found = index.looks([made[0]], [made[1]])
-    assert list(found) == ["01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32"]
-    rungs = [look for look in found.values() if look["rung"]]
-    light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
-    assert len(rungs) == 2
-    assert light == sorted(light)
-    looks = list(found.values())
-    assert all(one["shape"] != other["shape"] for one, other in pairwise(looks))
-    assert [name for name, look in found.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
 
 
 def test_claims_that_are_none_are_named(tmp_path):

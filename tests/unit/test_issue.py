@@ -86,6 +86,7 @@ def compiled(name, **parameters):
     return compiling._nvcc(kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include")[0]
 
 
+@pytest.mark.slow
 def test_loops_that_nvcc_makes():
     plain, snake = compiled("10_block_tile_128"), compiled("13_snake_order")
     for binary, steps in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):

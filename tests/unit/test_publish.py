@@ -21,19 +21,35 @@ def measured(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def drawn():
+    """Figures are files that say what they are of: tests/unit/test_figures.py is about what is drawn."""
+
+    def draw_all(tables, environment, folder, threads):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("performance", "ladder", "samples"):
+            for state in ("warm", "cold"):
+                (folder / f"{name}-{state}.svg").write_text(f"{name} {state} {environment['device']} {tables['best'].to_csv()}")
+
+    def draw_comparison(tables, environments, stem):
+        stem.with_suffix(".svg").write_text(" ".join(environments))
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(figures, "draw_all", draw_all)
+    patch.setattr(figures, "draw_comparison", draw_comparison)
+    yield
+    patch.undo()
+
+
 @pytest.fixture(scope="module")
 def published(measured, tmp_path_factory):
     """The same published, from a checkout whose README shows one picture; and what is drawn from them."""
     root = tmp_path_factory.mktemp("root")
     (root / "README.md").write_text("![Rates](results/published/nvidia-a/figures/performance-warm.svg)\n")
-    patch = pytest.MonkeyPatch()
-    patch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in ("performance", "ladder", "samples")})
     folder = root / "results" / "published"
     for name in ("nvidia-a", "nvidia-b"):
         publish.publish(measured / name, folder)
-    drawn = root / "results" / "redrawn"
-    publish.draw(folder / "nvidia-a", drawn / "nvidia-a")
-    patch.undo()
+    publish.draw(folder / "nvidia-a", root / "results" / "redrawn" / "nvidia-a")
     return folder
 
 
@@ -67,8 +83,7 @@ def test_what_is_drawn_again_is_the_same_to_the_byte(published):
     assert done.returncode == 0  # the form is that of the command
 
 
-def test_another_run_lies_beside_a_dataset_and_nothing_is_drawn_from_it(copy, measured, monkeypatch):
-    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})
+def test_another_run_lies_beside_a_dataset_and_nothing_is_drawn_from_it(copy, measured):
     with pytest.raises(InputError, match=r"NAME: got 'nvidia-c/again'; expected a published dataset before the '/'"):
         publish.publish(measured / "nvidia-b", copy, "nvidia-c/again")
     publish.publish(measured / "nvidia-b", copy, "nvidia-b/again")
@@ -141,8 +156,7 @@ def test_checksums_that_are_none(copy):
         publish.check_data(copy / "nvidia-a")
 
 
-def test_a_page_that_shows_what_is_not_drawn(copy, monkeypatch):
-    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})
+def test_a_page_that_shows_what_is_not_drawn(copy):
     root = copy.parents[1]
     (root / "docs").mkdir()
     (root / "docs" / "x.md").write_text("![a](../results/published/nvidia-b/figures/gpus-warm.svg) ![b](img/y.svg)")

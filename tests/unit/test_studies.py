@@ -339,6 +339,7 @@ def test_what_a_campaign_took_is_read_from_its_costs(tmp_path, monkeypatch):
     assert found == {"measure_s": 50, "confirm_s": 10, "gauntlet_s": 2, "busy_share": 0.7, "peak_host_memory_gb": 2}
 
 
+@pytest.mark.slow
 def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):
     launches, binaries = neighbours.contestants(host, host.given, tmp_path, ("blas_1", "blas_all"), neighbours.RUNG)
     limits = Limits(min_samples=5, max_samples=5, target=1e-6, race=False)
@@ -361,6 +362,7 @@ def test_blas_and_the_rung_are_timed_where_c_has_few_rows():
     assert [len(digest) for digest in measured["binaries"].values()] == [64]
 
 
+@pytest.mark.slow
 def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     """It still compiles; that it takes longer is seen on a GPU."""
     name = f"cuda/{slowed.KERNEL}"
