@@ -79,12 +79,14 @@ def test_changing_the_worst_makes_it_worse(monkeypatch):
     assert searched > 3 * worst()
 
 
+@pytest.mark.slow
 def test_the_simulation_of_rung_21_stands_up_to_it():
     measured = adversary.search({"halves": halves.multiply}, 40, seed=3, most=400)
     assert measured["spoiled"] == 0
     assert measured["tried"] > 100
 
 
+@pytest.mark.slow
 def test_without_the_check_of_chunks_the_simulation_does_not(monkeypatch):
     judge = halves.judge
     monkeypatch.setattr(halves, "judge", lambda a, b, k: halves.Verdict(True) if np.isfinite(a.high).all() and np.isfinite(b.high).all()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ladder import __main__ as command
-from ladder import publish, story
+from ladder import publish
 from planted import ROOT
 
 LADDER = Path(sys.executable).with_name("ladder")
@@ -45,6 +45,7 @@ def test_what_is_not_a_dataset_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_who_stops_reading_is_no_error():
     """As `| head` does."""
     published = ROOT / "results" / "published" / "nvidia-h200"
@@ -62,13 +63,3 @@ def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
     assert f"published {(Path('here'), ('results', 'published'), 'mine')}; now commit it" in capsys.readouterr().out
     command.main(["publish"])
     assert capsys.readouterr().out == "".join(f"drew {ROOT}/results/published/{name} again\n" for name in "ab")
-
-
-def test_the_story_is_filled_in_place(monkeypatch, tmp_path):
-    document = tmp_path / "ladder.md"
-    document.write_text("as <!-- table: gains cuda -->old<!-- end --> it was")
-    monkeypatch.setattr(story, "DOCUMENTS", [document])
-    command.main(["story"])
-    text = document.read_text()
-    assert "old" not in text
-    assert text.startswith("as <!-- table: gains cuda -->\n\nOver the ")

@@ -103,7 +103,10 @@ NARROW = ["performance", "accuracy", "samples", "parameters-05_register_tile"]
 """Those with the most panels and labels, which are laid out in a paper's column too."""
 
 
-@pytest.mark.parametrize(("which", "width"), [*((it, 11.0) for it in NAMES), *((it, 3.4) for it in NARROW)])
+@pytest.mark.parametrize(
+    ("which", "width"),
+    [*(pytest.param(it, 11.0, marks=[pytest.mark.slow] * (it != "performance")) for it in NAMES), *((it, 3.4) for it in NARROW)],
+)
 def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width):
     figure = draw(request.getfixturevalue("compiled" if which == "compilers" else "dataset"), which, width=width)
     figure.canvas.draw()
@@ -662,6 +665,7 @@ def test_a_state_in_which_all_was_skipped_is_not_drawn(dataset, tmp_path, monkey
     assert not [stem for stem in drawn if stem.endswith("-cold")]
 
 
+@pytest.mark.slow
 def test_the_same_data_give_the_same_bytes(compiled, tmp_path):
     data = figures.Dataset(*compiled, "warm", 3.4)
     for folder in ("a", "b"):

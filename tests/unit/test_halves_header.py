@@ -53,6 +53,7 @@ def compiled(tmp_path_factory):
     return ctypes.CDLL(str(folder / "split.so")).split
 
 
+@pytest.mark.slow
 def test_halves_and_counts_are_the_kernel_s(compiled):
     random = np.random.default_rng(6)
     x = random.standard_normal((4000, 8)) * np.ldexp(1.0, random.integers(-30, 31, (4000, 8))) * (random.random((4000, 8)) < 0.9)

@@ -101,6 +101,7 @@ def study_cubin():
     return compiling._nvcc(registers.SOURCE, issue.MODELLED, ROOT)[0]
 
 
+@pytest.mark.slow
 def test_the_study_patches_loops_and_nothing_else(study_cubin):
     sums, loads = registers.loops(study_cubin)
     assert [sum(each.multiplies_and_adds for each in body) for body in (sums, loads)] == [4 * 12 * 16, 4 * 8 * 16]
@@ -140,6 +141,7 @@ def test_the_study_s_multiply_adds_wait_for_loads_only_where_it_says_so(study_cu
         assert not any(free)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [registers.LENGTHS[0], registers.LENGTHS[-1]])
 def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
     """So many multiply-adds, and next to nothing else."""

@@ -78,6 +78,7 @@ def test_any_value_of_a_header_is_used_or_refused(path, line, value):
         fuzz.right_header(f"{text}\n{key}: {json.dumps(value)}", path, NOBODY)
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.sampled_from(["", *fuzz.CAMPAIGN.splitlines()]), PLAIN)
 def test_any_value_of_a_campaign_is_used_or_refused(path, line, value):
