@@ -56,6 +56,7 @@ def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdi
     assert verdicts.of(low, high) == verdict
 
 
+@pytest.mark.slow
 def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
     found = [compare.changes(one, other, {}) for one, other in pairwise(runs[:5])]
     assert sum(map(len, found)) > 150
@@ -105,6 +106,7 @@ def test_two_runs_of_known_values():
         between_runs([], [[1]])
 
 
+@pytest.mark.slow
 def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     """Runs of the same code that differ by more than processes: with the limit of published ones they are the same."""
     alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
