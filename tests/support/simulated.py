@@ -104,9 +104,10 @@ def compiler_version(compiler: str) -> str:
 
 
 def compile(source: str) -> tuple[bytes, dict[str, Any]]:
-    """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is."""
+    """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is, whatever their name."""
     found = re.search(r"^// python: (.*)$", source, re.MULTILINE)
-    return cubin(f"{found.group(1) if found else 'right()'}  # {digest(source)}"), dict(USAGE)
+    unnamed = re.sub(r"^#line .*$", "", source, flags=re.MULTILINE)
+    return cubin(f"{found.group(1) if found else 'right()'}  # {digest(unnamed)}"), dict(USAGE)
 
 
 def cubin(code: str) -> bytes:
