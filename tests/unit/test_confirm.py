@@ -174,18 +174,6 @@ def test_limits_let_none_leave_before_the_others(make, monkeypatch):
     assert len(set(seeds)) == len(seeds)
 
 
-def test_what_was_killed_goes_on_with_what_is_missing(make, tmp_path):
-    _, before, _ = make()
-    path = tmp_path / "confirmed.journal"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:4]) + lines[4][:50])
-    asked, rows, session = make()
-    assert len(timed(asked)) == 2
-    assert [r["key"] for r in rows] == [r["key"] for r in before]
-    assert (session["children"], session["measured"]) == (1, 6)
-    assert make()[2]["children"] == 0
-
-
 def test_a_journal_is_gone_on_with_on_its_own_gpu(make):
     make(uuids=["GPU-2"])
     assert make(uuids=["GPU-1", "GPU-2"])[2]["measured"] == 0

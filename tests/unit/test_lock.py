@@ -1,13 +1,21 @@
-"""Which GPU is taken."""
+"""Which GPU is taken, and that a device has one timer at a time."""
 
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
+import faults
 import pytest
 from ladder import lock
+from ladder.child import IDLE, Child
 from ladder.environment import Device
+from ladder.lock import WAIT_SECONDS, exclusive
 from ladder.units import InputError
 
 
@@ -48,3 +56,55 @@ def test_a_process_that_ends_while_the_holders_are_looked_for_is_none_of_them(mo
         ended.kill()
     assert len(found) == 1
     assert found[0].startswith(f"process {os.getpid()}: ")
+
+
+def hold(uuid: str, ready: Connection, user: int) -> None:
+    os.setuid(user)
+    with exclusive([uuid]) as (held, _):
+        ready.send(held)
+        time.sleep(600)
+
+
+@pytest.fixture
+def holder() -> Iterator[BaseProcess]:
+    """A process, another user's where we may become one, that holds the device GPU-held."""
+    fork = get_context("fork")
+    ours, theirs = fork.Pipe()
+    process = fork.Process(target=hold, args=("GPU-held", theirs, os.getuid() or 65534))
+    process.start()
+    assert ours.recv() == "GPU-held"
+    yield process
+    process.kill()
+    process.join()
+
+
+def test_a_device_has_one_timer_whoever_asks(holder, capfd, virtual_clock):
+    with exclusive(["GPU-held", "GPU-free"]) as (uuid, _):
+        assert uuid == "GPU-free"  # a second GPU of the model is taken at once
+    with pytest.raises(BlockingIOError, match="GPU-held: in use by another run"), exclusive(["GPU-held"], wait=False):
+        pass
+    assert virtual_clock.slept == []
+
+    def end():
+        holder.kill()  # no lock outlives its holder
+        holder.join()
+
+    virtual_clock.after(3.1 * WAIT_SECONDS, end)
+    with exclusive(["GPU-held"]) as (uuid, _):
+        assert uuid == "GPU-held"
+    assert virtual_clock.slept == [WAIT_SECONDS] * 4
+    said = capfd.readouterr().err
+    assert said.count(f"GPU-held: {faults.MACHINE['held'].reason} (process {holder.pid}: ") == 1
+
+
+def test_the_lock_is_held_until_the_worker_that_uses_the_device_is_gone():
+    """However its job ended: here as by SIGKILL, which leaves the worker behind."""
+    child = Child.__new__(Child)
+    with exclusive(["GPU-shared"]) as (_, lock):
+        child._start("cpu", IDLE, lock)
+    with pytest.raises(BlockingIOError), exclusive(["GPU-shared"], wait=False):
+        pass
+    child.kill()
+    child.connection.close()
+    with exclusive(["GPU-shared"], wait=False):
+        pass
