@@ -1,14 +1,16 @@
-"""Whether anything is lost when a campaign is killed at random moments: `.venv/bin/python studies/kill.py 50 [SEED]`, half a minute a kill.
+"""Whether anything is lost when a campaign is killed at random steps: `.venv/bin/python studies/kill.py 50 [SEED]`, half a minute a kill.
 
-Each kill is a SIGKILL at a random moment to the child that measures, to its job, to Snakemake alone (whose jobs go on without it), or to
-all of them at once. The next run follows at once. When a campaign is done it must have what an undisturbed one has, with
-every sample that a journal had when a kill struck, and the next campaign begins from nothing.
+Each kill is a SIGKILL to the child that measures, to its job, to Snakemake alone (whose jobs go on without it), or to all of them at once.
+It strikes once a random number of jobs and lines of journals has been begun, however fast the machine is. The next run follows at once.
+When a campaign is done it must have what an undisturbed one has, with every sample that a journal had when a kill struck, and the next
+campaign begins from nothing.
 """
 
 import csv
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -62,7 +64,7 @@ def _by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 class Disturbed(Project):
     """A copy of the project whose campaign gets killed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, campaign: str) -> None:
         super().__init__(folder)
         measure = folder / "workflow" / "ladder" / "measure.py"
         assert measure.read_text().count(BEGIN) == 1
@@ -73,7 +75,7 @@ class Disturbed(Project):
             "---*/", f"parameters: {{U: 1}}\nsweep: {{U: {list(range(1, 12))}}}\n---*/", 1
         )
         self.write("kernels/cpu/90_many.c", many)
-        self.campaign(CAMPAIGN)
+        self.campaign(campaign)
         self.start_of_campaign()
 
     def start_of_campaign(self) -> None:
@@ -109,6 +111,12 @@ class Disturbed(Project):
     def begun(self) -> list[list[str]]:
         """The groups of measurements that were begun, in order, by their keys."""
         return [line.split() for line in (self.folder / "trace").read_text().splitlines()]
+
+    def steps(self) -> int:
+        """How far the campaign is: lines in all journals, and jobs that the present run has begun."""
+        journals = self.folder.glob("results/kill/*/**/*.journal")
+        jobs = re.findall(r"^(?:local)?rule \w+:$", (self.folder / "log").read_text(errors="replace"), re.MULTILINE)
+        return len(jobs) + sum(path.read_bytes().count(b"\n") for path in journals)
 
     def journaled(self) -> dict[str, dict[str, Any]]:
         """The measurements that the journals have now; what they have of the gauntlet has no samples."""
@@ -148,17 +156,18 @@ class Disturbed(Project):
         }
 
 
-def strike(project: Disturbed, until: tuple[str, ...], target: str, delay: float) -> tuple[str, int, dict[str, Any]]:
-    """Run, and kill after `delay` seconds; returns what was going on ("" when the run ended before), the exit code and the journals.
+def strike(project: Disturbed, until: tuple[str, ...], target: str, step: int | None) -> tuple[str, int, dict[str, Any]]:
+    """Run, and kill at a step (None for never); returns what was going on ("" if the run ended before), the exit code and the journals.
 
     A child or a job that is not there yet is waited for.
     """
     process = project.start(until)
-    end = time.monotonic() + delay
+    if step is None:
+        process.wait()
     while process.poll() is None and (
-        time.monotonic() < end or (target in ("child", "job") and target not in project.processes())
+        project.steps() < (step or 0) or (target in ("child", "job") and target not in project.processes())
     ):
-        time.sleep(0.01)
+        time.sleep(0.05)
     running, had = project.processes(), project.journaled()
     if process.poll() is not None:
         return "", process.wait(), had
@@ -181,14 +190,16 @@ def strike(project: Disturbed, until: tuple[str, ...], target: str, delay: float
     return during, process.wait(), had
 
 
-def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS, until: tuple[str, ...] = ()) -> dict[str, Any]:
+def kill(
+    count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS, until: tuple[str, ...] = (), campaign: str = CAMPAIGN
+) -> dict[str, Any]:
     """Kill `count` times; returns what was counted. Raises `AssertionError` where anything is lost, or repeated without need.
 
     `until` are further arguments for Snakemake.
     """
-    start, choose, project = time.monotonic(), random.Random(seed), Disturbed(folder)
-    project.ok(*COMMAND, *until)
-    whole, seconds = project.outcome(), time.monotonic() - start
+    start, choose, project = time.monotonic(), random.Random(seed), Disturbed(folder, campaign)
+    project.write("log", project.ok(*COMMAND, *until))
+    whole, steps = project.outcome(), project.steps()
     kills: list[tuple[str, str]] = []
     campaigns, repeats = 0, 0
     while len(kills) < count:
@@ -197,8 +208,8 @@ def kill(count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS
         done, before = False, len(kills)
         while not done:
             groups, target = project.begun(), targets[len(kills) % len(targets)]
-            delay = choose.uniform(0, seconds) if len(kills) < count else 1e9
-            during, code, seen = strike(project, until, target, delay)
+            step = choose.randint(1, steps) if len(kills) < count else None
+            during, code, seen = strike(project, until, target, step)
             assert not {key for group in project.begun()[len(groups) :] for key in group} & set(had), "measured again what it had"
             had |= seen | project.journaled()
             if during:
