@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 
+import pytest
 import synthetic
 from ladder.__main__ import COMMANDS
 from planted import ROOT
@@ -11,6 +12,7 @@ from planted import ROOT
 SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
 
 
+@pytest.mark.slow
 def test_every_example_runs(project):
     for name in ("docs", "studies"):
         shutil.copytree(ROOT / name, project.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
