@@ -158,6 +158,25 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
 _LEFT_OUT: Counter[str] = Counter()
 
 
+LONG = (
+    "test_smoke",
+    "test_stale",
+    "test_robust",
+    "test_result",
+    "test_cubin",
+    "test_pipeline",
+    "test_figures",
+    "test_trial",
+    "test_verify",
+)
+"""The files that take longest, which come first: the processes that share the tests then end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put them first."""
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
 def pytest_deselected(items: list[pytest.Item]) -> None:
     _LEFT_OUT.update(next((name for name in BESIDE if item.get_closest_marker(name)), "") for item in items)
 
