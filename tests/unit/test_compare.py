@@ -64,6 +64,7 @@ def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
     assert not any(rows["sure"].any() for rows in found)
 
 
+@pytest.mark.slow
 def test_two_per_cent_are_found_and_nothing_else_is(runs):
     rows = [compare.changes(one, runs[5], {}) for one in runs[:4]]
     slowed = [it[it["kernel"].isin(SLOWED)] for it in rows]

@@ -96,7 +96,6 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
     assert printed == table
 
 
-@pytest.mark.slow
 def test_the_report_is_one_offline_page(smoke):
     smoke.ok(*SMOKE, "--report", "report.html")
     page = (smoke.folder / "report.html").read_text()
