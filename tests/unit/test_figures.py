@@ -670,7 +670,7 @@ def test_the_same_data_give_the_same_bytes(compiled, tmp_path):
     data = figures.Dataset(*compiled, "warm", 3.4)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        figures.save(figures.draw("samples", data), tmp_path / folder / "x", ["pdf", "png"])
+        figures.save(figures.draw("ladder", data), tmp_path / folder / "x", ["pdf", "png"])
     for suffix in ("svg", "png", "pdf"):
         assert (tmp_path / "a" / f"x.{suffix}").read_bytes() == (tmp_path / "b" / f"x.{suffix}").read_bytes()
 
