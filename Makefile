@@ -86,9 +86,10 @@ $(CLUSTER)/.ready: $(BIN)/ladder envs/cluster.lock
 	  > $$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
 	touch $@
 
-# the committed tables, pages, claims and pictures, made again from the published data
+# the committed tables, pages and claims, made again from the published data, and every published figure, held against its checksum
 check-published: setup
 	$(PYTEST) -m published tests/published
+	$(BIN)/snakemake --cores 2 published
 
 lint: setup
 	$(BIN)/ruff check .
