@@ -90,6 +90,7 @@ def boxes(figure):
     return found | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
 
 
+@pytest.mark.slow
 def test_gpus_show_each_series_once(dataset):
     figure = draw(dataset, "gpus")
     (axes,) = figure.axes
@@ -105,7 +106,10 @@ NARROW = ["performance", "accuracy", "samples", "parameters-05_register_tile"]
 
 @pytest.mark.parametrize(
     ("which", "width"),
-    [*(pytest.param(it, 11.0, marks=[pytest.mark.slow] * (it != "performance")) for it in NAMES), *((it, 3.4) for it in NARROW)],
+    [
+        *(pytest.param(it, 11.0, marks=[pytest.mark.slow] * (it != "performance")) for it in NAMES),
+        *(pytest.param(it, 3.4, marks=[pytest.mark.slow] * (it != "performance")) for it in NARROW),
+    ],
 )
 def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width):
     figure = draw(request.getfixturevalue("compiled" if which == "compilers" else "dataset"), which, width=width)
@@ -130,6 +134,7 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width
         assert text.get_fontsize() >= 5.5, text.get_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["performance", "accuracy", "samples"])
 def test_a_figure_fits_a_column(dataset, which):
     figure = draw(dataset, which, width=3.4)
@@ -184,6 +189,7 @@ def close(tmp_path_factory):
     return made(tmp_path_factory.mktemp("data") / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [11.0, 3.4])
 def test_of_sizes_that_lie_close_one_has_a_label(close, width):
     figure = draw(close, "ratio", width=width)
@@ -195,6 +201,7 @@ def test_of_sizes_that_lie_close_one_has_a_label(close, width):
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
+@pytest.mark.slow
 def test_a_rung_far_above_the_reference_leaves_the_linear_panel(dataset):
     tables, environment = dataset
     best = tables["best"].copy()
@@ -228,6 +235,7 @@ def test_intervals_and_marks_are_drawn(dataset):
     assert "t: throttled, the clock was held down" in note(figure)
 
 
+@pytest.mark.slow
 def test_a_line_that_ends_says_why(dataset):
     figure = draw(dataset, "performance", "cold")
     assert "Lines end where a launch takes so long that cold is as warm: 01 from 256 up" in note(figure).replace("512", "256")
@@ -311,6 +319,7 @@ def test_bars_have_intervals_and_context_may_leave(dataset):
     assert rows.loc["16_thin_edge", "tflops"] < axes.get_xlim()[1] < rows.loc["20_tensor_cores", "tflops"]
 
 
+@pytest.mark.slow
 def test_a_marked_bar_is_hatched(tmp_path):
     throttled = made(tmp_path / "x", problems=synthetic.SMALL, throttled=4096)
     figure = draw(throttled, "ladder")
@@ -326,6 +335,7 @@ def test_the_footer_names_what_a_number_depends_on(dataset):
         assert part in told, part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", [None, "ncu is not on the PATH"])
 def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
     """It need not be the one that measured."""
@@ -337,6 +347,7 @@ def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
     assert told.startswith("2 of 2 not counted: ncu is not on the PATH. " if reason else "Counted on GPU-other. ")
 
 
+@pytest.mark.slow
 def test_without_a_confirmation_intervals_are_within_run(tmp_path):
     found = made(tmp_path / "x", problems=synthetic.SMALL, processes=0)
     figure = draw(found, "ladder")
@@ -375,6 +386,7 @@ def many(tmp_path_factory):
     return made(tmp_path_factory.mktemp("data") / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [11.0, 3.4])
 def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_their_names(many, width, recwarn):
     figure = draw(many, "parameters-03_shared_tile", width=width)
@@ -467,6 +479,7 @@ def test_rates_are_drawn_of_one_distribution(dataset, tmp_path, monkeypatch):
     assert drawn["distributions"] == drawn["accuracy"] == drawn["performance"] | sparse
 
 
+@pytest.mark.slow
 def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
     found, environment = dataset
     best = found["best"].assign(distribution=found["best"]["k"].map(lambda k: "sparse" if k > 1000 else "uniform"))
@@ -534,6 +547,7 @@ def test_energy_of_one_process_has_no_range_and_what_has_none_says_why(dataset):
     assert "What has none was counted in one." in said
 
 
+@pytest.mark.slow
 def test_time_stands_on_the_empty_launch(dataset):
     figure = draw(dataset, "time")
     assert {axes.get_yscale() for axes in figure.axes} == {"log"}
@@ -555,6 +569,7 @@ def test_what_rounds_its_operands_is_context(dataset):
     assert "×" not in next(text for text in words(draw(dataset, "ladder")) if text.startswith("20 tensor cores"))
 
 
+@pytest.mark.slow
 def test_datasets_side_by_side(dataset, tmp_path):
     other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8, problems=synthetic.SMALL)
     drawn = {"nvidia-made-up": figures.Dataset(*dataset, "warm"), "nvidia-other": figures.Dataset(*other, "warm")}
@@ -612,6 +627,7 @@ def test_the_ladder_is_shown_where_most_kernels_are_up_to_4096():
     assert tables.shown(pd.DataFrame([row for row in rows if row["m"] == 8192])) == "8192"
 
 
+@pytest.mark.slow
 def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     found, environment = dataset
     both = {key: pd.concat([table, table.assign(element_type="float64")]) for key, table in found.items()}

@@ -242,3 +242,11 @@ def test_two_environments_are_not_mixed_in_one_dataset(done):
         mixed.stdout,
     )
     assert "Traceback" not in mixed.stdout
+
+
+def test_the_report_is_one_offline_page(done):
+    done.ok("--configfile", "config/test.yaml", "--report", "report.html")
+    page = (done.folder / "report.html").read_text()
+    assert "performance-warm" in page
+    assert "summary.csv" in page
+    assert 'src="http' not in page
