@@ -1,13 +1,15 @@
 """A published dataset is data and checksums: what is damaged, and what is drawn otherwise, is named."""
 
+import json
 import re
 import shutil
 import subprocess
 
 import pytest
 import synthetic
-from ladder import figures, publish, records
+from ladder import environment, figures, publish, records, simulation
 from ladder.units import InputError
+from planted import ROOT
 
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 
@@ -181,6 +183,25 @@ def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tm
     with pytest.raises(InputError, match=r"environment\.json was made from a checkout with changes"):
         publish.publish(folder, tmp_path / "published")
     assert not (tmp_path / "published").exists()
+
+
+def test_what_simulated_gpus_gave_says_so_and_is_not_published(measured, tmp_path, gpus):
+    (gpu,) = environment.detect_gpus()
+    described = environment.describe(gpu)
+    assert described["simulated"] is True
+    folder = tmp_path / "x"
+    shutil.copytree(measured / "nvidia-a", folder)
+    path = folder / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"simulated": described["simulated"]}))
+    with pytest.raises(InputError, match=r"x: measured on a simulated GPU; expected a real device"):
+        publish.publish(folder, tmp_path / "published")
+    assert not (tmp_path / "published").exists()
+
+
+def test_no_command_offers_simulated_gpus():
+    for path in (ROOT / "workflow").rglob("*"):
+        if path.suffix in (".py", ".smk") and path.name != "simulation.py":
+            assert simulation.VARIABLE not in path.read_text(), path
 
 
 def test_a_name_that_is_none_is_refused(measured, tmp_path):
