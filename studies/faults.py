@@ -343,7 +343,7 @@ kernels: ["cuda/9*"]
 problems: {cuda: [[130, 129, 127], {square: 256}]}
 measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
 confirm: {processes: 3, rounds: 3}
-"""), code=NOT_RIGHT)  # fmt: skip
+"""), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     assert (summary["kernel"].str.match("9")).sum() == 4 * len(GPU)
     return [row(fault, summary[summary["kernel"] == name]) for name, fault in GPU.items()]
