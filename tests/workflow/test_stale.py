@@ -228,6 +228,14 @@ def test_what_changes_is_noticed_and_reruns_what_depends_on_it(done, kept, what)
     assert bool(first) == bool(jobs)
 
 
+def test_the_report_is_one_offline_page(done):
+    done.ok("--configfile", "config/test.yaml", "--report", "report.html")
+    page = (done.folder / "report.html").read_text()
+    assert "performance-warm" in page
+    assert "summary.csv" in page
+    assert 'src="http' not in page
+
+
 def test_two_environments_are_not_mixed_in_one_dataset(done):
     """One kernel measured again after a change of driver: the tables are refused, and the message says why."""
     done.write("gpus.json", json.dumps(GPU | {"driver": "2.0"}))
@@ -242,11 +250,3 @@ def test_two_environments_are_not_mixed_in_one_dataset(done):
         mixed.stdout,
     )
     assert "Traceback" not in mixed.stdout
-
-
-def test_the_report_is_one_offline_page(done):
-    done.ok("--configfile", "config/test.yaml", "--report", "report.html")
-    page = (done.folder / "report.html").read_text()
-    assert "performance-warm" in page
-    assert "summary.csv" in page
-    assert 'src="http' not in page
