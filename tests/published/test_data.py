@@ -14,11 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import told_apart
 import yaml
-from ladder import compare, dictionary, figures, index, publish, repeat, tables
-from ladder.campaign import DRAWN_FROM
+from ladder import compare, dictionary, index, publish, repeat
 from ladder.ceilings import peak_tflops
 from ladder.environment import ROOT
-from ladder.targets import SHOWN, together
 
 
 def test_every_file_has_its_checksum(published, datasets):
@@ -27,56 +25,17 @@ def test_every_file_has_its_checksum(published, datasets):
             publish.check_data(published / name)
 
 
-@pytest.fixture(scope="module")
-def drawn_from(opened, datasets, tmp_path_factory):
-    """Of each dataset that figures are drawn from, its tables as CSV files: the folder, what figures read, and the environment."""
-    made = {}
-    for name, folder in datasets.items():
-        if "/" not in name:
-            found, environment = opened.tables(folder)
-            into = tmp_path_factory.mktemp("drawn") / name
-            into.mkdir()
-            for table, rows in found.items():
-                tables.write_csv(rows, into / f"{table}.csv")
-            made[name] = into, {table: tables.read_csv(into / f"{table}.csv") for table in DRAWN_FROM}, environment
-    return made
-
-
 def sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_every_table_is_made_again_to_the_byte(published, drawn_from):
-    for name, (made, _, _) in drawn_from.items():
-        prefix = f"../../redrawn/{name}/"
-        expected = publish.read_sums(published / name)
-        listed = {it.removeprefix(prefix): sha for it, sha in expected.items() if it.startswith(prefix) and it.endswith(".csv")}
-        assert {path.name: sha256(path) for path in made.iterdir()} == listed, name
-
-
-def test_pictures_are_drawn_again_to_the_byte(published, drawn_from, tmp_path, monkeypatch):
-    """Those that pages show, and the comparison of devices.
-
-    `make` draws all figures of the dataset that the README shows (`SHOWN`) and checks them, so these are left out here. `snakemake
-    published` draws every figure of every dataset, which takes minutes.
-    """
+def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
+    """`make check-published` draws every table and figure again (`snakemake published`) and holds them against these checksums."""
     pictures = [path.relative_to(published.resolve()) for path in sorted(publish.pictures(ROOT))]
+    assert pictures
     for picture in pictures:
         drawn = publish.read_sums(published / picture.parts[0])[f"../../redrawn/{picture}"]
         assert sha256(published / picture) == drawn, picture
-    others = [picture for picture in pictures if picture.parts[0] != SHOWN]
-    assert others
-    draw = figures._draw_and_save
-    for name in {picture.parts[0] for picture in others}:
-        wanted = {picture.stem for picture in others if picture.parts[0] == name}
-        monkeypatch.setattr(figures, "_draw_and_save", lambda task, wanted=wanted: draw(task) if task[2].name in wanted else None)
-        figures.draw_all(*drawn_from[name][1:], tmp_path / name / "figures")
-    for picture in others:
-        assert (tmp_path / picture).read_bytes() == (published / picture).read_bytes(), picture
-    for kind, folders in together(published).items():
-        read, environments = ({folder.name: drawn_from[folder.name][part] for folder in folders} for part in (1, 2))
-        figures.draw_comparison(read, environments, tmp_path / f"compared-{kind}")
-        assert sha256(tmp_path / f"compared-{kind}.svg") == publish.read_sums(published)[f"../redrawn/compared-{kind}.svg"]
 
 
 @pytest.mark.parametrize("make", [repeat.contents, told_apart.contents], ids=["repeat", "told_apart"])
