@@ -18,7 +18,7 @@ from simulated import Faults, support
 from virtual import VirtualClock
 
 CPU_SECONDS = 5.0
-"""Seconds of a core that a quick test may use, its fixtures and the processes that it starts counted."""
+"""Seconds of a core that a quick test may use, with the processes that it starts, and without fixtures that it shares with others."""
 SLEEP_SECONDS = 0.05
 """What it may sleep for real."""
 BESIDE = ("slow", "machine", "published", "emulated", "browser", "slurm", "container", "gpu")
@@ -28,8 +28,6 @@ HOW = {
     "pytest -m gpu": ("gpu",), "pytest -m slurm": ("slurm",), "pytest -m container": ("container",),
 }  # fmt: skip
 """How those are run."""
-SHARED = ("smoke", "_gpus_folder")
-"""Fixtures whose cost is the whole session's."""
 
 # no test waits for another, nor for whatever else measures on this machine
 os.environ["LADDER_LOCK"] = f"gemm-ladder-test-{os.getpid()}-{time.time_ns()}"
@@ -92,15 +90,18 @@ _USED = pytest.StashKey[list[float]]()
 """Seconds of a core used, and slept."""
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Any:
-    """The cost of what a whole session shares is no single test's."""
-    start = _cpu()
-    try:
-        return (yield)
-    finally:
-        if fixturedef.argname in SHARED:
-            request.node.session.stash[_SHARED] = request.node.session.stash.get(_SHARED, 0.0) + _cpu() - start
+class _Shared:
+    """Counts apart what several tests share: it is no single test's cost, whichever comes first. Registered, for the whole session's too."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any], request: Any) -> Any:
+        start = _cpu()
+        try:
+            return (yield)
+        finally:
+            if fixturedef.scope != "function":
+                stash = request.node.session.stash
+                stash[_SHARED] = stash.get(_SHARED, 0.0) + _cpu() - start
 
 
 _SHARED = pytest.StashKey[float]()
@@ -195,6 +196,7 @@ class _Workers:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Shared())
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(_Workers())
 

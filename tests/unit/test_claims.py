@@ -24,7 +24,7 @@ from ladder.units import InputError
 
 CLAIMS = {claim.id: claim for claim in claims.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
-"""Pages that a program writes whole; their own tests hold them against what it says."""
+"""Pages whose own tests hold them against the data."""
 PAGES = sorted(page for folder in ("", "docs", "config") for page in (ROOT / folder).glob("*.md") if page.name not in WRITTEN)
 
 
