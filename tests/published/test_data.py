@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import told_apart
 import yaml
+from columns import fits
 from ladder import compare, dictionary, index, publish, repeat
 from ladder.ceilings import peak_tflops
 from ladder.environment import ROOT
@@ -44,16 +45,6 @@ def test_the_tables_of_repeats_are_current(published, make):
     made = make(published)
     assert made
     assert {path: path.read_bytes() for path in made} == made
-
-
-def fits(values, type_):
-    """Whether a column's values, as text, are of a type."""
-    values = values[values != ""]
-    if type_ == "bool":
-        return set(values) <= {"True", "False"}
-    if type_.startswith("int"):
-        return bool(values.str.fullmatch(r"-?\d+(\.0)?").all())
-    return type_ == "string" or pd.to_numeric(values, errors="coerce").notna().all()
 
 
 def test_every_file_keeps_to_the_dictionary(published):

@@ -4,6 +4,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import synthetic
+from columns import fits
 from ladder import counters, dictionary, records, repeat, tables
 from ladder.aggregate import of_folder
 from ladder.environment import ROOT
@@ -25,16 +26,6 @@ def folder(tmp_path_factory):
 
 def names(table):
     return [column.name for column in dictionary.tables()[table].columns]
-
-
-def fits(values, type_):
-    """Whether a column's values, as text, are of a type."""
-    values = values[values != ""]
-    if type_ == "bool":
-        return set(values) <= {"True", "False"}
-    if type_.startswith("int"):
-        return bool(values.str.fullmatch(r"-?\d+(\.0)?").all())
-    return type_ == "string" or pd.to_numeric(values, errors="coerce").notna().all()
 
 
 def of_dataset():

@@ -188,11 +188,11 @@ def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tm
 def test_what_simulated_gpus_gave_says_so_and_is_not_published(measured, tmp_path, gpus):
     (gpu,) = environment.detect_gpus()
     described = environment.describe(gpu)
-    assert described["simulated"] is True
+    assert described["fingerprint"]["simulated"] is True
     folder = tmp_path / "x"
     shutil.copytree(measured / "nvidia-a", folder)
     path = folder / "environment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"simulated": described["simulated"]}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": described["fingerprint"]}))
     with pytest.raises(InputError, match=r"x: measured on a simulated GPU; expected a real device"):
         publish.publish(folder, tmp_path / "published")
     assert not (tmp_path / "published").exists()

@@ -292,6 +292,7 @@ def fingerprint(device: Device) -> dict[str, Any]:
             "uuids": list(device.uuids),
             "driver": device.driver,
             **{p: versions.get(p) for p in ("pycuda", "nvidia-cublas")},
+            **({"simulated": True} if simulated() else {}),
         }
     return common | {"cores": os.cpu_count(), "python": platform.python_version()}
 
@@ -316,5 +317,4 @@ def describe(device: Device) -> dict[str, Any]:
         },
         "python": {"version": sys.version.split()[0], "packages": package_versions()},
         "project": project_state(),
-        **({"simulated": True} if simulated() else {}),
     }

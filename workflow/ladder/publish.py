@@ -177,7 +177,7 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
         raise InputError(
             f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again"
         )
-    if environment.get("simulated"):
+    if environment["fingerprint"].get("simulated"):
         raise InputError(f"{source}: measured on a simulated GPU; expected a real device")
     aggregate.compiler_said([source / "resources.csv"])
     _, sessions = measurements.load(measurements.files(source), environment)

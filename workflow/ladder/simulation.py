@@ -1,7 +1,7 @@
 """The seam at which tests put simulated GPUs in place of this machine's.
 
-`LADDER_SIMULATION` names a Python file that detects, compiles for and opens GPUs that are not there. No command sets it. Every
-`environment.json` made with it has `"simulated": true`, and `ladder publish` refuses such a dataset.
+`LADDER_SIMULATION` names a Python file that detects, compiles for and opens GPUs that are not there. No command sets it. The fingerprint
+of every measurement made with it has `"simulated": true`, so no real run takes it over, and `ladder publish` refuses such a dataset.
 """
 
 import os
@@ -19,8 +19,7 @@ def simulated() -> Any:
     """The module that stands in for the GPUs, or None.
 
     It has `detect() -> list[Device]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`,
-    `compile(source) -> (binary, usage)`, `open_device(uuid, support) -> Device` and, as `ladder.cubin` has them, `state`,
-    `uses_tensor_cores` and `code`.
+    `compile(source) -> (cubin, usage)` and `open_device(uuid, support) -> Device`.
     """
     path = os.environ.get(VARIABLE)
     if not path:
