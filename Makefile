@@ -78,12 +78,15 @@ test-slurm: $(CLUSTER)/.ready
 	$(CLUSTER)/bin/python -m pytest tests/workflow/test_partitions.py -k profile_plans -m "not machine"
 	$(CLUSTER)/bin/python -m pytest -m slurm tests/cluster
 
-# .venv is not copied: a .pth file adds its packages behind those of envs/cluster.lock.
+# .venv is not copied: a .pth file adds its packages to those that only envs/cluster.lock has; both locks have the others in the same version.
+# The bytecode is for Snakemake, which imports every plugin at each start.
 $(CLUSTER)/.ready: $(BIN)/ladder envs/cluster.lock
 	$(BIN)/python -m venv --clear --without-pip $(CLUSTER)
 	$(BIN)/uv pip install --quiet --python $(CLUSTER)/bin/python --no-deps --require-hashes -r envs/cluster.lock
-	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
-	  > $$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth
+	$(BIN)/uv pip uninstall --quiet --python $(CLUSTER)/bin/python -r envs/requirements.lock
+	packages=$$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$packages/below.pth && \
+	$(BIN)/python -m compileall -q $$packages
 	touch $@
 
 # the committed tables, pages and claims, made again from the published data, and every published figure, held against its checksum
