@@ -17,6 +17,7 @@ import psutil
 from planted import Project
 
 CONF = Path(__file__).parent / "cluster" / "slurm.conf"
+PROMPT = Path(__file__).parent / "support" / "prompt.py"
 ETC = Path("/etc/slurm")
 """Where Slurm's commands, and the jobs that call them, look for the configuration."""
 GPUS = {"n1": "red", "n2": "blue"}
@@ -31,9 +32,15 @@ echo "$SLURMD_NODENAME ${{CUDA_VISIBLE_DEVICES:-none}}" >> {folder}/slots/$SLURM
 limit=$(scontrol -o show job $SLURM_JOB_ID | grep -o 'TimeLimit=[^ ]*')
 echo $limit > {folder}/limits/$SLURM_JOB_ID
 [ $limit = TimeLimit=00:01:00 ] || scontrol update JobId=$SLURM_JOB_ID TimeLimit=600 > /dev/null
+scontrol show job $SLURM_JOB_ID | grep -q Comment=rule_measure || exit 0
+touch {folder}/together/$SLURMD_NODENAME.$SLURM_JOB_ID
+for _ in $(seq {tries}); do
+  [ $(ls {folder}/together | grep -c "^$SLURMD_NODENAME[.]") -lt 2 ] || break
+  sleep 0.1
+done
 """
 """At the start of a job, note where it runs and the time it asked for. More than the shortest time becomes ten hours:
-only a test that wants a job to time out has one that does."""
+only a test that wants a job to time out has one that does. The first two measure jobs of each node wait for each other."""
 
 
 @dataclass
@@ -77,12 +84,12 @@ class Slurm:
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        for name in ("state", "slots", "limits", *GPUS):
+        for name in ("state", "slots", "limits", "together", *GPUS):
             (self.folder / name).mkdir()
         for index in range(2):
             os.mknod(self.folder / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
         prolog = self.folder / "task_prolog"
-        prolog.write_text(PROLOG.format(folder=self.folder))
+        prolog.write_text(PROLOG.format(folder=self.folder, tries=round(10 * LIMIT)))
         prolog.chmod(0o755)
         ETC.mkdir(exist_ok=True)
         (ETC / "slurm.conf").write_text(CONF.read_text().replace("{folder}", str(self.folder)))
@@ -139,9 +146,15 @@ class Slurm:
                     process.suspend()
 
     def kill_node(self, node: str, job: str) -> None:
-        """What a power cut does: the node's daemon and every process of the job end at once, and nobody is told."""
+        """Do what a power cut does: the node's daemon and every process of the job end at once.
+
+        The controller would notice after `SlurmdTimeout` and then hold the job back until its credentials expire. Here it does both at once.
+        """
         end([self.daemons[node], *self.steps(f"{job}.")])
         self.daemons[node].wait()
+        self.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed")
+        wait(lambda: any(j.id == job and j.state == "PENDING" for j in self.jobs()), "the job to be queued again")
+        self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
 
     def ask(self, *command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -193,7 +206,7 @@ class Run:
         self.log = project.folder / f"snakemake-{time.monotonic_ns()}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [project.python, "-m", "snakemake", *arguments],
+                [project.python, PROMPT, *arguments],
                 cwd=project.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
