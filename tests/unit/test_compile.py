@@ -344,7 +344,7 @@ def test_every_rung_compiles_for_an_older_architecture_too_or_is_not_supported_t
     for kernel in kernels.discover(ROOT).values():
         if kernel.kind == "cuda":
             legal = [one for one in kernel.expand({}, ["float32"]) if not one[1]]
-            (row,) = compiling.compile_kernel(kernel, legal[-1:], "sm_80", tmp_path / kernel.name, 1)
+            (row,) = compiling.compile_kernel(kernel, legal[:1], "sm_80", tmp_path / kernel.name, 1)
             found[kernel.name] = row.status, row.reason
     needs = {
         "14_cluster_split_k": "needs compute capability 9.0",

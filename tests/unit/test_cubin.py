@@ -82,9 +82,6 @@ def test_state_is_named_on_every_architecture(arch):
     ("name", "expected"),
     [
         ("03_shared_tile", False),
-        ("10_block_tile_128", False),
-        ("12_async_copies", False),
-        ("15_last_wave", False),
         ("16_thin_edge", False),
         ("20_tensor_cores", True),
         ("21_tensor_split", True),
