@@ -21,13 +21,13 @@ from typing import Any
 import halves
 import numpy as np
 from halves import Floats
-from ladder.campaign import Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.environment import ROOT
-from ladder.kernels import discover
-from ladder.lock import first_gpu
-from ladder.study import Study, command_line
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.devices.lock import first_gpu
+from ladder.measuring.worker import open_device
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
 
 SHAPES = ((8, 32, 64), (24, 40, 200), (70, 130, 700), (130, 66, 2500))
 """M, N, K: fewer chunks than a ring has stages, and more; one tile and several."""

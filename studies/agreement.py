@@ -29,16 +29,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ladder import kernels, timing, verify
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import Device, Launch
-from ladder.environment import ROOT
-from ladder.kernels import Configuration
-from ladder.lock import first_gpu
-from ladder.statistics import median_interval
-from ladder.study import Study, command_line, furthest, percent
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval
+from ladder.devices.base import Device, Launch
+from ladder.devices.lock import first_gpu
+from ladder.measuring import timing, verify
+from ladder.measuring.worker import open_device
+from ladder.model import kernel_file
+from ladder.model.campaign import Limits
+from ladder.model.kernel import Configuration
+from ladder.model.problem import Problem
 
 WITHIN = 0.02
 SIZES = (512, 2048, 8192)
@@ -101,11 +103,11 @@ def main() -> None:
     parser.add_argument("--other", default="python3", help="an interpreter that has CuPy, PyTorch and Triton")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     given = parser.parse_args()
-    gpu, known = first_gpu(), kernels.discover(ROOT)
+    gpu, known = first_gpu(), kernel_file.discover(ROOT)
     rows: list[dict[str, Any]] = []
     binaries = {}
-    from ladder import devices
     from ladder.devices import cuda_operands
+    from ladder.devices import operands as devices
 
     devices.GUARD, devices.RESULT_SHIFTS, cuda_operands.SHIFTS = 0, 1, 1
     with tempfile.TemporaryDirectory() as scratch:

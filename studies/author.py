@@ -14,8 +14,8 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ladder.environment import detect_cpu
-from ladder.study import command_line
+from ladder.claims.study import command_line
+from ladder.devices.detect import detect_cpu
 from planted import ROOT, Project
 
 PAGE = ROOT / "docs" / "author.md"

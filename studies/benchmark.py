@@ -18,11 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import campaign, environment, kernels
-from ladder.compile import compile_kernel
-from ladder.environment import ROOT
-from ladder.lock import first_gpu
-from ladder.study import Study, binaries, command_line
+from ladder.claims.study import Study, binaries, command_line
+from ladder.compiling.compile import compile_kernel
+from ladder.core import files
+from ladder.core.files import ROOT
+from ladder.devices import detect
+from ladder.devices.lock import first_gpu
+from ladder.model import campaign_file, kernel_file
 
 LIMITS = {
     "campaign_s": 360,
@@ -103,8 +105,8 @@ def plan_2000() -> float:
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
     data = {"campaign": "bench", "problems": {"cuda": [{"square": 64}]}, "kernels": ["cuda/03_shared_tile"]}
     start = time.perf_counter()
-    found = campaign.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernels.discover(ROOT))
-    campaign.digest(found.plan("cuda", "03_shared_tile.float32"))
+    found = campaign_file.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT))
+    files.digest(found.plan("cuda", "03_shared_tile.float32"))
     return time.perf_counter() - start
 
 
@@ -112,7 +114,7 @@ def compile_one() -> float:
     """CPU time of one configuration, the mean over those of every CUDA kernel."""
     spent, count = 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
-        for kernel in kernels.discover(ROOT).values():
+        for kernel in kernel_file.discover(ROOT).values():
             if kernel.kind == "cuda":
                 configurations = list(kernel.expand({}, ["float32"]))
                 before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -173,7 +175,7 @@ def main() -> None:
     for device, cost in results["measure_jobs"].items():
         print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
               f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most {MOST_MEMORY_GB:g})")  # fmt: skip
-    here = first_gpu() if environment.detect_gpus() else environment.detect_cpu()
+    here = first_gpu() if detect.detect_gpus() else detect.detect_cpu()
     STUDY.write(here, results, uuids=list(here.uuids), binaries=binaries(ROOT / "results" / "default"))
     if too_much(results):
         sys.exit(f"TOO MUCH: {', '.join(too_much(results))}")

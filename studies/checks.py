@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ladder.environment import ROOT
-from ladder.lock import first_gpu
-from ladder.study import Study, command_line
+from ladder.claims.study import Study, command_line
+from ladder.core.files import ROOT
+from ladder.devices.lock import first_gpu
 
 MESSAGE = 500
 """Characters that are kept of why a test failed."""

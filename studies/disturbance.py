@@ -16,17 +16,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import kernels, timing
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import Device, Launch
-from ladder.environment import ROOT
-from ladder.kernels import Configuration
-from ladder.lock import first_gpu
-from ladder.statistics import median_interval
-from ladder.study import Study, command_line, furthest
-from ladder.verify import judge
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line, furthest
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval
+from ladder.devices.base import Device, Launch
+from ladder.devices.lock import first_gpu
+from ladder.measuring import timing
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import open_device
+from ladder.model import kernel_file
+from ladder.model.campaign import Limits
+from ladder.model.kernel import Configuration
+from ladder.model.problem import Problem
 
 SIZES = (256, 1024, 4096)
 RUNGS = ("cuda/03_shared_tile", "cuda/10_block_tile_128")
@@ -49,7 +51,7 @@ STUDY = Study("disturbance", "Does compiling disturb measuring?", found, ".venv/
 
 def compile_for_ever(arch: str) -> None:
     """What the pipeline's compile jobs do, with all cores."""
-    kernel = kernels.discover(ROOT)["cuda/10_block_tile_128"]
+    kernel = kernel_file.discover(ROOT)["cuda/10_block_tile_128"]
     while True:
         with tempfile.TemporaryDirectory() as folder:
             compile_kernel(kernel, list(kernel.expand({}, ["float32"])), arch, Path(folder), os.cpu_count() or 1)
@@ -67,7 +69,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("pairs", type=int, nargs="?", default=6)
     pairs = parser.parse_args().pairs
-    gpu, known = first_gpu(), kernels.discover(ROOT)
+    gpu, known = first_gpu(), kernel_file.discover(ROOT)
     rows: list[dict[str, Any]] = []
     walls: list[dict[str, Any]] = []
     binaries = {}

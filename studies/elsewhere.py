@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.environment import ROOT, detect_cpu, detect_gpus
-from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study, binaries, command_line
+from ladder.claims.study import Study, binaries, command_line
+from ladder.core.files import ROOT
+from ladder.devices.detect import detect_cpu, detect_gpus
+from ladder.devices.lock import first_gpu
+from ladder.storage.dataset_layout import PUBLISHED
 
 
 def found(measured: Mapping[str, Any]) -> str:

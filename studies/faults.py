@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.environment import detect_cpu, detect_gpus
-from ladder.result import NOT_RIGHT
-from ladder.study import Study, command_line
+from ladder.claims.study import Study, command_line
+from ladder.devices.detect import detect_cpu, detect_gpus
+from ladder.pipeline.final_table import NOT_RIGHT
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
 

@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ladder import campaign, expressions, kernels, yamlfile
-from ladder.environment import detect_cpu
-from ladder.study import Study, command_line
-from ladder.units import KINDS, InputError
+from ladder.claims.study import Study, command_line
+from ladder.core import expressions, yaml_schema
+from ladder.core.errors import InputError
+from ladder.core.types import KINDS
+from ladder.devices.detect import detect_cpu
+from ladder.model import campaign_file, kernel_file
+from ladder.model.kernel import MAX_THREADS, Kernel
 
 NAMES = {"M": 1000, "N": 33, "K": 7, "BM": 64, "BN": 0, "element_size": 4}
 TRICKS = [
@@ -252,7 +255,7 @@ def right_header(text: str, path: Path, watch: contextlib.AbstractContextManager
 
 def try_header(path: Path) -> None:
     """All that is done with a kernel file before it is compiled."""
-    kernel = kernels.parse(path)
+    kernel = kernel_file.parse(path)
     for configuration, objection in kernel.expand({}, ["float32", "float16"]):
         if not objection:
             problem = {
@@ -263,22 +266,22 @@ def try_header(path: Path) -> None:
                 "ldb": 36,
                 "ldc": 36,
                 "alignment": 4,
-                **dict.fromkeys(kernels.DEVICE_NAMES, 9),
+                **dict.fromkeys(kernel_file.DEVICE_NAMES, 9),
             }
             try:
                 shapes = kernel.launches(configuration, problem)
                 kernel.unmet_need(configuration, problem), kernel.workspace_of(configuration, problem)
             except InputError:
                 continue
-            assert all(1 <= math.prod(shape.block) <= kernels.MAX_THREADS for shape in shapes)
+            assert all(1 <= math.prod(shape.block) <= MAX_THREADS for shape in shapes)
         json.dumps(kernel.geometry, allow_nan=False), kernel.source(configuration), kernel.digest
 
 
-def right_campaign(text: str, known: dict[str, kernels.Kernel], watch: contextlib.AbstractContextManager[Any]) -> None:
+def right_campaign(text: str, known: dict[str, Kernel], watch: contextlib.AbstractContextManager[Any]) -> None:
     """Load; what was accepted has the problems and limits it asks for, and a plan for every job."""
     with watch:
-        data = yamlfile.load(text, "config/fuzz.yaml")
-        loaded = campaign.load(data, "config/fuzz.yaml", known)
+        data = yaml_schema.load(text, "config/fuzz.yaml")
+        loaded = campaign_file.load(data, "config/fuzz.yaml", known)
     for name, value in data.get("measure", {}).items():
         assert loaded.energy == [str(label) for label in value] if name == "energy" else getattr(loaded.limits, name) == value
     asked_for = data.get("confirm", {})
@@ -317,7 +320,7 @@ def fuzz(count: int, seed: int) -> dict[str, Any]:
         plain = Path(folder) / "kernels" / "cpu" / "01_plain.c"
         plain.parent.mkdir()
         plain.write_text("/*---\ntitle: t\nidea: i\n---*/\n")
-        known = {kernel.id: kernel for kernel in map(kernels.parse, (path, plain))}
+        known = {kernel.id: kernel for kernel in map(kernel_file.parse, (path, plain))}
 
         def read(what: str, text: str, made: bool) -> None:
             if what == "expressions":

@@ -22,13 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder import campaign, environment, probe, records
-from ladder.compile import compile_kernel, compile_support
-from ladder.environment import ROOT
-from ladder.kernels import Configuration, Kernel, discover
-from ladder.lock import first_gpu
-from ladder.measure import Job, run
-from ladder.study import Study, command_line
+from ladder.claims.study import Study, command_line
+from ladder.compiling import toolchain
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.devices import detect
+from ladder.devices.lock import first_gpu
+from ladder.measuring import probe
+from ladder.measuring.sweep import Job, run
+from ladder.model import campaign_file
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.storage import samples as records
 
 MANY = {"BM": [32, 64, 128, 256], "BN": [32, 64, 128, 256], "BK": [8, 16, 32], "TM": [4, 8], "TN": [4, 8]}
 FEW = {"BM": [64, 128], "BN": [32, 64], "BK": [8, 16, 32], "TM": [4], "TN": [4, 8]}
@@ -53,7 +59,7 @@ STUDY = Study("kernel_tuner_compare", "Is the sweep fast?", found, ".venv/bin/py
 
 def ours(
     parameters: Mapping[str, Sequence[int]],
-    gpu: environment.Device,
+    gpu: detect.Device,
     facts: Mapping[str, Any],
     size: int,
     samples: int,
@@ -65,7 +71,7 @@ def ours(
         "parameters": {KERNEL: parameters}, "compiler": "nvrtc",
         "measure": {"min_samples": samples, "max_samples": samples, "sample_us": 0, "race": False},
     }  # fmt: skip
-    plan = campaign.load(data, "the comparison", discover(ROOT))
+    plan = campaign_file.load(data, "the comparison", discover(ROOT))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         support, binaries = folder / "support.bin", folder / "build"
@@ -96,11 +102,11 @@ def theirs(kernel: Kernel, configurations: Sequence[Configuration], size: int, s
     import kernel_tuner
 
     if backend == "pycuda":  # it looks for nvcc and libcudadevrt there
-        tools = Path(environment.nvcc()).resolve().parent
+        tools = Path(toolchain.nvcc()).resolve().parent
         os.environ["PATH"] = f"{tools}:{os.environ['PATH']}"
         libraries = next((path for path in (tools.parent / "lib64", tools.parent / "lib") if path.exists()), tools)
         os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-    problem = campaign.Problem(size, size, size)
+    problem = Problem(size, size, size)
     random = np.random.default_rng(0)
     a, b = (random.uniform(-1, 1, (size, size)).astype(np.float32) for _ in range(2))
     expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)

@@ -26,16 +26,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder import verify
-from ladder.campaign import Problem
-from ladder.compile import _nvcc as nvcc
-from ladder.compile import compile_kernel, compile_support
-from ladder.environment import ROOT
-from ladder.kernels import Configuration, Kernel, discover
-from ladder.lock import first_gpu
-from ladder.statistics import median_interval
-from ladder.study import Study, command_line, percent
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line, percent
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.compiling.compilers import _nvcc as nvcc
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval
+from ladder.devices.lock import first_gpu
+from ladder.measuring import verify
+from ladder.measuring.worker import open_device
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
 
 FACTORS: dict[str, tuple[str, ...]] = {
     "launched": ("graph", "queued", "host"),

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from ladder import records
-from ladder.environment import detect_cpu
-from ladder.measure import GROUP
-from ladder.study import Study, command_line
+from ladder.claims.study import Study, command_line
+from ladder.devices.detect import detect_cpu
+from ladder.measuring.sweep import GROUP
+from ladder.storage import journal
+from ladder.storage import samples as records
 from planted import C_RIGHT, Project, c_kernel
 
 CAMPAIGN = """
@@ -66,9 +67,9 @@ class Disturbed(Project):
 
     def __init__(self, folder: Path, campaign: str) -> None:
         super().__init__(folder)
-        measure = folder / "workflow" / "ladder" / "measure.py"
+        measure = folder / "workflow" / "ladder" / "measuring" / "sweep.py"
         assert measure.read_text().count(BEGIN) == 1
-        self.write("workflow/ladder/measure.py", measure.read_text().replace(BEGIN, TRACE + BEGIN))
+        self.write("workflow/ladder/measuring/sweep.py", measure.read_text().replace(BEGIN, TRACE + BEGIN))
         # all but U=1 take longer: which configurations are confirmed must not be left to chance
         slow = "if (U > 1) for (volatile long i = 0; i < (long)M * N * K; ++i);"
         many = c_kernel("many", slow + C_RIGHT).replace(
@@ -102,7 +103,7 @@ class Disturbed(Project):
                 line, here = " ".join(process.cmdline()), process.cwd() == str(self.folder)
             except (psutil.Error, OSError):  # gone, or not ours
                 continue
-            if here and "ladder.start" in line:
+            if here and "ladder.measuring.worker_start" in line:
                 found["child"] = process
             elif here and "/.snakemake/scripts/" in line and "/bin/bash" not in line:
                 found["job"] = process
@@ -121,7 +122,7 @@ class Disturbed(Project):
     def journaled(self) -> dict[str, dict[str, Any]]:
         """The measurements that the journals have now; what they have of the gauntlet has no samples."""
         journals = self.folder.glob("results/kill/*/**/*.journal")
-        found = filter(None, map(records._parse, (line for path in journals for line in path.read_bytes().split(b"\n"))))
+        found = filter(None, map(journal._parse, (line for path in journals for line in path.read_bytes().split(b"\n"))))
         rows = (row | {"key": record["key"]} for record in found for row in record.get("rows", [record]))
         return _by_name(row for row in rows if row.get("samples_us"))
 

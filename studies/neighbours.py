@@ -15,16 +15,18 @@ from typing import Any
 from unittest import mock
 
 from disturbance import stretch
-from ladder import environment, kernels
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import Device, Launch, cpu
-from ladder.environment import ROOT
-from ladder.kernels import Configuration
-from ladder.statistics import median_interval
-from ladder.study import Study, command_line, furthest, percent
-from ladder.verify import judge
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval
+from ladder.devices import cpu, detect
+from ladder.devices.base import Device, Launch
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import open_device
+from ladder.model import kernel_file
+from ladder.model.campaign import Limits
+from ladder.model.kernel import Configuration
+from ladder.model.problem import Problem
 
 SIZES = (256, 1024)
 RUNG = "cpu/03_blocked"
@@ -69,9 +71,9 @@ def contestants(
     device: Device, problem: Problem, folder: Path, baselines: Sequence[str], rung: str, **parameters: int
 ) -> tuple[dict[str, Launch], dict[str, str]]:
     """The launches on the operands in use, of baselines and a rung with these parameters, and the digest of the rung's binary."""
-    kernel = kernels.discover(ROOT)[rung]
+    kernel = kernel_file.discover(ROOT)[rung]
     chosen = Configuration("float32", tuple({**kernel.parameters, **parameters}.items()))
-    (row,) = compile_kernel(kernel, [(chosen, "")], environment.detect_cpu().arch, folder, 1)
+    (row,) = compile_kernel(kernel, [(chosen, "")], detect.detect_cpu().arch, folder, 1)
     launches = {name: device.baseline(name) for name in baselines}
     launches[rung] = device.kernel(kernel, chosen, (folder / row.binary).read_bytes())
     for launch in launches.values():
@@ -86,7 +88,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("pairs", type=int, nargs="?", default=6)
     pairs = parser.parse_args().pairs
-    here = environment.detect_cpu()
+    here = detect.detect_cpu()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.so"

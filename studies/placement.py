@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import timing
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.environment import ROOT
-from ladder.kernels import Configuration, discover
-from ladder.lock import first_gpu
-from ladder.statistics import geometric_mean, median_interval
-from ladder.story.data import Story
-from ladder.story.parts import fastest_rungs
-from ladder.study import Study, command_line, furthest, percent
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.core.stats import geometric_mean, median_interval
+from ladder.devices.lock import first_gpu
+from ladder.measuring import timing
+from ladder.measuring.worker import open_device
+from ladder.model.campaign import Limits
+from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.publishing.page_data import Story
+from ladder.publishing.page_tables import fastest_rungs
 
 DATASET = "nvidia-h200-beyond-cublas"
 PLACES = 5
@@ -67,8 +69,8 @@ def main() -> None:
     gpu, known = first_gpu(), discover(ROOT)
     rows: list[dict[str, Any]] = []
     binaries = {}
-    from ladder import devices
     from ladder.devices import cuda_operands
+    from ladder.devices import operands as devices
 
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"

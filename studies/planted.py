@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ladder.simulation import VARIABLE
+from ladder.devices.simulation import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -4,7 +4,8 @@
 
 Two loops that nvcc makes are patched. In `sums`, which is multiply-adds alone, each gets the registers of a pattern; in `loads`, the
 loads from shared memory become narrower, or idle. Measured are multiply-adds a clock and quarter of an SM, beside what the model
-(`ladder.issue`) makes of the same patched code, and the clocks that a load of each width adds to an idle slot, where nothing waits for
+(`ladder.compiling.issue_model`) makes of the same patched code, and the clocks that a load of each width adds to an idle slot, where
+nothing waits for
 it (what is left is the writing back of what it brings, and what loads near each other hold up) and where multiply-adds do. And loops of
 plain multiply-adds, as nvcc makes them, that are longer and longer: at some length the instruction cache holds them no more.
 """
@@ -19,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder import compile as compiling
-from ladder import environment, issue
-from ladder.compile import compile_support
-from ladder.cubin import code
-from ladder.issue import Instruction
-from ladder.lock import first_gpu
-from ladder.study import Study, command_line
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line
+from ladder.compiling import compile as compiling
+from ladder.compiling import compilers, issue_model
+from ladder.compiling.compile import compile_support
+from ladder.compiling.cubin import code
+from ladder.compiling.issue_model import Instruction
+from ladder.core import files
+from ladder.devices.lock import first_gpu
+from ladder.measuring.worker import open_device
 
 SOURCE = """
 template <int TM, int TN, int LOADS> __device__ void timed(int rounds, float seed, long long* clocks, float* out) {
@@ -164,7 +166,9 @@ def patterns(registers: Sequence[int]) -> dict[str, Pattern]:
 
 def multiply_add(a: int, b: int, c: int, flags: int) -> Instruction:
     """c <- a*b + c, always: no scoreboard, one clock until the next, which no other warp need be asked for."""
-    return Instruction(issue.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32, c | (1 | 1 << 4 | 7 << 5 | 7 << 8 | flags << 17) << 41)
+    return Instruction(
+        issue_model.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32, c | (1 | 1 << 4 | 7 << 5 | 7 << 8 | flags << 17) << 41
+    )
 
 
 def narrowed(load: Instruction, width: int) -> Instruction:
@@ -182,8 +186,8 @@ def patched(cubin: bytes, body: Sequence[Instruction], new: Sequence[Instruction
 
 def loops(cubin: bytes) -> list[list[Instruction]]:
     """The main loops of `sums`, which loads nothing, and of `loads`."""
-    bodies = [issue.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in code(cubin)]
-    return sorted(bodies, key=lambda body: sum(each.name == issue.LDS for each in body))
+    bodies = [issue_model.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in code(cubin)]
+    return sorted(bodies, key=lambda body: sum(each.name == issue_model.LDS for each in body))
 
 
 def variants(cubin: bytes) -> dict[str, tuple[str, bytes, list[Instruction]]]:
@@ -197,7 +201,7 @@ def variants(cubin: bytes) -> dict[str, tuple[str, bytes, list[Instruction]]]:
         feed = cycle(pattern)
         new = [next(feed) if each.multiplies_and_adds else each for each in sums]
         made[name] = "sums", patched(cubin, sums, new), new
-    loaded = {(each.low >> 16 & 255) + i for each in loads if each.name == issue.LDS for i in range(4)}
+    loaded = {(each.low >> 16 & 255) + i for each in loads if each.name == issue_model.LDS for i in range(4)}
     free = sorted({each.low >> 16 & 255 for each in loads if each.multiplies_and_adds} - loaded)
     two_banks = [multiply_add(*each) for each in patterns(free)["two reads, two banks"]]
     for width, waits in [(0, False), *product(WIDTHS, (False, True))]:
@@ -206,7 +210,7 @@ def variants(cubin: bytes) -> dict[str, tuple[str, bytes, list[Instruction]]]:
             if old.multiplies_and_adds:
                 new.append(_waiting(old, next(feed)) if waits else next(feed))
             else:
-                new.append(narrowed(old, width) if old.name == issue.LDS else old)
+                new.append(narrowed(old, width) if old.name == issue_model.LDS else old)
         name = f"loads of {width} bytes" if width else "no loads"
         made[f"{name}, waited for" if waits else name] = "loads", patched(cubin, loads, new), new
     return made
@@ -220,7 +224,7 @@ def _waiting(old: Instruction, new: Instruction) -> Instruction:
 def plain(length: int) -> bytes:
     """A cubin whose function `plain` has a loop of so many multiply-adds, none of which waits for the 31 before it."""
     source = f"constexpr int LENGTH = {length};{PLAIN}"
-    return compiling._nvcc(source, issue.MODELLED, Path(environment.ROOT) / "kernels" / "include")[0]
+    return compilers._nvcc(source, issue_model.MODELLED, Path(files.ROOT) / "kernels" / "include")[0]
 
 
 def measure(device: Any, function: str, cubin: bytes) -> float:
@@ -240,9 +244,9 @@ def main() -> None:
     """Measure every pattern, and write what was found."""
     command_line(__doc__).parse_args()
     gpu = first_gpu()
-    if compiling.capability(gpu.arch) != compiling.capability(issue.MODELLED):
-        sys.exit(f"{gpu.name}: got {gpu.arch}; expected {issue.MODELLED}, whose machine code is patched")
-    cubin = compiling._nvcc(SOURCE, issue.MODELLED, Path(environment.ROOT) / "kernels" / "include")[0]
+    if compiling.capability(gpu.arch) != compiling.capability(issue_model.MODELLED):
+        sys.exit(f"{gpu.name}: got {gpu.arch}; expected {issue_model.MODELLED}, whose machine code is patched")
+    cubin = compilers._nvcc(SOURCE, issue_model.MODELLED, Path(files.ROOT) / "kernels" / "include")[0]
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))
@@ -251,13 +255,13 @@ def main() -> None:
         for name, (function, changed, body) in variants(cubin).items():
             taken[name] = measure(device, function, changed)
             adds = sum(each.multiplies_and_adds for each in body)
-            rows.append({"pattern": name, "measured": adds / taken[name], "model": adds / issue.clocks(body)})
+            rows.append({"pattern": name, "measured": adds / taken[name], "model": adds / issue_model.clocks(body)})
             print(f"{name:36} {rows[-1]['measured']:.3f} multiply-adds a clock, by the model {rows[-1]['model']:.3f}", flush=True)
         lengths = [{"multiply_adds": length, "clocks": measure(device, "plain", plain(length)) / length} for length in LENGTHS]
         for row in lengths:
             print(f"a loop of {row['multiply_adds']} multiply-adds: {row['clocks']:.3f} clocks each", flush=True)
         device.close()
-    count = sum(each.name == issue.LDS for each in loops(cubin)[1])
+    count = sum(each.name == issue_model.LDS for each in loops(cubin)[1])
     costs = [
         {width: (taken[f"loads of {width} bytes{how}"] - taken["no loads"]) / count for width in WIDTHS}
         for how in ("", ", waited for")

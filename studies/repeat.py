@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ladder.study import Study
+from ladder.claims.study import Study
 
 
 def found(measured: Mapping[str, Any]) -> str:

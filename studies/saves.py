@@ -18,18 +18,19 @@ from statistics import median
 from typing import Any
 
 from author import BY_FOURS, LOOP
-from ladder import templates
-from ladder.environment import ROOT, Device, detect_cpu, detect_gpus
-from ladder.jobs import write_whole
-from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study, command_line
+from ladder.claims.study import Study, command_line
+from ladder.cli import new_kernel
+from ladder.core.files import ROOT, write_whole
+from ladder.devices.detect import Device, detect_cpu, detect_gpus
+from ladder.devices.lock import first_gpu
+from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 
 SAVES = 5
 RUNG = "10_block_tile_128"
 PAD = "constexpr int PAD = {};"
 KERNELS: dict[str, tuple[str, str, tuple[str, str], Sequence[str]]] = {
-    "cpu": ("mine.c", templates.TEXT["cpu"].format(title="Mine"), (LOOP, BY_FOURS), ()),
+    "cpu": ("mine.c", new_kernel.TEXT["cpu"].format(title="Mine"), (LOOP, BY_FOURS), ()),
     "cuda": (
         "mine.cu",
         (ROOT / "kernels" / "cuda" / f"{RUNG}.cu").read_text(),

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import environment
-from ladder.environment import ROOT
-from ladder.study import Study, command_line
-from ladder.units import InputError
+from ladder.claims.study import Study, command_line
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.devices import detect
 from planted import interpreter
 
 MOST = 1 / 3
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cores", type=int, default=8)
     given = parser.parse_args()
-    device = next(iter(environment.detect_gpus()), None)
+    device = next(iter(detect.detect_gpus()), None)
     if device is None:
         raise InputError("no GPU is to be seen; expected some of one model")
     runs = []

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.environment import ROOT
-from ladder.lock import first_gpu
-from ladder.study import PUBLISHED, Study, binaries, command_line
+from ladder.claims.study import Study, binaries, command_line
+from ladder.core.files import ROOT
+from ladder.devices.lock import first_gpu
+from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 
 KERNEL = "15_last_wave"

@@ -17,19 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ladder import timing
-from ladder.aggregate import of_folder
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import Device, Launch
-from ladder.environment import ROOT
-from ladder.kernels import discover
-from ladder.lock import first_gpu
-from ladder.statistics import median_interval
-from ladder.study import PUBLISHED, Study, command_line
-from ladder.units import tflops
-from ladder.verify import judge
-from ladder.worker import open_device
+from ladder.analysis.dataset_tables import of_folder
+from ladder.claims.study import Study, command_line
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval
+from ladder.core.types import tflops
+from ladder.devices.base import Device, Launch
+from ladder.devices.lock import first_gpu
+from ladder.measuring import timing
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import open_device
+from ladder.model.campaign import Limits
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.storage.dataset_layout import PUBLISHED
 
 KERNEL = "21_tensor_split"
 DATASET = "nvidia-h200"

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 from disturbance import stretch
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_support
-from ladder.environment import detect_cpu
-from ladder.statistics import median_interval
-from ladder.study import Study, command_line, furthest, percent
-from ladder.worker import open_device
+from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.compiling.compile import compile_support
+from ladder.core.stats import median_interval
+from ladder.devices.detect import detect_cpu
+from ladder.measuring.worker import open_device
+from ladder.model.campaign import Limits
+from ladder.model.problem import Problem
 from neighbours import contestants
 
 RUNG = "cpu/04_vectorized_parallel"

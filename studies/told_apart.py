@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ladder.campaign import CONFIRMED
-from ladder.compare import Side, changes, read_side
-from ladder.environment import ROOT
-from ladder.jobs import write_whole
-from ladder.repeat import Run, limits, made_from, of_table, ratios, table
-from ladder.study import PUBLISHED, Study, command_line
-from ladder.verdicts import SAME
+from ladder.analysis.compare import Side, changes, read_side
+from ladder.analysis.repeatability import Run, limits, made_from, of_table, ratios, table
+from ladder.claims.study import Study, command_line
+from ladder.core.files import ROOT, write_whole
+from ladder.core.verdicts import SAME
+from ladder.storage.dataset_layout import CONFIRMED, PUBLISHED
 
 LONGER = 1.02
 LARGE = 2 * 1024**3

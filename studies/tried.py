@@ -15,20 +15,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ladder import timing
-from ladder.aggregate import of_folder
-from ladder.campaign import Limits, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import Device, Launch
-from ladder.environment import ROOT
-from ladder.environment import Device as Gpu
-from ladder.kernels import Configuration, Kernel, discover, parse
-from ladder.lock import first_gpu
-from ladder.statistics import median_interval, paired_ratio
-from ladder.study import PUBLISHED, Study, command_line
-from ladder.units import InputError
-from ladder.verify import judge
-from ladder.worker import open_device
+from ladder.analysis.dataset_tables import of_folder
+from ladder.claims.study import Study, command_line
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval, paired_ratio
+from ladder.devices.base import Device, Launch
+from ladder.devices.detect import Device as Gpu
+from ladder.devices.lock import first_gpu
+from ladder.measuring import timing
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import open_device
+from ladder.model.campaign import Limits
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover, parse
+from ladder.model.problem import Problem
+from ladder.storage.dataset_layout import PUBLISHED
 
 DATASET = "nvidia-h200"
 """The published one whose best configurations are what is changed."""

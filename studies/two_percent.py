@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ladder.compare import changes, read_side
-from ladder.environment import ROOT
-from ladder.lock import first_gpu
-from ladder.repeat import limits
-from ladder.study import PUBLISHED, Study, binaries, command_line
-from ladder.verdicts import SAME
+from ladder.analysis.compare import changes, read_side
+from ladder.analysis.repeatability import limits
+from ladder.claims.study import Study, binaries, command_line
+from ladder.core.files import ROOT
+from ladder.core.verdicts import SAME
+from ladder.devices.lock import first_gpu
+from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 from slowed import slowed
 from told_apart import LARGE

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.baselines import blas
-from ladder.campaign import Problem
-from ladder.compile import compile_support
-from ladder.devices import CANARY, Launch, Place, draws, places, scalars
+from ladder.compiling.compile import compile_support
+from ladder.core.types import ELEMENT_TYPES
+from ladder.devices import blas
+from ladder.devices.base import Launch
 from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
-from ladder.units import ELEMENT_TYPES
+from ladder.devices.operands import CANARY, Place, draws, places, scalars
+from ladder.model.problem import Problem
 from threadpoolctl import threadpool_limits
 
 Compute = Callable[[Problem, Any, Any, Any], None]

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ladder import measure
-from ladder.campaign import BASELINES, Limits, Problem
-from ladder.clock import Clock, Readable
-from ladder.compile import compile_kernel, compile_support
-from ladder.environment import Device
-from ladder.kernels import Configuration, Kernel, discover
-from ladder.probe import probe
-from ladder.records import read
-from ladder.statistics import median_interval
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.clock import Clock, Readable
+from ladder.core.stats import median_interval
+from ladder.devices.detect import Device
+from ladder.measuring import sweep
+from ladder.measuring.probe import probe
+from ladder.model.campaign import BASELINES, Limits
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.storage.samples import read
 
 FOLDER = Path(__file__).resolve().parent / "frauds"
 KERNELS = discover(FOLDER)
@@ -89,7 +91,7 @@ def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, 
 def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do; returns rows by kernel and problem.
 
-    `measure.ROOT` must be `FOLDER`. Those that are launched alike share a job: contestants are told apart by a parameter F that none of them
+    `sweep.ROOT` must be `FOLDER`. Those that are launched alike share a job: contestants are told apart by a parameter F that none of them
     looks at.
     """
     mine = [kernel for kernel in KERNELS.values() if kernel.kind == device.kind]
@@ -114,8 +116,8 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
             "limits": asdict(LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)),
         }
         rows_of = {binaries[kernel.name]["slug"]: binaries[kernel.name] for kernel in group}
-        job = measure.Job(device.slug, device.kind, plan, rows_of, folder, support, {}, "code", environment)
-        measure.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
+        job = sweep.Job(device.slug, device.kind, plan, rows_of, folder, support, {}, "code", environment)
+        sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
         names = {problem: name for name, problem in PROBLEMS.items()}
         for row in read(folder / f"{number}.parquet")[0]:
             problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})

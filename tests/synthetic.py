@@ -8,11 +8,12 @@ import math
 from dataclasses import fields
 
 import numpy as np
-from ladder import records
-from ladder.campaign import BASELINES, Problem
-from ladder.compile import Resource
-from ladder.environment import ROOT
-from ladder.kernels import discover
+from ladder.compiling.compile import Resource
+from ladder.core.files import ROOT
+from ladder.model.campaign import BASELINES
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.storage import samples
 
 SHARES = {
     "01_naive_uncoalesced": 0.012, "02_naive_coalesced": 0.12, "03_shared_tile": 0.16, "05_register_tile": 0.5, "07_double_buffer": 0.8,
@@ -122,7 +123,7 @@ def write(
                                          "stop": "race" if raced else "target"} | _readings(problem, n, throttled))  # fmt: skip
     for job, rows in swept.items():
         path = folder / "samples" / f"{job}.parquet"
-        records.write(path, rows, session | {"job": job})
+        samples.write(path, rows, session | {"job": job})
         jobs[job] = hashlib.sha256(path.read_bytes()).hexdigest()
     if not processes:
         return folder
@@ -161,7 +162,7 @@ def write(
                         if state == "warm" and problem.m == problem.n == problem.k == 4096 and process <= 3 and not place:
                             row |= {"energy_j": us * 1e-6 * 600 * math.exp(random.normal(0, 0.02)), "power_w": 600.0}
                         rows.append(row)
-    records.write(folder / "confirmed.parquet", rows, session | {"job": "confirmed", "jobs": jobs, "within": 0.02})
+    samples.write(folder / "confirmed.parquet", rows, session | {"job": "confirmed", "jobs": jobs, "within": 0.02})
     return folder
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 from host import buffers, inside
-from ladder.campaign import Problem
-from ladder.devices import TF32_DIGITS, Errors, exactly, places, whole
-from ladder.verify import Verdict, judge
+from ladder.devices.base import Errors
+from ladder.devices.operands import TF32_DIGITS, exactly, places, whole
+from ladder.measuring.verify import Verdict, judge
+from ladder.model.problem import Problem
 
 DEPTHS = (4096, 16384, 65536, 1048576)
 """K."""

@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 import synthetic
-from ladder import index, tables
-from ladder.aggregate import of_folder
-from ladder.campaign import INDEXED
-from ladder.environment import ROOT
-from ladder.kernels import discover
+from ladder.analysis.dataset_tables import of_folder
+from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+from ladder.publishing import explorer
+from ladder.storage import csv_files
+from ladder.storage.dataset_layout import INDEXED
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -58,15 +59,15 @@ def datasets(tmp_path_factory):
             made["best"].loc[counted, ["energy_low_j", "energy_high_j"]] = made["best"]["energy_j"]
             made["best"].loc[counted, "energy_processes"] = 1
         for table in INDEXED:
-            tables.write_csv(made[table], folder / name / f"{table}.csv")
-        found[name] = {table: tables.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
+            csv_files.write_csv(made[table], folder / name / f"{table}.csv")
+        found[name] = {table: csv_files.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
     return found
 
 
 @pytest.fixture(scope="module")
 def file(datasets, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "index.html"
-    path.write_text(index.page("Made up", datasets, [*GAINS, CLAIM]))
+    path.write_text(explorer.page("Made up", datasets, [*GAINS, CLAIM]))
     return path
 
 

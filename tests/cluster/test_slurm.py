@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from clusters import PROMPT, Job, Run, Slurm, wait
-from ladder import records
-from ladder.environment import detect_cpu
+from ladder.devices.detect import detect_cpu
+from ladder.storage import journal, samples
 from planted import ROOT, Project
 from prompt import SEEN, states
 
@@ -206,7 +206,7 @@ class Measuring:
         self.slurm, self.project, self.submit = slurm, project, submit
         project.campaign(SIX + partitions)
         self.samples = project.folder / SAMPLES
-        self.journal, self.before = records.journal_of(self.samples), slurm.jobs()[-1].id
+        self.journal, self.before = journal.journal_of(self.samples), slurm.jobs()[-1].id
         self.journal.unlink()
         self.kept: list[bytes] = []
         (packages,) = project.folder.glob(".venv/lib/python*/site-packages")
@@ -266,7 +266,7 @@ class Measuring:
         self.run.ok()
         self.keep()
         assert len(self.kept) == 6 > kept > 0
-        rows, session = records.read(self.samples)
+        rows, session = samples.read(self.samples)
         assert {row["key"] for row in rows} == set(self.keys())
         assert session["measured"] == 6 - kept
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 from emulator import Launch, Tool, lower
 from host import buffers, inside
-from ladder.campaign import Problem
-from ladder.devices import GUARD, Errors, places, scalars, whole
-from ladder.gauntlet import problems
-from ladder.kernels import PROBLEM_NAMES, Configuration, Kernel
-from ladder.verify import judge
+from ladder.devices.base import Errors
+from ladder.devices.operands import GUARD, places, scalars, whole
+from ladder.measuring.gauntlet import problems
+from ladder.measuring.verify import judge
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import PROBLEM_NAMES
+from ladder.model.problem import Problem
 
 DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10}
 """What headers' expressions know of the device: few SMs, so that few tiles make several waves."""

@@ -11,11 +11,12 @@ import emulator
 import numpy as np
 import pytest
 from host import inside
-from ladder.campaign import Problem
-from ladder.devices import places
-from ladder.gauntlet import describe, problems
-from ladder.kernels import Configuration, Kernel, discover, parse
-from ladder.templates import TEXT
+from ladder.cli.new_kernel import TEXT
+from ladder.devices.operands import places
+from ladder.measuring.gauntlet import describe, problems
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover, parse
+from ladder.model.problem import Problem
 from problems import complaint, few, launch, lower_kernel, two_configurations
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,8 +5,8 @@ from pathlib import Path
 import emulator
 import planted_frauds
 import pytest
-from ladder.campaign import Problem
-from ladder.kernels import Configuration
+from ladder.model.kernel import Configuration
+from ladder.model.problem import Problem
 from problems import complaint, launch, lower_kernel
 
 PROBLEMS = [

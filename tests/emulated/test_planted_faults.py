@@ -6,8 +6,9 @@ from typing import Literal
 
 import emulator
 import pytest
-from ladder.gauntlet import problems
-from ladder.kernels import Configuration, discover
+from ladder.measuring.gauntlet import problems
+from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import discover
 from problems import complaint, few, launch, lower_kernel
 from test_emulated import ROOT
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import planted_frauds
 import pytest
-from ladder import clock
-from ladder.environment import detect_cpu, nvcc
-from ladder.kernels import Configuration
-from ladder.lock import first_gpu
+from ladder.compiling.toolchain import nvcc
+from ladder.core import clock
+from ladder.devices.detect import detect_cpu
+from ladder.devices.lock import first_gpu
+from ladder.model.kernel import Configuration
 from planted import ROOT
 from planted_frauds import FOLDER, KERNELS, NOTES, StuckClock, complaints, expected
 
@@ -29,7 +30,7 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv(NOTES, str(notes))
-    monkeypatch.setattr("ladder.measure.ROOT", FOLDER)
+    monkeypatch.setattr("ladder.measuring.sweep.ROOT", FOLDER)
     with clock.use(StuckClock(notes / "hangs")):
         found = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
     assert complaints("cpu", found) == []
@@ -67,7 +68,7 @@ def test_all_for_a_gpu_compile(tmp_path):
 
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("ladder.measure.ROOT", FOLDER)
+    monkeypatch.setattr("ladder.measuring.sweep.ROOT", FOLDER)
     device = first_gpu()
     found = planted_frauds.run(device, device.uuids[0], tmp_path, 8)
     assert complaints("cuda", found) == []

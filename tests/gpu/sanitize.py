@@ -10,27 +10,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ladder import devices, kernels
-from ladder.campaign import Problem
-from ladder.compile import Resource, compile_kernel, compile_support
-from ladder.devices import cuda_operands, exactly
-from ladder.gauntlet import describe, problems
-from ladder.lock import first_gpu
-from ladder.verify import judge
-from ladder.worker import open_device
+from ladder.compiling.compile import Resource, compile_kernel, compile_support
+from ladder.devices import cuda_operands, operands
+from ladder.devices.lock import first_gpu
+from ladder.devices.operands import exactly
+from ladder.measuring.gauntlet import describe, problems
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import open_device
+from ladder.model import kernel_file
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 516)}
 """M, N, K of those of the gauntlet's problems that are launched: whole tiles and edges, several of each."""
 
 
-def chosen(kernel: kernels.Kernel) -> list[kernels.Configuration]:
+def chosen(kernel: Kernel) -> list[Configuration]:
     """All configurations of what copies asynchronously, in which they wait in other places; of the others, the first and the last."""
     legal = [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
     return legal if kernel.compute_capability or kernel.architecture else list(dict.fromkeys([legal[0], legal[-1]]))
 
 
-def waves(kernel: kernels.Kernel, configuration: kernels.Configuration, sm_count: int) -> list[Problem]:
+def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[Problem]:
     """For what goes by the number of SMs, or has clusters: more tiles than SMs, the last ones short, K no longer than it takes for shares
     of the last wave to end within tiles.
     """
@@ -41,10 +43,10 @@ def waves(kernel: kernels.Kernel, configuration: kernels.Configuration, sm_count
     return [exactly(found, kernel.precision == "tf32")]
 
 
-def compiled(arch: str, folder: Path) -> list[tuple[kernels.Kernel, Sequence[tuple[kernels.Configuration, Resource]]]]:
+def compiled(arch: str, folder: Path) -> list[tuple[Kernel, Sequence[tuple[Configuration, Resource]]]]:
     """What is launched of each kernel, compiled into a folder, or found there."""
     found = []
-    for kernel in (kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cuda"):
+    for kernel in (kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"):
         configurations = chosen(kernel)
         rows = compile_kernel(kernel, [(one, "") for one in configurations], arch, folder / kernel.name, os.cpu_count() or 1)
         found.append((kernel, list(zip(configurations, rows, strict=True))))
@@ -54,7 +56,7 @@ def compiled(arch: str, folder: Path) -> list[tuple[kernels.Kernel, Sequence[tup
 def main(folder: Path, only_compile: bool) -> None:
     """Compile, launch and verify; ends with exit code 1 where a result is wrong."""
     # what memcheck sees is what leaves an allocation: nothing lies beside an operand in it
-    devices.GUARD = 0
+    operands.GUARD = 0
     cuda_operands.SHIFTS = 1
     gpu, wrong, launched = first_gpu(), [], 0
     found = compiled(gpu.arch, folder)

@@ -13,15 +13,19 @@ import faults
 import numpy as np
 import pytest
 from host import buffers
-from ladder import cubin, kernels
-from ladder.campaign import BASELINES, PRECISION, Problem
-from ladder.compile import compile_kernel, compile_support
-from ladder.devices import Launch, exactly, places
-from ladder.gauntlet import describe, problems
-from ladder.lock import first_gpu
-from ladder.units import DISTRIBUTIONS, ELEMENT_TYPES
-from ladder.verify import fault, judge
-from ladder.worker import LAUNCHES, open_device
+from ladder.compiling import cubin
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
+from ladder.devices.base import Launch
+from ladder.devices.lock import first_gpu
+from ladder.devices.operands import exactly, places
+from ladder.measuring.gauntlet import describe, problems
+from ladder.measuring.verify import fault, judge
+from ladder.measuring.worker import LAUNCHES, open_device
+from ladder.model import kernel_file
+from ladder.model.campaign import BASELINES, PRECISION
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
 from planted import ROOT, Project
 
 pytestmark = pytest.mark.gpu
@@ -61,11 +65,11 @@ def use(gpu: Any, problem: Problem) -> None:
     gpu.use(gpu.made[problem])
 
 
-KERNELS = [kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cuda"]
+KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"]
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 
 
-def compiled(gpu: Any, kernel: kernels.Kernel, element_type: str, folder: Path) -> dict[kernels.Configuration, bytes]:
+def compiled(gpu: Any, kernel: Kernel, element_type: str, folder: Path) -> dict[Configuration, bytes]:
     """Every legal configuration of a kernel that this GPU can run, with its binary: compiled once for all tests."""
     if (kernel.name, element_type) not in gpu.binaries:
         legal = [(configuration, objection) for configuration, objection in kernel.expand({}, [element_type]) if not objection]
@@ -77,7 +81,7 @@ def compiled(gpu: Any, kernel: kernels.Kernel, element_type: str, folder: Path) 
             configuration: (folder / row.binary).read_bytes() for (configuration, _), row in zip(legal, rows, strict=True)
         }
         gpu.binaries[kernel.name, element_type] = binaries
-    found: dict[kernels.Configuration, bytes] = gpu.binaries[kernel.name, element_type]
+    found: dict[Configuration, bytes] = gpu.binaries[kernel.name, element_type]
     return found
 
 
@@ -182,7 +186,7 @@ def series(gpu: Any, problem: Problem, launch: Launch) -> Any:
     return places.bits()
 
 
-def able(gpu: Any, kernel: kernels.Kernel, configuration: kernels.Configuration, *given: Problem) -> bool:
+def able(gpu: Any, kernel: Kernel, configuration: Configuration, *given: Problem) -> bool:
     """Whether a configuration supports all of the problems."""
     return not any(kernel.unmet_need(configuration, {**problem.names(), **gpu.names}) for problem in given)
 
@@ -238,7 +242,7 @@ class Lane:
 
 
 def at_once(
-    gpu: Any, kernel: kernels.Kernel, configuration: kernels.Configuration, binary: bytes, lanes: Sequence[Lane], *given: Problem
+    gpu: Any, kernel: Kernel, configuration: Configuration, binary: bytes, lanes: Sequence[Lane], *given: Problem
 ) -> list[str]:
     """What differs from the bits that a problem has alone where a series on each runs at the same time as that on the other.
 
@@ -485,7 +489,7 @@ def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):
         "problem": {"m": 256, "n": 256, "k": 256},
     }
     done = subprocess.run(
-        [sys.executable, "-m", "ladder.counters", json.dumps(task)],
+        [sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)],
         cwd=ROOT / "workflow",
         capture_output=True,
         text=True,

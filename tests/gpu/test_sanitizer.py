@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ladder.kernels import discover
+from ladder.model.kernel_file import discover
 from planted import ROOT, Project
 
 pytestmark = pytest.mark.gpu

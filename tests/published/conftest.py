@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import told_apart
-from ladder import aggregate, claims, compare, judged, repeat
-from ladder.confirmed import Confirmed
-from ladder.environment import ROOT
-from ladder.kernels import discover
-from ladder.measurements import files
-from ladder.story import data as story_data
-from ladder.story.data import Story
-from ladder.study import PUBLISHED
+from ladder.analysis import compare, dataset_tables, repeatability
+from ladder.analysis.finalists import Confirmed
+from ladder.claims import evidence, judge
+from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+from ladder.publishing import page_data as story_data
+from ladder.publishing.page_data import Story
+from ladder.storage.dataset_layout import PUBLISHED, files
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -49,9 +49,9 @@ def opened() -> Iterator[SimpleNamespace]:
     from which nothing is drawn, have none.
     """
     kernels = discover(ROOT).values()
-    load = once(aggregate.load, lambda samples, environment: tuple(samples))
+    load = once(dataset_tables.load, lambda samples, environment: tuple(samples))
     tables = once(lambda folder: of_folder(folder, kernels if folder.parent == ROOT / PUBLISHED else ()), lambda folder: folder)
-    of_folder = aggregate.of_folder
+    of_folder = dataset_tables.of_folder
 
     def tables_of(folder: Path, kernels: Any = ()) -> Any:
         found, environment = tables(folder)
@@ -67,9 +67,9 @@ def opened() -> Iterator[SimpleNamespace]:
         return compare.Side(folder, environment, found["best"], binaries, Confirmed(records), sessions[-1]["code"])
 
     patch = pytest.MonkeyPatch()
-    for module in (aggregate, repeat, compare):
+    for module in (dataset_tables, repeatability, compare):
         patch.setattr(module, "load", load)
-    for module in (aggregate, repeat, claims, story_data, compare):
+    for module in (dataset_tables, repeatability, evidence, story_data, compare):
         patch.setattr(module, "of_folder", tables_of)
     patch.setattr(told_apart, "read_side", read_side)
     yield SimpleNamespace(tables=tables_of, kernels={kernel.name: kernel for kernel in kernels})
@@ -92,7 +92,7 @@ def datasets(published: Path) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def of_published(opened: SimpleNamespace) -> list[dict[str, Any]]:
     """What the published data say to the claims, judged anew."""
-    return judged.of_published(ROOT)
+    return judge.of_published(ROOT)
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,12 @@ import pytest
 import told_apart
 import yaml
 from columns import fits
-from ladder import compare, dictionary, index, publish, repeat
-from ladder.ceilings import peak_tflops
-from ladder.environment import ROOT
+from ladder.analysis import compare, repeatability
+from ladder.cli import compare_figure
+from ladder.core.files import ROOT
+from ladder.model.hardware_limits import peak_tflops
+from ladder.publishing import explorer, publish
+from ladder.storage import columns
 
 
 def test_every_file_has_its_checksum(published, datasets):
@@ -39,7 +42,7 @@ def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
         assert sha256(published / picture) == drawn, picture
 
 
-@pytest.mark.parametrize("make", [repeat.contents, told_apart.contents], ids=["repeat", "told_apart"])
+@pytest.mark.parametrize("make", [repeatability.contents, told_apart.contents], ids=["repeat", "told_apart"])
 def test_the_tables_of_repeats_are_current(published, make):
     """After a dataset is published, run `ladder repeat` and studies/told_apart.py."""
     made = make(published)
@@ -48,14 +51,14 @@ def test_the_tables_of_repeats_are_current(published, make):
 
 
 def test_every_file_keeps_to_the_dictionary(published):
-    known = {column.name: dictionary.TYPES[column.type] for column in dictionary.tables()["samples"].columns}
+    known = {column.name: columns.TYPES[column.type] for column in columns.tables()["samples"].columns}
     paths = sorted(published.rglob("*.parquet"))
     assert len(paths) > 100
     for path in paths:
         found = {field.name: field.type for field in pq.read_schema(path)}
         assert found == {name: known.get(name) for name in found}, path
     for name, pattern in (("resources", "**/resources.csv"), ("counters", "**/counters.csv"), ("repeat", "repeat-*.csv")):
-        types = {column.name: column.type for column in dictionary.tables()[name].columns}
+        types = {column.name: column.type for column in columns.tables()[name].columns}
         for path in published.glob(pattern):
             table = pd.read_csv(path, dtype=str, keep_default_na=False)
             assert [column for column in table if column not in types or not fits(table[column], types[column])] == [], path
@@ -65,8 +68,8 @@ def test_the_index_holds_every_dataset(opened, datasets, published):
     """Without samples, which a page that would be too heavy leaves out."""
     given = {name: opened.tables(folder) for name, folder in datasets.items()}
     given = {name: (found | {"rounds": found["rounds"].head(0)}, environment) for name, (found, environment) in given.items()}
-    page = index.page("x", given, index.read_claims(published / "claims.json"))
-    assert len(page.encode()) <= index.LIMIT_BYTES
+    page = explorer.page("x", given, explorer.read_claims(published / "claims.json"))
+    assert len(page.encode()) <= explorer.LIMIT_BYTES
     (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
     data = json.loads(gzip.decompress(base64.b64decode(packed)))
     assert sorted(one["name"] for one in data["datasets"]) == sorted(datasets)
@@ -78,7 +81,7 @@ def test_a_dataset_does_not_differ_from_itself(published, datasets, tmp_path):
     assert set(found.rows["ratio"]) == {1}
     assert not set(found.rows["verdict"]) & {"faster", "slower"}
     assert found.data()["environment"] == {}
-    compare.draw([found], tmp_path / "c")
+    compare_figure.draw([found], tmp_path / "c")
     assert (tmp_path / "c.svg").exists()
 
 

@@ -4,10 +4,10 @@ import placement
 import pytest
 import registers
 import tried
-from ladder import compile as compiling
-from ladder import issue
-from ladder.environment import ROOT
-from ladder.kernels import Configuration
+from ladder.compiling import compile as compiling
+from ladder.compiling import issue_model
+from ladder.core.files import ROOT
+from ladder.model.kernel import Configuration
 
 
 def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets, tmp_path, monkeypatch):
@@ -18,10 +18,10 @@ def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets
     configuration = Configuration.of("float32", row["configuration"])
     (built,) = compiling.compile_kernel(opened.kernels["13_snake_order"], [(configuration, "")], "sm_90", tmp_path, 1)
     cubin = (tmp_path / built.binary).read_bytes()
-    assert issue.multiply_adds_per_clock(cubin) == pytest.approx(row["clock_fraction"], rel=0.01)
+    assert issue_model.multiply_adds_per_clock(cubin) == pytest.approx(row["clock_fraction"], rel=0.01)
     (measured,) = (measured["unwaited"] for _, measured in registers.STUDY.published(ROOT).values())
-    monkeypatch.setattr(issue, "WRITE_BACK", {registers.WIDTHS[int(width)]: cost for width, cost in measured.items()})
-    assert issue.multiply_adds_per_clock(cubin) < 0.95 * row["clock_fraction"]
+    monkeypatch.setattr(issue_model, "WRITE_BACK", {registers.WIDTHS[int(width)]: cost for width, cost in measured.items()})
+    assert issue_model.multiply_adds_per_clock(cubin) < 0.95 * row["clock_fraction"]
 
 
 def test_placement_uses_the_fastest_rungs_that_are_as_accurate_as_the_reference(opened, datasets):

@@ -4,34 +4,36 @@ import json
 import re
 
 import pytest
-from ladder import dictionary, judged, reproduced, story
-from ladder.environment import ROOT
-from ladder.judged import FAILED
+from ladder.claims import judge, report
+from ladder.claims.judge import FAILED
+from ladder.core.files import ROOT
+from ladder.publishing import pages
+from ladder.storage import columns
 
 
 def test_the_claims_are_what_the_data_say(of_published):
-    assert of_published == judged.read_published(ROOT), "results/published/claims.json is stale: .venv/bin/ladder story"
+    assert of_published == judge.read_published(ROOT), "results/published/claims.json is stale: .venv/bin/ladder story"
 
 
 def test_no_published_claim_fails():
     """Else `snakemake reproduce` would fail for everybody."""
-    assert [reproduced.failure(entry) for entry in judged.read_published(ROOT) if entry["state"] == FAILED] == []
+    assert [report.failure(entry) for entry in judge.read_published(ROOT) if entry["state"] == FAILED] == []
 
 
-@pytest.mark.parametrize("document", story.DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", pages.DOCUMENTS, ids=lambda document: document.name)
 def test_a_page_is_filled_from_the_data(document, request):
     text = document.read_text()
-    assert story.PART.search(text)
-    filled = story.fill(text, request.getfixturevalue("story"), document.name)
+    assert pages.PART.search(text)
+    filled = pages.fill(text, request.getfixturevalue("story"), document.name)
     assert filled == text, f"{document.name} is stale: .venv/bin/ladder story"
 
 
 def test_the_data_dictionary_page_is_current():
-    assert (ROOT / "docs" / "data.md").read_text() == dictionary.page()
+    assert (ROOT / "docs" / "data.md").read_text() == columns.page()
 
 
 def test_gains_compare_kernels_of_one_precision():
-    (table,) = re.findall(r"<!-- table: gains cuda -->.*?<!-- end -->", story.DOCUMENT.read_text(), re.DOTALL)
+    (table,) = re.findall(r"<!-- table: gains cuda -->.*?<!-- end -->", pages.DOCUMENT.read_text(), re.DOTALL)
     assert "`20_tensor_cores`" not in table
     assert "`21_tensor_split`" in table
 

@@ -1,4 +1,5 @@
-"""The worker in the test's own process, on a virtual clock: all of `ladder.child` and `ladder.worker` but the process and the pipe."""
+"""The worker in the test's own process, on a virtual clock: all of `ladder.measuring.supervisor` and `ladder.measuring.worker` but the
+process and the pipe."""
 
 import json
 import os
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import simulated
-from ladder import clock
-from ladder.child import Child
-from ladder.simulation import VARIABLE
-from ladder.simulation import simulated as loaded
-from ladder.worker import Worker
+from ladder.core import clock
+from ladder.devices.simulation import VARIABLE
+from ladder.devices.simulation import simulated as loaded
+from ladder.measuring.supervisor import Child
+from ladder.measuring.worker import Worker
 
 
 class _Process:
@@ -99,7 +100,7 @@ class _Pipe:
 
 
 class InProcess(Child):
-    """A child without a process; put it in place of `ladder.child.Child`, with a `VirtualClock` in use."""
+    """A child without a process; put it in place of `ladder.measuring.supervisor.Child`, with a `VirtualClock` in use."""
 
     def _start(self, kind: str, settings: dict[str, str], lock: int) -> None:
         self.mark, self.errors, process = "in process", tempfile.TemporaryFile(), _Process()

@@ -1,4 +1,5 @@
-"""Simulated GPUs, behind `ladder.simulation`: NumPy results, times by a cost model with seeded noise, and faults by name. For tests alone.
+"""Simulated GPUs, behind `ladder.devices.simulation`: NumPy results, times by a cost model with seeded noise, and faults by name. For
+tests alone.
 
 `$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there (how
 many processes, for each time of asking). A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That code has
@@ -19,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder import clock
-from ladder.campaign import digest
-from ladder.compile import compile_support
-from ladder.devices import Call, Device, Launch, Refused, Sample, Timed, scalars
+from ladder.compiling.compile import compile_support
+from ladder.core import clock
+from ladder.core.files import digest, write_whole
+from ladder.devices.base import Call, Device, Launch, Refused, Sample, Timed
 from ladder.devices.cpu import C_TYPES, Cpu
-from ladder.environment import Device as Found
-from ladder.environment import slugify
-from ladder.jobs import write_whole
+from ladder.devices.detect import Device as Found
+from ladder.devices.detect import slugify
+from ladder.devices.operands import scalars
 from threadpoolctl import threadpool_limits
 
 VARIABLE = "SIMULATED_GPUS"
@@ -111,7 +112,7 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def cubin(code: str) -> bytes:
-    """An ELF file as `ladder.cubin` reads it: a function without instructions, no variables, and Python."""
+    """An ELF file as `ladder.compiling.cubin` reads it: a function without instructions, no variables, and Python."""
     parts = [("", 0, b""), (".text.gemm", 1, b""), (SECTION, 1, code.encode()), (".symtab", 2, b""), (".strtab", 3, b"\0")]
     names = b"".join(f"{name}\0".encode() for name, _, _ in [*parts, (".shstrtab", 3, b"")])
     parts.append((".shstrtab", 3, names))
@@ -125,7 +126,7 @@ def cubin(code: str) -> bytes:
 
 def code_of(binary: bytes) -> str:
     """The Python in a simulated cubin."""
-    from ladder.cubin import _sections
+    from ladder.compiling.cubin import _sections
 
     return next(section.data.decode() for section in _sections(binary) if section.name == SECTION)
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import simulated
 from inprocess import InProcess
-from ladder import bench, compile, contestants, probe, templates, trial, worker
-from ladder.__main__ import main
+from ladder.cli import new_kernel, trial
+from ladder.cli.main import main
+from ladder.compiling import compile, compilers
+from ladder.measuring import bench, contestants, probe, worker
 
 HEADER = "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
 
@@ -46,7 +48,7 @@ class Trials:
         self.root, self.capsys, self.kept = root, capsys, root / "results" / "try"
         for kind in ("cuda", "cpu"):
             (root / "kernels" / kind).mkdir(parents=True)
-        for module in (contestants, templates, trial):
+        for module in (contestants, new_kernel, trial):
             monkeypatch.setattr(module, "ROOT", root)
         for module in (contestants, trial):
             monkeypatch.setattr(module, "FOLDER", self.kept)
@@ -85,5 +87,6 @@ def stay_in_process(monkeypatch: Any) -> None:
 def simulate_cpu(monkeypatch: Any) -> None:
     """Put a simulated device in place of the CPU too, with what is compiled for it."""
     monkeypatch.setattr(compile, "_cc", lambda source, *_: simulated.compile(source))
+    monkeypatch.setattr(compilers, "_cc", lambda source, *_: simulated.compile(source))
     for module in (probe, worker):
         monkeypatch.setattr(module, "open_device", lambda kind, uuid, support: SimulatedCpu("GPU-1"))

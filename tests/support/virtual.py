@@ -4,7 +4,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
-from ladder.clock import Clock, Readable
+from ladder.core.clock import Clock, Readable
 
 FOREVER = 1e6
 """Seconds after which a wait is taken for one without an end."""

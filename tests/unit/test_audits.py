@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from host import host, launch, poke, right
-from ladder.campaign import Problem
-from ladder.devices import BOUND, exactly
-from ladder.verify import fault, judge
+from ladder.devices.operands import BOUND, exactly
+from ladder.measuring.verify import fault, judge
+from ladder.model.problem import Problem
 
 PROBLEMS = [
     Problem(33, 40, 256), Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding=3, offset=2), Problem(16, 16, 64, element_type="float64"),

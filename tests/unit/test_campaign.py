@@ -3,13 +3,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ladder import campaign, environment, kernels, yamlfile
-from ladder.campaign import Problem
-from ladder.environment import Device
-from ladder.units import DISTRIBUTIONS, InputError
+from ladder.compiling import provenance, toolchain
+from ladder.core import yaml_schema
+from ladder.core.errors import InputError
+from ladder.core.files import digest
+from ladder.core.types import DISTRIBUTIONS
+from ladder.devices import detect
+from ladder.devices.detect import Device
+from ladder.model import campaign, campaign_file, kernel_file
+from ladder.model.problem import Problem
 from planted import ROOT
 
-KERNELS = kernels.discover(ROOT)
+KERNELS = kernel_file.discover(ROOT)
 BASE = """
 campaign: test
 kernels: [cuda/03_shared_tile, cpu/03_blocked]
@@ -22,7 +27,7 @@ CPU = Device("cpu-test", "cpu", "Test CPU", "cpu-test", 16 << 30)
 
 
 def load(text: str) -> campaign.Campaign:
-    return campaign.load(yamlfile.load(text, "config/test.yaml"), "config/test.yaml", KERNELS)
+    return campaign_file.load(yaml_schema.load(text, "config/test.yaml"), "config/test.yaml", KERNELS)
 
 
 def change(**keys: object) -> str:
@@ -184,13 +189,13 @@ def test_a_problem_must_fit_the_device():
     with pytest.raises(
         InputError, match=r"problems\.cuda: got \[100000, 100000, 100000\] in float32, which takes .* GiB of NVIDIA H200"
     ):
-        environment.resolve(plan, [H200], CPU)
+        detect.resolve(plan, [H200], CPU)
 
 
 def test_devices():
-    assert environment.resolve(load(BASE), [], CPU) == [CPU]
-    assert environment.resolve(load(BASE), [H200], CPU) == [H200]
-    assert environment.resolve(load(change(devices=["cpu", "cuda"])), [H200], CPU) == [CPU, H200]
+    assert detect.resolve(load(BASE), [], CPU) == [CPU]
+    assert detect.resolve(load(BASE), [H200], CPU) == [H200]
+    assert detect.resolve(load(change(devices=["cpu", "cuda"])), [H200], CPU) == [CPU, H200]
     for keys, message in [
         ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no GPU was found here"),
         (
@@ -201,7 +206,7 @@ def test_devices():
         ({"problems": {"cuda": [[1, 1, 1]]}}, "problems: got none for cpu"),
     ]:
         with pytest.raises(InputError, match=message):
-            environment.resolve(load(change(**keys)), [], CPU)
+            detect.resolve(load(change(**keys)), [], CPU)
 
 
 PARTITIONS = {
@@ -213,71 +218,72 @@ PARTITIONS = {
 
 def test_with_partitions_the_devices_are_the_clusters_whatever_is_here():
     plan = load(change(partitions=PARTITIONS))
-    everywhere = environment.resolve(plan, [], CPU)
-    assert everywhere == environment.resolve(plan, [H200], CPU)
+    everywhere = detect.resolve(plan, [], CPU)
+    assert everywhere == detect.resolve(plan, [H200], CPU)
     assert [(d.slug, d.kind, d.name, d.arch) for d in everywhere] == [
         ("a100", "cuda", "nvidia-a100", "sm_80"),
         ("epyc", "cpu", "cpu-test", "cpu-test"),
         ("h100", "cuda", "nvidia-h100", "sm_90"),
     ]
-    assert environment.architectures(plan, everywhere, [H200]) == ["sm_80", "sm_90"]
-    assert environment.architectures(plan, everywhere[1:2], [H200]) == []
-    chosen = environment.resolve(load(change(partitions=PARTITIONS, devices=["h100"])), [], CPU)
+    assert toolchain.architectures(plan, everywhere, [H200]) == ["sm_80", "sm_90"]
+    assert toolchain.architectures(plan, everywhere[1:2], [H200]) == []
+    chosen = detect.resolve(load(change(partitions=PARTITIONS, devices=["h100"])), [], CPU)
     assert [device.slug for device in chosen] == ["h100"]
     for keys, message in [
         ({"devices": ["cpu"]}, r"devices\[0\]: got 'cpu'; expected one of the campaign's partitions, a100, epyc, h100"),
         ({"problems": {"cuda": [[1, 1, 1]]}}, "problems.cpu: missing; expected problems for partition epyc"),
     ]:
         with pytest.raises(InputError, match=message):
-            environment.resolve(load(change(partitions=PARTITIONS, **keys)), [], CPU)
+            detect.resolve(load(change(partitions=PARTITIONS, **keys)), [], CPU)
 
 
 def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatch):
-    monkeypatch.setattr(environment, "detect_gpus", lambda: [H200])
-    monkeypatch.setattr(environment, "detect_cpu", lambda: CPU)
-    monkeypatch.setattr(environment.platform, "node", lambda: "node7")
+    monkeypatch.setattr(detect, "detect_gpus", lambda: [H200])
+    monkeypatch.setattr(detect, "detect_cpu", lambda: CPU)
+    monkeypatch.setattr(provenance, "detect_cpu", lambda: CPU)
+    monkeypatch.setattr(detect.platform, "node", lambda: "node7")
     plan = load(change(partitions=PARTITIONS | {"new": {"device": "nvidia-h200", "architecture": "sm_90"}}))
-    found = environment.here(plan, "new")
+    found = detect.here(plan, "new")
     assert (found.slug, found.uuids) == ("nvidia-h200", ())  # any GPU of the model will do
-    assert environment.here(load(BASE), "nvidia-h200").uuids == ("GPU-1",)
+    assert detect.here(load(BASE), "nvidia-h200").uuids == ("GPU-1",)
     with pytest.raises(InputError, match="got 'nvidia-a100', but this job was sent to node7, which has nvidia-h200, cpu-test"):
-        environment.here(plan, "a100")
+        detect.here(plan, "a100")
     wrong = load(change(partitions={"new": {"device": "nvidia-h200", "architecture": "sm_80"}}))
     with pytest.raises(InputError, match=r"config/test.yaml: partitions.new.architecture: got 'sm_80'; expected sm_90"):
-        environment.here(wrong, "new")
-    environment.check_native("sm_80")
+        detect.here(wrong, "new")
+    detect.check_native("sm_80")
     with pytest.raises(InputError, match="cpu-other: code for it is compiled on it, and node7 has cpu-test"):
-        environment.check_native("cpu-other")
-    environment.check_alike({"driver": "1"}, {"driver": "1"})
+        detect.check_native("cpu-other")
+    provenance.check_alike({"driver": "1"}, {"driver": "1"})
     with pytest.raises(InputError, match=r"node7: driver is '2'; expected '1', as in environment.json"):
-        environment.check_alike({"driver": "2"}, {"driver": "1"})
+        provenance.check_alike({"driver": "2"}, {"driver": "1"})
 
 
 def test_architectures():
-    assert environment.architectures(load(BASE), [CPU], []) == ["sm_90"]
-    assert environment.architectures(load(BASE), [H200], [H200]) == ["sm_90"]
-    assert environment.architectures(load(change(architectures=["sm_86"])), [H200], [H200]) == ["sm_86", "sm_90"]
+    assert toolchain.architectures(load(BASE), [CPU], []) == ["sm_90"]
+    assert toolchain.architectures(load(BASE), [H200], [H200]) == ["sm_90"]
+    assert toolchain.architectures(load(change(architectures=["sm_86"])), [H200], [H200]) == ["sm_86", "sm_90"]
 
 
 def test_a_plan_of_2000_configurations_takes_no_longer_than_a_quick_test_may():
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
     plan = load(change(parameters={"cuda/03_shared_tile": lists}))
     asked = plan.plan("cuda", "03_shared_tile.float32")
-    campaign.digest(asked)
+    digest(asked)
     assert len(asked["contestants"]) == 2000
 
 
 def test_every_campaign_of_the_project_is_good():
     for path in sorted(set((ROOT / "config").glob("*.yaml")) - {ROOT / "config" / "claims.yaml"}):
-        campaign.load(yamlfile.load(path.read_text(), str(path)), str(path), KERNELS)
-    assert campaign.find(ROOT / "config", "default").name == "config.yaml"
+        campaign_file.load(yaml_schema.load(path.read_text(), str(path)), str(path), KERNELS)
+    assert campaign_file.find(ROOT / "config", "default").name == "config.yaml"
     with pytest.raises(InputError, match=r"campaign=nope: no such campaign in .*; expected one of .*default"):
-        campaign.find(ROOT / "config", "nope")
+        campaign_file.find(ROOT / "config", "nope")
 
 
 def test_the_full_ladder_has_every_configuration_of_the_default_campaign():
     default, full = (
-        campaign.load(yamlfile.load((ROOT / "config" / name).read_text(), name), name, KERNELS).configurations
+        campaign_file.load(yaml_schema.load((ROOT / "config" / name).read_text(), name), name, KERNELS).configurations
         for name in ("config.yaml", "ladder-full.yaml")
     )
     assert {id: missing for id, found in full.items() if (missing := set(default[id]) - set(found))} == {}
@@ -317,18 +323,18 @@ def test_the_campaign_that_the_command_line_asks_for(tmp_path):
     folder.mkdir()
     (folder / "config.yaml").write_text("campaign: default\nkernels: all\n")
     (folder / "b.yaml").write_text("campaign: other\n")
-    assert campaign.read(folder, [], {"kernels": "x"}) == (
+    assert campaign_file.read(folder, [], {"kernels": "x"}) == (
         {"campaign": "default", "kernels": "x"},
         "config/config.yaml and --config",
     )
-    assert campaign.read(folder, [], {"campaign": "other"}) == ({"campaign": "other"}, "config/b.yaml")
+    assert campaign_file.read(folder, [], {"campaign": "other"}) == ({"campaign": "other"}, "config/b.yaml")
     with pytest.raises(InputError, match=r"campaign=third: no such campaign in .*; expected one of other, default"):
-        campaign.read(folder, [], {"campaign": "third"})
-    data, source = campaign.read(folder, [folder / "b.yaml", folder / "config.yaml"], {"campaign": "merged"})
+        campaign_file.read(folder, [], {"campaign": "third"})
+    data, source = campaign_file.read(folder, [folder / "b.yaml", folder / "config.yaml"], {"campaign": "merged"})
     assert (data, source.count("b.yaml, "), source.endswith("config/config.yaml")) == ({"campaign": "merged"}, 1, True)
     (folder / "c.yaml").write_text("campaign: a\ncampaign: b\n")
     with pytest.raises(InputError, match=r"c\.yaml"):
-        campaign.read(folder, [folder / "c.yaml"], {"campaign": "b"})
+        campaign_file.read(folder, [folder / "c.yaml"], {"campaign": "b"})
 
 
 def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
@@ -339,7 +345,7 @@ def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
     (folder / "b.yaml").write_text("campaign: other\nkernels: [cpu/a]\n")
 
     def name(*files, **given):
-        return campaign.read(folder, files, given)[0]["campaign"]
+        return campaign_file.read(folder, files, given)[0]["campaign"]
 
     assert name(kernels=["cpu/mine"]) == "default-cpu-mine"
     assert name(kernels=["cpu/mine", "cuda/02_b"]) == "default-cpu-mine-cuda-02_b"
@@ -353,7 +359,7 @@ def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
     assert len(set(shortened)) == 5
     checked = [{"campaign": one, "problems": {"cpu": [[1, 1, 1]]}} for one in shortened]
     for data in checked:
-        campaign.load(data, "t", KERNELS)
+        campaign_file.load(data, "t", KERNELS)
     assert name(kernels=[3]) == "default"  # refused by the schema
 
 
@@ -363,19 +369,19 @@ def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(tmp_p
     folder.mkdir()
     (folder / "config.yaml").write_text("campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {energy: ['4096']}\n")
     given = {"problems": {"cpu": [["256", "256", "256"]]}, "measure": {"max_seconds": "1", "race": "false"}, "kernels": ["cpu/a"]}
-    data, _ = campaign.read(folder, [], given)
+    data, _ = campaign_file.read(folder, [], given)
     assert data["problems"] == {"cpu": [[256, 256, 256]]}
     assert data["measure"] == {"max_seconds": 1, "race": False}
     assert data["kernels"] == ["cpu/a"]
     file = folder / "config.yaml"
-    data, _ = campaign.read(folder, [file], {"measure": {"energy": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
+    data, _ = campaign_file.read(folder, [file], {"measure": {"energy": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
     assert (data["measure"], data["problems"]) == ({"energy": ["4096"]}, {"cpu": [[2, 2, 2]]})
 
 
 def test_a_number_that_yaml_takes_for_text_is_explained():
-    data = yamlfile.load("campaign: t\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {target: 1e-3}\n", "t")
+    data = yaml_schema.load("campaign: t\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {target: 1e-3}\n", "t")
     with pytest.raises(InputError, match=r'measure\.target: got "1e-3"; expected .*; YAML takes it for text, write 1\.0e-03'):
-        campaign.load(data, "t", KERNELS)
+        campaign_file.load(data, "t", KERNELS)
 
 
 def test_a_kernel_that_cannot_be_used_is_refused_where_it_is_asked_for():
@@ -383,5 +389,5 @@ def test_a_kernel_that_cannot_be_used_is_refused_where_it_is_asked_for():
     data = {"campaign": "t", "problems": {"cpu": [[1, 1, 1]]}}
     for kernels_ in (["cpu/*"], ["cpu/wrong"], "all"):
         with pytest.raises(InputError, match=r"wrong\.c: header: unknown key"):
-            campaign.load(data | {"kernels": kernels_}, "t", KERNELS, refused)
-    assert campaign.load(data | {"kernels": ["cpu/0*"]}, "t", KERNELS, refused).kernels
+            campaign_file.load(data | {"kernels": kernels_}, "t", KERNELS, refused)
+    assert campaign_file.load(data | {"kernels": ["cpu/0*"]}, "t", KERNELS, refused).kernels

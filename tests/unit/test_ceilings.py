@@ -1,10 +1,10 @@
 """The least time a problem can take, by hand, and the peak that is measured beside what the clock allows."""
 
 import pytest
-from ladder import issue
-from ladder.campaign import Problem
-from ladder.ceilings import flop_per_clock, least_us, peak_tflops
-from ladder.compile import compile_support
+from ladder.compiling import issue_model
+from ladder.compiling.compile import compile_support
+from ladder.model.hardware_limits import flop_per_clock, least_us, peak_tflops
+from ladder.model.problem import Problem
 
 
 def gpu(**attributes):
@@ -49,4 +49,4 @@ def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():
 
 @pytest.mark.slow
 def test_the_loop_that_measures_the_peak_issues_a_multiply_add_in_nearly_every_clock():
-    assert issue.multiply_adds_per_clock(compile_support("cuda", issue.MODELLED)) > 0.995
+    assert issue_model.multiply_adds_per_clock(compile_support("cuda", issue_model.MODELLED)) > 0.995

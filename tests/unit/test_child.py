@@ -7,11 +7,13 @@ from functools import partial
 
 import pytest
 from host import host
-from ladder import child, environment, units
-from ladder.child import Child, Failure
-from ladder.compile import compile_support
+from ladder.compiling import toolchain
+from ladder.compiling.compile import compile_support
+from ladder.core import errors
+from ladder.core.errors import InputError
 from ladder.devices import cpu
-from ladder.units import InputError
+from ladder.measuring import supervisor
+from ladder.measuring.supervisor import Child, Failure
 
 
 @pytest.fixture
@@ -68,9 +70,9 @@ def test_a_worker_is_told_by_its_last_words_alone(start):
 
 @pytest.mark.parametrize("sent", [b"\0\0\0\4gone", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\x7f\xff\xff\xff", b"\0\0\1\0half"])
 def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent, monkeypatch):
-    monkeypatch.setattr(child, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
     one = Child.__new__(Child)
-    one.connection, theirs = child.pipe()
+    one.connection, theirs = supervisor.pipe()
     one.process = subprocess.Popen(["sleep", "60"])
     os.write(theirs.fileno(), sent)
     with pytest.raises(Failure, match="something wrote to the pipe") as failure:
@@ -83,7 +85,7 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
 def silent(virtual_clock):
     """A child that says nothing by itself, and the other end of its pipe."""
     one = Child.__new__(Child)
-    one.connection, theirs = child.pipe()
+    one.connection, theirs = supervisor.pipe()
     one.process = subprocess.Popen(["sleep", "600"])
     yield one, theirs
     one.process.kill()
@@ -119,8 +121,8 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { printf("cuDevicePrima
 )
 def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, called):
     (tmp_path / "driver.c").write_text(DRIVER % status)
-    subprocess.run([environment.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
-    code = "from ladder import start; start.make_context()"
+    subprocess.run([toolchain.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
+    code = "from ladder.measuring import worker_start as start; start.make_context()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)},
@@ -132,7 +134,7 @@ def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, ca
 
 
 def test_a_text_from_outside_is_printable_and_bounded():
-    assert units.plain("fine: é\n2") == "fine: é\n2"
-    assert units.plain("\x1b[2J\a\0\r") == r"\x1b[2J\x07\x00\r"
-    assert units.plain("x" * 3000) == "x" * (units.REASON_CHARACTERS - 1) + "…"
-    assert len(units.plain("\0" * 3000)) == units.REASON_CHARACTERS
+    assert errors.plain("fine: é\n2") == "fine: é\n2"
+    assert errors.plain("\x1b[2J\a\0\r") == r"\x1b[2J\x07\x00\r"
+    assert errors.plain("x" * 3000) == "x" * (errors.REASON_CHARACTERS - 1) + "…"
+    assert len(errors.plain("\0" * 3000)) == errors.REASON_CHARACTERS

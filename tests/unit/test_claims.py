@@ -10,19 +10,24 @@ from pathlib import Path
 import pytest
 import synthetic
 import yaml
-from ladder import campaign, claims, judged, repeat, reproduced, story
-from ladder.aggregate import of_folder
-from ladder.claims import Claim, Data, Found
-from ladder.environment import ROOT
-from ladder.judged import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
-from ladder.kernels import discover
-from ladder.repeat import Limit
-from ladder.story.data import Story
-from ladder.study import ANSWERS, NOTHING, PUBLISHED, studies
-from ladder.targets import SHOWN
-from ladder.units import InputError
+from ladder.analysis import repeatability
+from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.repeatability import Limit
+from ladder.claims import definitions, evidence, report
+from ladder.claims import judge as judged
+from ladder.claims.definitions import Claim
+from ladder.claims.evidence import Data, Found
+from ladder.claims.judge import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
+from ladder.claims.study import NOTHING, studies
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.publishing import pages
+from ladder.publishing.page_data import Story
+from ladder.storage.dataset_layout import ANSWERS, PUBLISHED, SHOWN
 
-CLAIMS = {claim.id: claim for claim in claims.read(ROOT)}
+CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
 """Pages whose own tests hold them against the data."""
 PAGES = sorted(page for folder in ("", "docs", "config") for page in (ROOT / folder).glob("*.md") if page.name not in WRITTEN)
@@ -32,7 +37,7 @@ PAGES = sorted(page for folder in ("", "docs", "config") for page in (ROOT / fol
 
 
 def test_no_page_has_a_measured_number_outside_claims_and_tables():
-    assert {page.name: found for page in PAGES if (found := story.unsaid(page.read_text()))} == {}
+    assert {page.name: found for page in PAGES if (found := pages.unsaid(page.read_text()))} == {}
 
 
 @pytest.mark.parametrize(
@@ -65,14 +70,14 @@ def test_no_page_has_a_measured_number_outside_claims_and_tables():
     ],
 )
 def test_what_a_measured_number_is(text, found):
-    assert story.unsaid(text) == found
+    assert pages.unsaid(text) == found
 
 
 def test_a_claim_is_said_where_it_says():
     said = {id: set() for id in CLAIMS}
     for page in PAGES:
         name, text = page.relative_to(ROOT).as_posix(), page.read_text()
-        for marker in story.PART.finditer(text):
+        for marker in pages.PART.finditer(text):
             match marker[2].split():
                 case ["claimed"]:
                     for id in CLAIMS:
@@ -95,7 +100,7 @@ def test_what_is_set_by_hand_stands_in_the_sentence():
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
     path = ROOT / "config" / "reproduce.yaml"
-    plan = campaign.load(yaml.safe_load(path.read_text()), "reproduce.yaml", discover(ROOT))
+    plan = campaign_file.load(yaml.safe_load(path.read_text()), "reproduce.yaml", discover(ROOT))
     labels = {kind: {problem.label for problem in plan.problems(kind, "float32")} for kind in ("cuda", "cpu")}
     names = {kernel.name for kernel in plan.kernels.values()}
     for claim in CLAIMS.values():
@@ -176,9 +181,9 @@ def checkout(tmp_path_factory):
     for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "nvidia-made-up/once-more")):
         made(root / "results" / "published" / name, seed)
     patch, tables = pytest.MonkeyPatch(), cache(lambda folder: of_folder(folder, []))  # made once for both
-    for module in (repeat, claims):
+    for module in (repeatability, evidence):
         patch.setattr(module, "of_folder", lambda folder, kernels: tables(folder))
-    repeat.write(root / "results" / "published")
+    repeatability.write(root / "results" / "published")
     judged.write_published(root)
     patch.undo()
     return root
@@ -186,7 +191,7 @@ def checkout(tmp_path_factory):
 
 def said(root, folder, **environment):
     """The entries of the dataset in a folder, by id."""
-    one = claims.of_samples(folder)
+    one = evidence.of_samples(folder)
     return {
         entry["id"]: entry for entry in judged.held_against(root, [replace(one, environment={**one.environment, **environment})])
     }
@@ -200,7 +205,7 @@ def test_published_data_decide_what_is_said(checkout):
     entries = judged.read_published(checkout)
     assert {entry["state"] for entry in entries} <= {REPRODUCED, UNSURE}
     first = next(entry for entry in entries if entry["id"] == "ratio-10")
-    best = claims.of_samples(checkout / "results" / "published" / first["dataset"]).tables["best"]
+    best = evidence.of_samples(checkout / "results" / "published" / first["dataset"]).tables["best"]
     row = best[(best["kernel"] == "10_block_tile_128") & (best["problem"] == "4096") & (best["state"] == "warm")].iloc[0]
     assert (
         first["says"]
@@ -248,9 +253,9 @@ def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
     entries = said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
     failed = [entry for entry in entries.values() if entry["state"] == FAILED]
     assert [entry["id"] for entry in failed] == ["ratio-10"]
-    assert "NOT REPRODUCED ratio-10 (Rung 10 has " in reproduced.text(list(entries.values()))
+    assert "NOT REPRODUCED ratio-10 (Rung 10 has " in report.text(list(entries.values()))
     assert re.search(
-        r"\): 0\.9\d* \(0\.\d+ to 0\.\d+\); published 0\.9\d*, runs differ by x1\.0\d* at most", reproduced.failure(failed[0])
+        r"\): 0\.9\d* \(0\.\d+ to 0\.\d+\); published 0\.9\d*, runs differ by x1\.0\d* at most", report.failure(failed[0])
     )
 
 
@@ -285,7 +290,7 @@ def test_what_is_compiled_otherwise_is_another_kernel(checkout, tmp_path):
 
 
 def test_what_is_wrong_is_not_exact(checkout, tmp_path):
-    one = claims.of_samples(made(tmp_path / "wrong", 25))
+    one = evidence.of_samples(made(tmp_path / "wrong", 25))
     one.tables["summary"].loc[0, "status"] = "incorrect"
     (entry,) = (entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
     assert (entry["state"], entry["value"]) == (FAILED, 1)
@@ -397,7 +402,7 @@ def test_another_harness_is_held_against_how_far_runs_differ(checkout):
     ]
     answer = Data("a", {"device": "nvidia-made-up", "kind": "cuda"}, measured={"agreement": {"rows": rows}})
     harness = CLAIMS["another-harness"]
-    near, far = claims.find(harness, answer)
+    near, far = evidence.find(harness, answer)
     assert (near.value, far.value, near.limit_of) == (1.001, 1.09, ("float32", "1024", "warm", False))
     assert (near.about, near.key) == ("cublas at 1024", ("1024", "cublas"))
 
@@ -413,9 +418,9 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
         (tmp_path / "results" / "published" / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
     (tmp_path / "studies").rmdir()
     (tmp_path / "studies").symlink_to(ROOT / "studies")
-    (here,) = claims.of_studies(tmp_path, ANSWERS)
+    (here,) = evidence.of_studies(tmp_path, ANSWERS)
     assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
-    kill, again, other = claims.of_studies(tmp_path, PUBLISHED)
+    kill, again, other = evidence.of_studies(tmp_path, PUBLISHED)
     assert kill.measured == {"kill": {"measurements_lost": 2}}
     assert again.measured == {"repeat": {"device": SHOWN, "machines": 2}}  # the text is about it: its numbers are quoted
     assert other.measured == {"repeat": {"device": "d", "machines": 2}}
@@ -427,7 +432,7 @@ def test_an_answer_that_is_no_json_is_named(tmp_path):
     path = tmp_path / "results" / "published" / "studies" / "kill.d.json"
     path.write_text("<<<<<<< HEAD\n{}")
     with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
-        claims.of_studies(tmp_path, PUBLISHED)
+        evidence.of_studies(tmp_path, PUBLISHED)
     with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
         {study.name: study for study in studies(tmp_path)}["kill"].published(tmp_path)
 
@@ -447,7 +452,7 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN.replace(old, new, 1))
     with pytest.raises(InputError, match=message):
-        claims.read(tmp_path)
+        definitions.read(tmp_path)
 
 
 def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
@@ -455,7 +460,7 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     entries[0]["says"] = "1 < 2 & so on"
     published = [entry | {"state": REPRODUCED, "dataset": "nvidia-x/again"} for entry in entries[:2]]
     own = [entry | {"dataset": "results/reproduce/slowed"} for entry in entries]
-    page = reproduced.page([*published, *own])
+    page = report.page([*published, *own])
     assert not re.search(r"(src|href)=|https?:|<script", page)
     assert "1 &lt; 2 &amp; so on" in page
     here, _, others = page.partition("<details>")
@@ -466,7 +471,7 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert rows.count("failed") == 1
     assert len(rows) == len(entries)
     assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
-    told = reproduced.text([*own, *published]).splitlines()
+    told = report.text([*own, *published]).splitlines()
     assert re.match(r"nvidia-x/again: 2 reproduced", told[0])  # one's own comes last, where it is seen, claim by claim
     assert re.match(r"results/reproduce/slowed: 1 not reproduced, \d+ reproduced", told[1])
     assert len(told) > 3
@@ -477,12 +482,12 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
 
 def test_the_pages_are_filled_from_the_claims(checkout):
     known = Story(checkout)
-    table = story.fill("<!-- table: claimed -->old<!-- end -->", known)
+    table = pages.fill("<!-- table: claimed -->old<!-- end -->", known)
     entry = next(entry for entry in judged.read_published(checkout) if entry["id"] == "ratio-10")
     assert f"| {entry['says']} | nvidia-made-up | 4 reproduced |" in table
     assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| \d+ reproduced", table)
-    assert story.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
+    assert pages.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
         f"It is: <!-- value: claim ratio-10 -->{entry['says']}<!-- end -->"
     )
     with pytest.raises(InputError, match="claim ratio-11"):
-        story.fill("<!-- value: claim ratio-11 --><!-- end -->", known)
+        pages.fill("<!-- value: claim ratio-11 --><!-- end -->", known)

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ladder import __main__ as command
-from ladder import publish
+from ladder.cli import main as command
+from ladder.publishing import publish
 from planted import ROOT
 
 LADDER = Path(sys.executable).with_name("ladder")
@@ -33,7 +33,7 @@ def test_help_is_as_wide_as_the_terminal(name, capsys, monkeypatch):
 
 def test_help_names_every_command_at_once():
     slow = {"numpy", "pandas", "matplotlib", "pyarrow", "snakemake"}  # to import
-    code = f"import sys\nfrom ladder.__main__ import main\ntry: main(['--help'])\nfinally: assert not {slow} & set(sys.modules)"
+    code = f"import sys\nfrom ladder.cli.main import main\ntry: main(['--help'])\nfinally: assert not {slow} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert all(f"\n    {example.split()[1]} " in done.stdout for example in command.COMMANDS.values())
 

@@ -8,15 +8,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import synthetic
-from ladder import __main__ as command
-from ladder import compare, repeat, verdicts
-from ladder.aggregate import of_folder
-from ladder.campaign import DRAWN_FROM
+from ladder.analysis import compare, repeatability
+from ladder.analysis.dataset_tables import of_folder
+from ladder.cli import main as command
+from ladder.core import verdicts
+from ladder.core.errors import InputError
+from ladder.core.stats import between_runs
 from ladder.figures.changes import changes as draw_changes
-from ladder.figures.dataset import Dataset
-from ladder.figures.page import style
-from ladder.statistics import between_runs
-from ladder.units import InputError
+from ladder.figures.data import Dataset
+from ladder.figures.layout import style
+from ladder.storage.dataset_layout import DRAWN_FROM
 
 KERNELS = (
     "03_shared_tile",
@@ -112,10 +113,10 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     """Runs of the same code that differ by more than processes: with the limit of published ones they are the same."""
     alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
     folders = [synthetic.write(tmp_path / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
-    repeat.write(tmp_path)
+    repeatability.write(tmp_path)
     one, other = map(compare.read_side, folders[:2])
     without = compare.changes(one, other, {})
-    limits = repeat.limits(tmp_path, one.environment, other.environment, "time_")
+    limits = repeatability.limits(tmp_path, one.environment, other.environment, "time_")
     assert len(limits) > 8
     assert all(0.01 < limit.half < 0.08 for limit in limits.values())
     with_limits = compare.changes(one, other, limits)

@@ -7,9 +7,10 @@ import sys
 from multiprocessing import get_context
 
 import pytest
-from ladder import compile as compiling
-from ladder import kernels
-from ladder.units import InputError
+from ladder.compiling import compile as compiling
+from ladder.compiling import compilers
+from ladder.core.errors import InputError
+from ladder.model import kernel_file
 from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel
 
 
@@ -24,7 +25,7 @@ def folder(tmp_path):
 def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
     path = folder / "kernels" / name
     path.write_text(text)
-    kernel = kernels.parse(path)
+    kernel = kernel_file.parse(path)
     configurations = list(kernel.expand({}, ["float32"], builds))
     arch = arch if kernel.kind == "cuda" else "here"
     return compiling.compile_kernel(kernel, configurations, arch, folder / "build", workers)
@@ -159,7 +160,7 @@ def test_nvrtcs_own_message_is_kept_and_the_rest_goes_on(folder):
 @pytest.mark.parametrize("number", [9, 5])
 def test_an_nvrtc_that_dies_takes_nothing_along(folder, monkeypatch, number):
     """Killed from outside says nothing of the kernel; a crash does."""
-    monkeypatch.setattr(compiling, "_nvrtc_child", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), number))
     if number == 9:
         with pytest.raises(
             InputError, match=r"the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
@@ -184,7 +185,7 @@ ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem
 
 def test_resources_are_of_the_function_with_the_most_registers_and_spills_of_all():
     for text in (PTXAS, PTXAS.replace("reduce", "x").replace("gemm", "reduce").replace("x", "gemm")):
-        found = compiling.parse_ptxas(text)
+        found = compilers.parse_ptxas(text)
         assert found.pop("function") == text.split("entry function '")[2].split("'")[0]
         assert found == {"registers": 168, "static_shared": 2048, "stack_frame": 0, "spill_stores": 20, "spill_loads": 12}
 
@@ -200,7 +201,8 @@ def test_cpu_kernels_are_shared_objects(folder):
 
 def test_compiling_needs_no_driver():
     """The message of a compile error comes through where `import pycuda.driver` fails."""
-    code = "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compile import _nvcc, CompileError\nfrom pathlib import Path\n" \
+    code = "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compiling.compilers import _nvcc, CompileError\n" \
+           "from pathlib import Path\n" \
            "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=True)
     assert "said:" in done.stdout
@@ -222,24 +224,24 @@ def test_compiling_needs_no_driver():
 )
 def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
     with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
-        raise compiling._refusal(said)
+        raise compilers._refusal(said)
     assert said in str(refused.value)
-    assert isinstance(compiling._refusal("kernel.c:3: error: memory"), compiling.CompileError)
+    assert isinstance(compilers._refusal("kernel.c:3: error: memory"), compilers.CompileError)
 
 
 def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp_path, monkeypatch):
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'as: not found' >&2\nexit 1\n")
     broken.chmod(0o755)
-    kernel = kernels.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
+    kernel = kernel_file.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
     configurations = list(kernel.expand({}, ["float32"]))
-    monkeypatch.setattr(compiling, "cc", lambda: str(broken))
+    monkeypatch.setattr(compilers, "cc", lambda: str(broken))
     with pytest.raises(InputError, match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found"):
         compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
 
 
 def test_what_a_compiler_says_is_printable_and_bounded():
-    said = str(compiling._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
+    said = str(compilers._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
     assert said.startswith(r"error: \x1b[31m\x07\x00xxx")
     assert len(said) == 4000
 
@@ -255,14 +257,14 @@ def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypa
     endless = tmp_path / "endless"
     endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
     endless.chmod(0o755)
-    monkeypatch.setattr(compiling, "cc", lambda: str(endless))
-    monkeypatch.setattr(compiling, "COMPILE_SECONDS", 1)
+    monkeypatch.setattr(compilers, "cc", lambda: str(endless))
+    monkeypatch.setattr(compilers, "COMPILE_SECONDS", 1)
     monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
     path = folder / "kernels" / "cpu" / "a.c"
     path.write_text(c_kernel("a", ""))
     # what a process has computed is added to the limit: in one that has computed for nothing yet
     with get_context("fork").Pool(1) as pool:
-        (row,), after = pool.apply(compiled_under_a_limit, (kernels.parse(path), folder / "build"))
+        (row,), after = pool.apply(compiled_under_a_limit, (kernel_file.parse(path), folder / "build"))
     assert (row.status, row.reason) == ("compile_error", "the compiler ended with status -24 and no word")
     assert after == resource.getrlimit(resource.RLIMIT_CPU)
 
@@ -284,7 +286,7 @@ MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that ask
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
 def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler):
-    monkeypatch.setattr(compiling, "COMPILE_BYTES", 1 << 29)
+    monkeypatch.setattr(compilers, "COMPILE_BYTES", 1 << 29)
     name = "cpu/20_test.c" if compiler == "cc" else "cuda/20_test.cu"
     if compiler == "cc":
         text = c_kernel("t", "C[0] = many[M];").replace("---*/", "---*/\n" + NUMBERS, 1)
@@ -304,7 +306,7 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler)
 
 
 def test_of_a_compiler_that_crashes_the_memory_is_told_that_it_may_have_wanted(folder, monkeypatch):
-    monkeypatch.setattr(compiling, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 11))
+    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 11))
     row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
     assert (row.status, row.reason) == ("compile_error", "NVRTC " + MAYBE_MEMORY.format(4))
 
@@ -314,7 +316,7 @@ def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder
         os.write(errors, b"LLVM ERROR: out of memory\n")
         os.kill(os.getpid(), 5)
 
-    monkeypatch.setattr(compiling, "_nvrtc_child", starve)
+    monkeypatch.setattr(compilers, "_nvrtc_child", starve)
     row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
     assert (row.status, row.reason) == (
         "compile_error",
@@ -325,14 +327,14 @@ def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder
 def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch):
     """A shell or batch system may have set a lower one."""
     ours = r"^the compiler may use 4 GiB of memory, and asked for more: ld: memory exhausted$"
-    with pytest.raises(compiling.CompileError, match=ours), compiling._limited():
-        raise compiling._refusal("ld: memory exhausted")
-    monkeypatch.setattr(compiling, "COMPILE_BYTES", 1 << 50)
+    with pytest.raises(compilers.CompileError, match=ours), compilers._limited():
+        raise compilers._refusal("ld: memory exhausted")
+    monkeypatch.setattr(compilers, "COMPILE_BYTES", 1 << 50)
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 40, before[1]))
     try:
-        with pytest.raises(InputError, match="says nothing of the kernel; run again: ld: memory exhausted"), compiling._limited():
-            raise compiling._refusal("ld: memory exhausted")
+        with pytest.raises(InputError, match="says nothing of the kernel; run again: ld: memory exhausted"), compilers._limited():
+            raise compilers._refusal("ld: memory exhausted")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
@@ -341,7 +343,7 @@ def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatc
 def test_every_rung_compiles_for_an_older_architecture_too_or_is_not_supported_there(tmp_path):
     """Campaigns compile for the GPUs present, and where there is none for that of the published results."""
     found = {}
-    for kernel in kernels.discover(ROOT).values():
+    for kernel in kernel_file.discover(ROOT).values():
         if kernel.kind == "cuda":
             legal = [one for one in kernel.expand({}, ["float32"]) if not one[1]]
             (row,) = compiling.compile_kernel(kernel, legal[:1], "sm_80", tmp_path / kernel.name, 1)

@@ -4,12 +4,15 @@ import hashlib
 import itertools
 
 import pytest
-from ladder import campaign, child, confirm, kernels, records
-from ladder.child import Failure
-from ladder.environment import ROOT
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.measuring import confirmation, supervisor
+from ladder.measuring.supervisor import Failure
+from ladder.model import campaign_file, kernel_file
+from ladder.model.problem import Problem
+from ladder.storage import samples as records
 
-SMALL, LARGE = campaign.Problem(8, 8, 8), campaign.Problem(16, 16, 16)
+SMALL, LARGE = Problem(8, 8, 8), Problem(16, 16, 16)
 
 
 def row(kernel, configuration, us, problem=SMALL, **given):
@@ -30,13 +33,13 @@ def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
     rows = [row("a", "slow", 1.03), row("a", "best", 1.0), row("a", "near", 1.015), row("b", "-", 9.0), row("cublas", "-", 1.0)]
     rows += [row("a", "wrong", 0.1, status="incorrect"), row("a", "raced", 0.9, stop="race"), row("a", "slow", 0.5, state="cold")]
     rows += [row("a", "slow", 1.0, problem=LARGE)]
-    found = confirm.finalists(rows, 0.02, 3, {})
+    found = confirmation.finalists(rows, 0.02, 3, {})
     assert list(found) == [SMALL, LARGE]
     assert roles(found[SMALL]) == [("a", "best", "best"), ("a", "near", "finalist"), ("b", "-", "best"), ("cublas", "-", "best")]
     assert roles(found[LARGE]) == [("a", "slow", "best")]
     assert found[SMALL][1].us == 1.015
-    assert roles(confirm.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [("a", "best", "best"), ("b", "-", "best")]
-    assert len(confirm.finalists(rows, 0.5, 9, {})[SMALL]) == 5
+    assert roles(confirmation.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [("a", "best", "best"), ("b", "-", "best")]
+    assert len(confirmation.finalists(rows, 0.5, 9, {})[SMALL]) == 5
 
 
 def test_another_kernels_configuration_with_the_same_binary_is_a_control():
@@ -45,8 +48,8 @@ def test_another_kernels_configuration_with_the_same_binary_is_a_control():
     same = [("a", "x"), ("a", "y"), ("b", "x"), ("c", "slow")]
     sha256 = {("c", "float32", "x"): "t"} | {(kernel, "float32", label): "s" for kernel, label in same}
     best = [("a", "x", "best"), ("b", "z", "best"), ("c", "x", "best")]
-    assert roles(confirm.finalists(rows, 0.02, 3, sha256)[SMALL]) == [*best, ("b", "x", "control"), ("c", "slow", "control")]
-    assert roles(confirm.finalists(rows, 0.02, 3, {})[SMALL]) == best
+    assert roles(confirmation.finalists(rows, 0.02, 3, sha256)[SMALL]) == [*best, ("b", "x", "control"), ("c", "slow", "control")]
+    assert roles(confirmation.finalists(rows, 0.02, 3, {})[SMALL]) == best
 
 
 class Child:
@@ -99,7 +102,7 @@ FACTS = {"kind": "cpu", "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3}, "attrib
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Runs a confirmation of three kernels on two problems; returns what was asked and the rows."""
-    monkeypatch.setattr(child, "Child", Child)
+    monkeypatch.setattr(supervisor, "Child", Child)
     Child.faults = {}
     rows = [row(name, "-", us, problem) for problem in (SMALL, LARGE) for name, us in (("a", 2.0), ("b", 500.0), ("cublas", 1.0))]
     samples = tmp_path / "all.parquet"
@@ -112,10 +115,10 @@ def make(tmp_path, monkeypatch):
 
     def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
         data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
-        plan = campaign.load(data, "t", kernels.discover(ROOT)).confirmation("cuda")
-        job = confirm.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", "swept", FACTS, refill_us)
+        plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).confirmation("cuda")
+        job = confirmation.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", "swept", FACTS, refill_us)
         Child.asked, Child.count = [], 0
-        session = confirm.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
+        session = confirmation.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
         return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session
 
     run.samples = samples
@@ -264,7 +267,7 @@ def test_energy_is_that_of_the_best(make, tmp_path):
 def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, monkeypatch):
     monkeypatch.setattr(Child, "energy", (0.5, 1.5))  # of 2 microseconds
     _, rows, _ = make(measure={"energy": [16]})
-    counted = [r for r in rows if r["m"] == 16 and r["role"] == "best" and r["process"] <= confirm.ENERGY_PROCESSES]
+    counted = [r for r in rows if r["m"] == 16 and r["role"] == "best" and r["process"] <= confirmation.ENERGY_PROCESSES]
     assert {(r["status"], r["reason"]) for r in counted} == {
         ("correct", "no energy: a launch took 1.5 us there, and 2 us where it was timed")
     }
@@ -294,7 +297,7 @@ def test_what_no_try_counts_has_no_energy_and_says_why(make, monkeypatch):
     monkeypatch.setattr(Child, "energy", None)
     asked, rows, _ = make(measure={"energy": [8]})
     assert {r["reason"] for r in rows if r["m"] == 8} == {"no energy: no counter of it was seen to move"}
-    assert sum(what == "energy" for _, what, _, _ in asked) == confirm.ENERGY_TRIES * 3 * len(ALL)
+    assert sum(what == "energy" for _, what, _, _ in asked) == confirmation.ENERGY_TRIES * 3 * len(ALL)
 
 
 def test_energy_is_counted_where_it_is_asked_for_and_thrice(make):
@@ -303,7 +306,7 @@ def test_energy_is_counted_where_it_is_asked_for_and_thrice(make):
     assert counted == list(itertools.product((1, 2, 3), ALL))
     assert {m for _, what, m, _ in asked if what == "energy"} == {16}
     assert {r["power_w"] for r in rows if r["energy_j"] is not None} == {250e3}  # half a joule in two microseconds
-    assert next(given for _, what, _, given in asked if what == "energy") == (0, 4, confirm.ENERGY_SECONDS)
+    assert next(given for _, what, _, given in asked if what == "energy") == (0, 4, confirmation.ENERGY_SECONDS)
     Child.faults = {("energy",): [Failure("timeout", "no answer", alive=False)]}
     _, rows, _ = make(measure={"energy": [16]}, seed=4)
     (without,) = [r for r in rows if r["process"] == 1 and r["m"] == 16 and r["energy_j"] is None]

@@ -4,8 +4,8 @@ import sys
 
 import pandas as pd
 import pytest
-from ladder import counters
-from ladder.counters import METRICS, NotCounted, count, parse, profile
+from ladder.measuring import counters
+from ladder.measuring.counters import METRICS, NotCounted, count, parse, profile
 
 NAMES = list(METRICS.values())
 SAMPLE = (
@@ -66,7 +66,7 @@ def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotCounted, match="not on the PATH"):
         profile(TASK)
-    good = "sys.argv[-3:-1] == ['-m', 'ladder.counters'] and 'regex:^(gemm|reduce)$' in sys.argv"
+    good = "sys.argv[-3:-1] == ['-m', 'ladder.measuring.counters'] and 'regex:^(gemm|reduce)$' in sys.argv"
     fake_ncu(tmp_path, f"import sys\nassert {good}, sys.argv\nprint({SAMPLE!r})")
     assert profile(TASK)["dram__bytes_write.sum"] == 1024
     fake_ncu(tmp_path, "import time\ntime.sleep(60)")
@@ -101,10 +101,10 @@ def test_where_the_first_has_no_counts_the_others_are_not_tried():
 
 
 def test_the_largest_square_up_to_the_limit_is_counted(tmp_path):
-    from ladder import kernels
+    from ladder.model import kernel_file
     from planted import ROOT
 
-    kernel = kernels.discover(ROOT)["cuda/02_naive_coalesced"]
+    kernel = kernel_file.discover(ROOT)["cuda/02_naive_coalesced"]
     row = {"kernel": kernel.name, "configuration": "BX=32 BY=8", "element_type": "float32", "alpha": 1, "beta": 0, "padding": 0,
            "distribution": "uniform", "state": "warm", "tflops": 1.0}  # fmt: skip
     sizes = [(1024, 1024), (4096, 4096), (8192, 8192), (4096, 64)]

@@ -7,18 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from host import host, launch, right
-from ladder import gauntlet, kernels
-from ladder.campaign import Problem
-from ladder.compile import compile_kernel
-from ladder.devices import Refused, cpu
-from ladder.kernels import Configuration
-from ladder.verify import fault, judge
+from ladder.compiling.compile import compile_kernel
+from ladder.devices import cpu
+from ladder.devices.base import Refused
+from ladder.measuring import gauntlet
+from ladder.measuring.verify import fault, judge
+from ladder.model import kernel_file
+from ladder.model.kernel import Configuration
+from ladder.model.problem import Problem
 from planted import ROOT
 from threadpoolctl import ThreadpoolController
 
 SHAPES = [(1, 7, 1), (1, 513, 31), (513, 1, 31), (31, 1, 513), (12, 32, 256), (121, 513, 257), (241, 33, 385), (3, 256, 256)]
 LAYOUTS = [{"padding": 16}, {"alpha": -1.5, "beta": 0.5}, {"alpha": 0.0, "beta": 1.0}, {"alpha": 0.0}]
-KERNELS = [kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cpu"]
+KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cpu"]
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 
 
@@ -131,7 +133,7 @@ void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb
   C[0] = ++calls;
 }
 """)
-    kernel, operands, seen = kernels.parse(path), host().operands(Problem(1, 1, 1)), []
+    kernel, operands, seen = kernel_file.parse(path), host().operands(Problem(1, 1, 1)), []
     copies = [Configuration("float32", (("COPY", number),)) for number in (0, 1, 0)]
     rows = compile_kernel(kernel, [(copy, "") for copy in copies[:2]], "here", tmp_path, 1)
     assert rows[0].sha256 == rows[1].sha256

@@ -1,9 +1,9 @@
 """What is read of cubins that nvcc makes here: variables that outlive a launch, and instructions of the tensor cores."""
 
 import pytest
-from ladder import compile as compiling
-from ladder import cubin
-from ladder.kernels import Configuration, discover
+from ladder.compiling import compilers, cubin
+from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import discover
 from planted import ROOT
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ extern "C" __global__ void gemm(const half* A, const half* B, float* C) {
 
 
 def compiled(source, arch="sm_90", compiler="nvcc"):
-    by = {"nvcc": compiling._nvcc, "nvrtc": compiling._nvrtc}[compiler]
+    by = {"nvcc": compilers._nvcc, "nvrtc": compilers._nvrtc}[compiler]
     return by(source, arch, ROOT / "kernels" / "include")[0]
 
 

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from ladder.campaign import Problem
-from ladder.devices import Refused
+from ladder.devices.base import Refused
+from ladder.model.problem import Problem
 
 GIB = 2**30
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from ladder.campaign import Problem
-from ladder.devices import CANARY
-from ladder.diagnosis import diagnose
+from ladder.devices.operands import CANARY
+from ladder.measuring.diagnosis import diagnose
+from ladder.model.problem import Problem
 
 GIVEN = Problem(37, 45, 53, alpha=2.0, beta=-0.5, padding=3, distribution="integers")
 NO_BETA = Problem(37, 45, 53, alpha=2.0, padding=3, distribution="integers")
@@ -101,7 +101,7 @@ def test_what_is_right_or_rounded_has_nothing_wrong():
 
 
 def test_of_a_large_problem_the_rows_to_the_first_wrong_one_are_looked_at(monkeypatch):
-    monkeypatch.setattr("ladder.diagnosis.ROWS", 10 * 45 * 53)
+    monkeypatch.setattr("ladder.measuring.diagnosis.ROWS", 10 * 45 * 53)
     a, b, old, result = operands(GIVEN)
     gemm(GIVEN, a, b, old, result)
     result[25 * GIVEN.ldc + 4] += 1

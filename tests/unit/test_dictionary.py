@@ -5,10 +5,12 @@ import pyarrow.parquet as pq
 import pytest
 import synthetic
 from columns import fits
-from ladder import counters, dictionary, records, repeat, tables
-from ladder.aggregate import of_folder
-from ladder.environment import ROOT
-from ladder.kernels import discover
+from ladder.analysis import repeatability
+from ladder.analysis.dataset_tables import of_folder
+from ladder.core.files import ROOT
+from ladder.measuring import counters
+from ladder.model.kernel_file import discover
+from ladder.storage import columns, csv_files, samples
 
 UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "w": "W", "bytes": "B", "seconds": "s", "percent": "%",
          "sectors": "sectors of 32 B"}  # fmt: skip
@@ -20,16 +22,16 @@ def folder(tmp_path_factory):
     """A made-up dataset with all that is made of it, as CSV."""
     folder = synthetic.write(tmp_path_factory.mktemp("data") / "nvidia-a", problems=synthetic.SMALL, processes=3)
     for name, table in of_folder(folder, discover(ROOT).values())[0].items():
-        tables.write_csv(table, folder / f"{name}.csv")
+        csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
 
 
 def names(table):
-    return [column.name for column in dictionary.tables()[table].columns]
+    return [column.name for column in columns.tables()[table].columns]
 
 
 def of_dataset():
-    return [name for name in dictionary.tables() if name not in ("samples", "counters", "repeat")]
+    return [name for name in columns.tables() if name not in ("samples", "counters", "repeat")]
 
 
 def test_tables_have_the_columns_of_the_dictionary(folder):
@@ -37,7 +39,7 @@ def test_tables_have_the_columns_of_the_dictionary(folder):
         table = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
         assert list(table.columns) == names(name)
         assert len(table)
-        for column in dictionary.tables()[name].columns:
+        for column in columns.tables()[name].columns:
             assert fits(table[column.name], column.type), column
 
 
@@ -49,20 +51,20 @@ def test_a_parquet_file_says_units_and_meanings(folder):
     path = folder / "confirmed.parquet"
     schema = pq.read_schema(path)
     assert schema.names == names("samples")
-    for column in dictionary.tables()["samples"].columns:
+    for column in columns.tables()["samples"].columns:
         field = schema.field(column.name)
-        assert field.type == dictionary.TYPES[column.type]
+        assert field.type == columns.TYPES[column.type]
         assert field.metadata == {b"unit": column.unit.encode(), b"meaning": column.meaning.encode()}
-    assert records.read(path)[0][0]["kernel"]  # and is read as before
+    assert samples.read(path)[0][0]["kernel"]  # and is read as before
 
 
 def test_counters_and_limits_have_the_columns_of_the_dictionary():
     assert names("counters") == counters.COLUMNS
-    assert names("repeat") == repeat.COLUMNS
+    assert names("repeat") == repeatability.COLUMNS
 
 
 def test_units_are_what_names_promise():
-    for table in dictionary.tables().values():
+    for table in columns.tables().values():
         for column in table.columns:
             end = column.name.rpartition("_")[2]
             if column.type != "string" and "_per_" not in column.name and end in UNITS:
@@ -71,8 +73,8 @@ def test_units_are_what_names_promise():
 
 
 def test_there_is_no_entry_without_a_column():
-    data = dictionary.load(dictionary.SOURCE.read_text(), "data.yaml")
-    used = {name for table in dictionary.tables() for name in names(table)}
+    data = columns.load(columns.SOURCE.read_text(), "data.yaml")
+    used = {name for table in columns.tables() for name in names(table)}
     assert set(data["columns"]) == used
     assert list(data["columns"]) == sorted(data["columns"])
     for name, table in data["tables"].items():

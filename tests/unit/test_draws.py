@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from host import buffers, drawn, inside
-from ladder.campaign import Problem
-from ladder.devices import TF32_DIGITS, draws, exactly, places
-from ladder.units import DISTRIBUTIONS
+from ladder.core.types import DISTRIBUTIONS
+from ladder.devices.operands import TF32_DIGITS, draws, exactly, places
+from ladder.model.problem import Problem
 from unseen import fewer_bits
 
 DEPTHS = [1, 2, 63, 64, 65, 127, 128, 300, 4096, 65_536, 131_071, 131_072, 200_000]

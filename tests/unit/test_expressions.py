@@ -1,6 +1,6 @@
 import pytest
-from ladder.expressions import evaluate, evaluate_int, names_in
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.core.expressions import evaluate, evaluate_int, names_in
 
 
 @pytest.mark.parametrize(

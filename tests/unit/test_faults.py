@@ -8,9 +8,11 @@ import faults
 import psutil
 import pytest
 import simulated
-from ladder import campaign, measure, records
-from ladder.kernels import discover
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.measuring import sweep
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.storage import samples
 from planted import ROOT
 
 
@@ -46,8 +48,8 @@ def run(tmp_path, monkeypatch, gpus):
     (tmp_path / "kernels" / "cuda" / "90_fake.cu").write_text(
         "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n"
     )
-    monkeypatch.setattr(measure, "ROOT", tmp_path)
-    plan = campaign.load(
+    monkeypatch.setattr(sweep, "ROOT", tmp_path)
+    plan = campaign_file.load(
         {"campaign": "fake", "problems": {"cuda": [[5, 6, 7]]},
          "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}},
         "fake", discover(tmp_path),
@@ -58,7 +60,7 @@ def run(tmp_path, monkeypatch, gpus):
         binary = simulated.cubin(body)
         (tmp_path / "any.cubin").write_bytes(binary)
         row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": "any.cubin"}
-        job = measure.Job(
+        job = sweep.Job(
             "fake",
             "cuda",
             plan.plan("cuda", "90_fake.float32"),
@@ -69,8 +71,8 @@ def run(tmp_path, monkeypatch, gpus):
             "code",
             json.loads(simulated.ATTRIBUTES.read_text()),
         )
-        measure.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-1"])
-        return records.read(tmp_path / "fake.parquet")[0]
+        sweep.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-1"])
+        return samples.read(tmp_path / "fake.parquet")[0]
 
     return run
 

@@ -12,13 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from ladder import counters, figures, tables
-from ladder.aggregate import of_folder
-from ladder.campaign import DRAWN_FROM
-from ladder.environment import ROOT
-from ladder.figures.dataset import MARKS, Dataset
-from ladder.figures.page import side_by_side
-from ladder.kernels import discover
+from ladder.analysis import tables
+from ladder.analysis.dataset_tables import of_folder
+from ladder.core.files import ROOT
+from ladder.figures import draw as figures
+from ladder.figures.data import MARKS, Dataset
+from ladder.figures.layout import side_by_side
+from ladder.measuring import counters
+from ladder.model.kernel_file import discover
+from ladder.storage import csv_files
+from ladder.storage.dataset_layout import DRAWN_FROM
 from matplotlib.colors import to_hex
 
 WIDTHS = [11.0, 7.1, 3.4]
@@ -28,8 +31,8 @@ def made(folder, **given):
     """The tables of a made-up dataset as figures read them, and its environment."""
     found, environment = of_folder(synthetic.write(folder, **given), discover(ROOT).values())
     for name in DRAWN_FROM:
-        tables.write_csv(found[name], folder / f"{name}.csv")
-    return {name: tables.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, environment
+        csv_files.write_csv(found[name], folder / f"{name}.csv")
+    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, environment
 
 
 @pytest.fixture(scope="module")
@@ -276,8 +279,8 @@ def spoiled(compiled, tmp_path_factory):
     measured = best.columns[best.columns.get_loc("median_us") :].intersection(["tflops", "ratio", "frobenius_error"])
     best.loc[wrong, measured] = np.nan
     for name, table in (found | {"best": best}).items():
-        tables.write_csv(table.assign(marks="") if "marks" in table else table, folder / f"{name}.csv")
-    return {name: tables.read_csv(folder / f"{name}.csv") for name in found}, environment
+        csv_files.write_csv(table.assign(marks="") if "marks" in table else table, folder / f"{name}.csv")
+    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in found}, environment
 
 
 @pytest.mark.parametrize("name", list(figures.FIGURES))

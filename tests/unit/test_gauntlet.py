@@ -6,11 +6,11 @@ import re
 
 import pytest
 from host import host
-from ladder import gauntlet
-from ladder.compile import compile_kernel
-from ladder.devices import exactly
-from ladder.kernels import parse
-from ladder.worker import LAUNCHES, Worker
+from ladder.compiling.compile import compile_kernel
+from ladder.devices.operands import exactly
+from ladder.measuring import gauntlet
+from ladder.measuring.worker import LAUNCHES, Worker
+from ladder.model.kernel_file import parse
 from planted import C_RIGHT, c_kernel
 
 NUMBERS = itertools.count(900)

@@ -7,7 +7,7 @@ from pathlib import Path
 import halves
 import numpy as np
 import pytest
-from ladder.environment import nvcc
+from ladder.compiling.toolchain import nvcc
 from planted import ROOT
 
 SHIM = """

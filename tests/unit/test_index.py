@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 import synthetic
-from ladder import index
-from ladder.aggregate import of_folder
-from ladder.environment import ROOT
-from ladder.kernels import discover
-from ladder.units import InputError
+from ladder.analysis.dataset_tables import of_folder
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+from ladder.publishing import explorer
 from matplotlib.colors import to_rgb
 
 KERNELS = ("01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32")
@@ -29,8 +29,8 @@ def made(tmp_path_factory):
 def bundled():
     """The page's library, which is always the same, is bundled once."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(index.vl_convert, "javascript_bundle", cache(index.vl_convert.javascript_bundle))
-    patch.setattr(index, "charts", cache(index.charts))
+    patch.setattr(explorer.vl_convert, "javascript_bundle", cache(explorer.vl_convert.javascript_bundle))
+    patch.setattr(explorer, "charts", cache(explorer.charts))
     yield
     patch.undo()
 
@@ -48,7 +48,7 @@ def rows(columns):
 
 
 def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
-    found = index.looks([made[0]], [made[1]])
+    found = explorer.looks([made[0]], [made[1]])
     assert list(found) == ["01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32"]
     rungs = [look for look in found.values() if look["rung"]]
     light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
@@ -60,8 +60,8 @@ def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
 
 
 def test_one_light_file_that_is_the_same_for_the_same_data(made):
-    page = index.page("A & B", {"nvidia-a": made})
-    assert page == index.page("A & B", {"nvidia-a": made})
+    page = explorer.page("A & B", {"nvidia-a": made})
+    assert page == explorer.page("A & B", {"nvidia-a": made})
     assert 500_000 < len(page.encode()) < 2_000_000
     assert "<title>A &amp; B</title>" in page
     assert page.count("</script>") == 3
@@ -69,7 +69,7 @@ def test_one_light_file_that_is_the_same_for_the_same_data(made):
 
 def test_it_has_what_the_tables_say(made):
     best = made[0]["best"]
-    (one,) = data(index.page("x", {"nvidia-a": made}))["datasets"]
+    (one,) = data(explorer.page("x", {"nvidia-a": made}))["datasets"]
     shown = rows(one["best"])
     assert len(shown) == len(best)
     for row, expected in zip(shown, best.to_dict("records"), strict=True):
@@ -92,7 +92,7 @@ def test_of_a_dataset_without_models_or_energy_the_rest_is_shown(made):
         tables["resources"][["kernel", "configuration", "element_type"]],
     )
     tables["best"] = tables["best"].drop(columns=["energy_low_j", "energy_high_j", "tied_with"])
-    (one,) = data(index.page("x", {"nvidia-a": (tables, made[1])}))["datasets"]
+    (one,) = data(explorer.page("x", {"nvidia-a": (tables, made[1])}))["datasets"]
     (row,) = [
         row for row in rows(one["best"]) if (row["kernel"], row["problem"], row["state"]) == ("05_register_tile", "4096", "warm")
     ]
@@ -101,9 +101,9 @@ def test_of_a_dataset_without_models_or_energy_the_rest_is_shown(made):
 
 
 def test_a_page_that_would_be_too_heavy_goes_without_samples(made, monkeypatch):
-    whole = index.page("x", {"nvidia-a": made})
-    monkeypatch.setattr(index, "LIMIT_BYTES", len(whole.encode()))
-    lighter = index.page("x", {"nvidia-a": made})
+    whole = explorer.page("x", {"nvidia-a": made})
+    monkeypatch.setattr(explorer, "LIMIT_BYTES", len(whole.encode()))
+    lighter = explorer.page("x", {"nvidia-a": made})
     assert len(lighter) < len(whole)
     assert (data(whole)["sampled"], data(lighter)["sampled"]) == (True, False)
     assert data(lighter)["datasets"][0]["samples"] == []
@@ -112,8 +112,8 @@ def test_a_page_that_would_be_too_heavy_goes_without_samples(made, monkeypatch):
 def test_claims_that_are_none_are_named(tmp_path):
     path = tmp_path / "claims.json"
     path.write_text('[{"id": "a", "says": "b", "state": "reproduced"}]')
-    assert index.read_claims(path)[0]["id"] == "a"
+    assert explorer.read_claims(path)[0]["id"] == "a"
     for text in ("{", "{}", '[{"id": "a"}]', "[1]"):
         path.write_text(text)
         with pytest.raises(InputError, match=r"claims\.json: .*expected judged claims\. Where .* remove it and run again"):
-            index.read_claims(path)
+            explorer.read_claims(path)

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 import registers
-from ladder import compile as compiling
-from ladder import cubin, issue
-from ladder.issue import Instruction
-from ladder.kernels import Configuration, discover
+from ladder.compiling import compilers, cubin, issue_model
+from ladder.compiling.issue_model import Instruction
+from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import discover
 from planted import ROOT
 
 EVEN, ODD = range(32, 64, 2), range(33, 64, 2)
@@ -15,15 +15,15 @@ A, B, C = 1, 2, 4
 
 
 def ffma(a, b, c, reuse=0, yields=False):
-    return Instruction(issue.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32, c | (not yields) << 45 | reuse << 58)
+    return Instruction(issue_model.FFMA | 7 << 12 | c << 16 | a << 24 | b << 32, c | (not yields) << 45 | reuse << 58)
 
 
 def lds(code, register=8, predicate=7):
-    return Instruction(issue.LDS | predicate << 12 | register << 16 | 100 << 24, code << 9)
+    return Instruction(issue_model.LDS | predicate << 12 | register << 16 | 100 << 24, code << 9)
 
 
 def rate(body):
-    return sum(each.multiplies_and_adds for each in body) / issue.clocks(body)
+    return sum(each.multiplies_and_adds for each in body) / issue_model.clocks(body)
 
 
 def runs(length):
@@ -57,25 +57,25 @@ def test_patterns_take_the_clocks_of_their_reads(pattern):
 
 def test_loads_cost_a_slot_and_their_write_back():
     sums = [ffma(2, 3, c, A | B) for c in (*EVEN, *ODD)]
-    without = issue.clocks(sums)
-    for code, more in issue.WRITE_BACK.items():
-        assert issue.clocks([*sums, lds(code)]) - without == pytest.approx(1 + more)
-    for idle in (lds(6, predicate=issue.NEVER), lds(6, register=issue.NO_REGISTER)):
-        assert issue.clocks([*sums, idle]) - without == 1
+    without = issue_model.clocks(sums)
+    for code, more in issue_model.WRITE_BACK.items():
+        assert issue_model.clocks([*sums, lds(code)]) - without == pytest.approx(1 + more)
+    for idle in (lds(6, predicate=issue_model.NEVER), lds(6, register=issue_model.NO_REGISTER)):
+        assert issue_model.clocks([*sums, idle]) - without == 1
 
 
 def branch(back):
     words = -4 * back + (1 << 56)
-    return Instruction(issue.BRA | (words & 255) << 16 | (words >> 8 & 0x3FFFFFFF) << 34, words >> 38)
+    return Instruction(issue_model.BRA | (words & 255) << 16 | (words >> 8 & 0x3FFFFFFF) << 34, words >> 38)
 
 
 def test_the_densest_loop_is_found():
     dense, thin = [ffma(2, 3, c, A | B) for c in EVEN] * 2, [ffma(2, 3, 5), Instruction(0x918, 0)] * 40
     code = [*thin, branch(81), *dense, branch(33), Instruction(0x947, 0)]
-    assert issue.loop(code) == [*dense, branch(33)]
-    assert issue.loop(code[:81]) == [*thin, branch(81)]
-    assert issue.loop(dense) == []
-    assert issue.loop([*dense[: issue.SMALLEST - 1], branch(32)]) == []
+    assert issue_model.loop(code) == [*dense, branch(33)]
+    assert issue_model.loop(code[:81]) == [*thin, branch(81)]
+    assert issue_model.loop(dense) == []
+    assert issue_model.loop([*dense[: issue_model.SMALLEST - 1], branch(32)]) == []
     assert [branch(back).back() for back in (1, 81, 70000)] == [1, 81, 70000]
     assert branch(-5).back() == 0
 
@@ -83,29 +83,31 @@ def test_the_densest_loop_is_found():
 def compiled(name, **parameters):
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration("float32", tuple((kernel.parameters | parameters).items()))
-    return compiling._nvcc(kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include")[0]
+    return compilers._nvcc(kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include")[0]
 
 
 @pytest.mark.slow
 def test_loops_that_nvcc_makes():
     plain, snake = compiled("10_block_tile_128"), compiled("13_snake_order")
     for binary, steps in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):
-        loops = [issue.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in cubin.code(binary)]
+        loops = [
+            issue_model.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in cubin.code(binary)
+        ]
         assert steps in [sum(each.multiplies_and_adds for each in body) for body in loops]
-    assert issue.multiply_adds_per_clock(plain) < issue.multiply_adds_per_clock(snake) < 0.93
-    assert issue.multiply_adds_per_clock(compiled("02_naive_coalesced")) is None
+    assert issue_model.multiply_adds_per_clock(plain) < issue_model.multiply_adds_per_clock(snake) < 0.93
+    assert issue_model.multiply_adds_per_clock(compiled("02_naive_coalesced")) is None
 
 
 @pytest.fixture(scope="module")
 def study_cubin():
-    return compiling._nvcc(registers.SOURCE, issue.MODELLED, ROOT)[0]
+    return compilers._nvcc(registers.SOURCE, issue_model.MODELLED, ROOT)[0]
 
 
 @pytest.mark.slow
 def test_the_study_patches_loops_and_nothing_else(study_cubin):
     sums, loads = registers.loops(study_cubin)
     assert [sum(each.multiplies_and_adds for each in body) for body in (sums, loads)] == [4 * 12 * 16, 4 * 8 * 16]
-    assert sum(each.name == issue.LDS for each in loads) == 4 * 6
+    assert sum(each.name == issue_model.LDS for each in loads) == 4 * 6
     may_change = {each.low >> 16 & 255 for each in sums if each.multiplies_and_adds}
     made = registers.variants(study_cubin)
     assert len({binary for _, binary, _ in made.values()}) == len(made)
@@ -115,10 +117,10 @@ def test_the_study_patches_loops_and_nothing_else(study_cubin):
             code, was = ([Instruction(*pair) for pair in struct.iter_unpack("<QQ", each)] for each in (text, before))
             moved = [at for at, pair in enumerate(zip(code, was, strict=True)) if pair[0] != pair[1]]
             assert len(moved) <= len(old)
-            assert all(was[at].multiplies_and_adds or was[at].name == issue.LDS for at in moved)
+            assert all(was[at].multiplies_and_adds or was[at].name == issue_model.LDS for at in moved)
         assert len(body) == len(old), name
         written = {each.low >> 16 & 255 for each in body if each.multiplies_and_adds}
-        loaded = {(each.low >> 16 & 255) + i for each in old if each.name == issue.LDS for i in range(4)}
+        loaded = {(each.low >> 16 & 255) + i for each in old if each.name == issue_model.LDS for i in range(4)}
         assert written <= (may_change if function == "sums" else {each.low >> 16 & 255 for each in old} - loaded), name
 
 
@@ -146,7 +148,7 @@ def test_the_study_s_multiply_adds_wait_for_loads_only_where_it_says_so(study_cu
 def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
     """So many multiply-adds, and next to nothing else."""
     (body,) = [
-        issue.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)])
+        issue_model.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)])
         for text in cubin.code(registers.plain(length))
     ]
     assert sum(each.multiplies_and_adds for each in body) == length
@@ -156,4 +158,4 @@ def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
 
 def test_what_is_no_cubin_is_refused():
     with pytest.raises(ValueError, match="not a 64-bit ELF file"):
-        issue.multiply_adds_per_clock(b"// not ELF")
+        issue_model.multiply_adds_per_clock(b"// not ELF")

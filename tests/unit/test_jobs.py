@@ -8,12 +8,13 @@ import sys
 
 import pytest
 import synthetic
-from ladder import jobs
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.pipeline import job_log
+from ladder.storage import dataset_layout
 
 
 def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
-    with pytest.raises(SystemExit) as ended, jobs.job(str(tmp_path / "log")):
+    with pytest.raises(SystemExit) as ended, job_log.job(str(tmp_path / "log")):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     said = capfd.readouterr().err
@@ -25,13 +26,13 @@ def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
     ("error", "said"),
     [
         ("KeyboardInterrupt", r"Interrupted\n"),
-        ("ladder.units.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
+        ("ladder.core.errors.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
         ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_outside_of_jobs_too(error, said):
     done = subprocess.run(
-        [sys.executable, "-c", f"import ladder.units; raise {error}"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"import ladder.core.errors; raise {error}"], capture_output=True, text=True, check=False
     )
     assert re.fullmatch(said, done.stderr)
     assert done.returncode == (-signal.SIGINT if said.startswith("I") else 1)
@@ -40,10 +41,10 @@ def test_what_the_user_can_mend_is_one_line_outside_of_jobs_too(error, said):
 def test_what_describes_a_device_is_read_or_refused(tmp_path):
     path = tmp_path / "environment.json"
     path.write_text(json.dumps(synthetic.ENVIRONMENT))
-    assert jobs.read_environment(path) == synthetic.ENVIRONMENT
+    assert dataset_layout.read_environment(path) == synthetic.ENVIRONMENT
     for text in ("", "{", "3", "null", "[]", "[" * 9999, json.dumps({**synthetic.ENVIRONMENT, "peaks": 0}).replace("peaks", "p")):
         path.write_text(text)
         with pytest.raises(
             InputError, match=r"environment\.json: has no .*; expected what describes a device\. Where it is comm"
         ):
-            jobs.read_environment(path)
+            dataset_layout.read_environment(path)

@@ -2,9 +2,9 @@ import re
 from pathlib import Path
 
 import pytest
-from ladder import kernels
-from ladder.kernels import Configuration
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.model import kernel_file
+from ladder.model.kernel import Configuration, LaunchShape
 from planted import ROOT
 
 GOOD = """/*---
@@ -32,28 +32,28 @@ def write(folder: Path, text: str, name: str = "cuda/20_test.cu") -> Path:
 
 
 def test_a_header_is_read(tmp_path):
-    kernel = kernels.parse(write(tmp_path, GOOD))
+    kernel = kernel_file.parse(write(tmp_path, GOOD))
     legal = [c for c, objection in kernel.expand({}, ["float32"]) if not objection]
     refused = {c.label: objection for c, objection in kernel.expand({}, ["float32"]) if objection}
     assert refused == {"BM=16 BN=32": "requires BM >= BN", "BM=64 BN=32": "2048 threads a block; at most 1024"}
     assert [c.slug for c in legal] == ["float32-BM16-BN16", "float32-BM32-BN16", "float32-BM32-BN32", "float32-BM64-BN16"]
     configuration = Configuration("float16", (("BM", 32), ("BN", 16)))
     problem = {"M": 100, "N": 33, "K": 1, "lda": 1, "ldb": 33, "ldc": 33}
-    assert kernel.launches(configuration, problem) == [kernels.LaunchShape("gemm", (3, 4, 1), (16, 32, 1), 32 * 16 * 2)]
+    assert kernel.launches(configuration, problem) == [LaunchShape("gemm", (3, 4, 1), (16, 32, 1), 32 * 16 * 2)]
     assert kernel.workspace_of(configuration, problem) is None
     assert kernel.unmet_need(configuration, problem) == "needs N % 4 == 0"
     assert kernel.unmet_need(configuration, problem | {"N": 32}) == ""
 
 
 def test_a_configuration_that_is_older_than_a_parameter_is_as_the_header_says(tmp_path):
-    kernel, problem = kernels.parse(write(tmp_path, GOOD)), {"M": 100, "N": 33, "K": 1}
+    kernel, problem = kernel_file.parse(write(tmp_path, GOOD)), {"M": 100, "N": 33, "K": 1}
     old, same = Configuration("float32", (("BN", 16),)), Configuration("float32", (("BM", 32), ("BN", 16)))
     assert kernel.launches(old, problem) == kernel.launches(same, problem)
     assert kernel.source(old) == kernel.source(same)
 
 
 def test_a_configuration_says_how_it_is_compiled(tmp_path):
-    kernel = kernels.parse(write(tmp_path, GOOD))
+    kernel = kernel_file.parse(write(tmp_path, GOOD))
     builds = [(), (("compiler", "nvrtc"), ("maxrregcount", "64"))]
     first, second, *_ = [configuration for configuration, _ in kernel.expand({}, ["float32"], builds)]
     assert [(one.label, one.compiler, one.options) for one in (first, second)] == [
@@ -65,18 +65,18 @@ def test_a_configuration_says_how_it_is_compiled(tmp_path):
     assert first.names() == second.names()
     with pytest.raises(InputError, match=r"make 12000 configurations"):
         list(kernel.expand({"BM": list(range(600))}, ["float32"], [()] * 10))
-    plain = kernels.parse(write(tmp_path, re.sub("block.*|grid.*|dynamic.*|element_types.*", "", GOOD), "cpu/20_test.c"))
+    plain = kernel_file.parse(write(tmp_path, re.sub("block.*|grid.*|dynamic.*|element_types.*", "", GOOD), "cpu/20_test.c"))
     assert len(list(plain.expand({}, ["float32"], builds))) == 6
 
 
 def test_several_launches_and_a_workspace(tmp_path):
     more = "workspace: M * N * 4\nthen: [{function: reduce, grid: ['ceil_div(M * N, BM)'], block: [BM]}]\n---*/"
-    kernel = kernels.parse(write(tmp_path, GOOD.replace("---*/", more)))
+    kernel = kernel_file.parse(write(tmp_path, GOOD.replace("---*/", more)))
     configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
     problem = {"M": 100, "N": 33, "K": 1, "lda": 1, "ldb": 33, "ldc": 33}
     assert kernel.workspace_of(configuration, problem) == 13200
-    assert kernel.launches(configuration, problem)[1] == kernels.LaunchShape("reduce", (104, 1, 1), (32, 1, 1), 0)
-    big = kernels.parse(write(tmp_path, GOOD.replace("---*/", more.replace("block: [BM]", "block: [BM, 64]"))))
+    assert kernel.launches(configuration, problem)[1] == LaunchShape("reduce", (104, 1, 1), (32, 1, 1), 0)
+    big = kernel_file.parse(write(tmp_path, GOOD.replace("---*/", more.replace("block: [BM]", "block: [BM, 64]"))))
     assert big.objection(configuration) == "2048 threads a block; at most 1024"
 
 
@@ -84,16 +84,16 @@ def test_a_launch_can_depend_on_the_problem_and_the_device(tmp_path):
     more = "then: [{function: reduce, grid: [sm_count], block: [BM], dynamic_shared: 4 * K, when: K > 8 * BN}]\n"
     more += "workspace: sm_count * BM\n---*/"
     text = GOOD.replace("BM * BN * element_size", "min(K * BM, shared_memory_per_block)").replace("---*/", more)
-    kernel = kernels.parse(
+    kernel = kernel_file.parse(
         write(tmp_path, text.replace("N % 4 == 0", "alignment % 16 == 0, shared_memory_per_block >= BM * 1024"))
     )
     configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
     given = {"M": 32, "N": 16, "K": 128, "lda": 128, "ldb": 16, "ldc": 16, "alignment": 16}
     given |= {"sm_count": 132, "shared_memory_per_block": 50000}
-    assert kernel.launches(configuration, given) == [kernels.LaunchShape("gemm", (1, 1, 1), (16, 32, 1), 4096)]
+    assert kernel.launches(configuration, given) == [LaunchShape("gemm", (1, 1, 1), (16, 32, 1), 4096)]
     first, second = kernel.launches(configuration, given | {"K": 2000})
     assert first.dynamic_shared == 50000
-    assert second == kernels.LaunchShape("reduce", (132, 1, 1), (32, 1, 1), 8000)
+    assert second == LaunchShape("reduce", (132, 1, 1), (32, 1, 1), 8000)
     assert kernel.workspace_of(configuration, given) == 132 * 32
     assert kernel.unmet_need(configuration, given) == ""
     assert kernel.unmet_need(configuration, given | {"alignment": 8}) == "needs alignment % 16 == 0"
@@ -105,7 +105,7 @@ def test_names_stand_for_expressions_and_may_use_each_other(tmp_path):
         "where: {tiles: 'ceil_div(M, BM) * ceil_div(N, BN)', rest: tiles % sm_count}\ngrid: [tiles, rest]\nworkspace: rest * 4\n"
     )
     text = re.sub("grid: .*\n", where, GOOD).replace("N % 4 == 0", "rest > 1")
-    kernel = kernels.parse(write(tmp_path, text))
+    kernel = kernel_file.parse(write(tmp_path, text))
     configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
     given = {"M": 100, "N": 33, "sm_count": 7, "shared_memory_per_block": 50000}
     assert kernel.launches(configuration, given)[0].grid == (12, 5, 1)
@@ -115,35 +115,35 @@ def test_names_stand_for_expressions_and_may_use_each_other(tmp_path):
 
 def test_a_precision_is_named_of_float32_kernels_only(tmp_path):
     text = GOOD.replace("element_types: [float32, float16]", "precision: tf32")
-    assert kernels.parse(write(tmp_path, text)).precision == "tf32"
-    assert kernels.parse(write(tmp_path, GOOD)).precision == ""
-    assert kernels.discover(ROOT)["cuda/20_tensor_cores"].precision == "tf32"
-    assert kernels.discover(ROOT)["cuda/21_tensor_split"].precision == ""
+    assert kernel_file.parse(write(tmp_path, text)).precision == "tf32"
+    assert kernel_file.parse(write(tmp_path, GOOD)).precision == ""
+    assert kernel_file.discover(ROOT)["cuda/20_tensor_cores"].precision == "tf32"
+    assert kernel_file.discover(ROOT)["cuda/21_tensor_split"].precision == ""
     with pytest.raises(InputError, match=r'20_test.cu: header: precision: got "tf32"; expected element_types to be \[float32\]'):
-        kernels.parse(write(tmp_path, text.replace("sweep:", "element_types: [float64]\nsweep:")))
+        kernel_file.parse(write(tmp_path, text.replace("sweep:", "element_types: [float64]\nsweep:")))
     with pytest.raises(InputError, match='precision: got "bf16"; expected tf32'):
-        kernels.parse(write(tmp_path, text.replace("tf32", "bf16")))
+        kernel_file.parse(write(tmp_path, text.replace("tf32", "bf16")))
 
 
 def test_configurations_are_tried_beside_the_sweep_or_in_its_place(tmp_path):
     declared = "configurations: [{BM: 64}, {BM: 128, BN: 8}, {BM: 16, BN: 32}]\nrequires: [BM < 200]\n"
-    beside = kernels.parse(write(tmp_path, GOOD.replace("requires: [BM >= BN]\n", declared)))
+    beside = kernel_file.parse(write(tmp_path, GOOD.replace("requires: [BM >= BN]\n", declared)))
     labels = [c.label for c, _ in beside.expand({}, ["float32"])]
     assert labels[:6] == [f"BM={bm} BN={bn}" for bm in (16, 32, 64) for bn in (16, 32)]
     assert labels[6:] == ["BM=128 BN=8"]  # the others are of the product
     assert [c.label for c, _ in beside.expand({"BM": [32], "BN": [8]}, ["float32"])] == ["BM=32 BN=8"]
-    alone = kernels.parse(write(tmp_path, beside.text.replace("sweep: {BM: [16, 32, 64], BN: [16, 32]}\n", "")))
+    alone = kernel_file.parse(write(tmp_path, beside.text.replace("sweep: {BM: [16, 32, 64], BN: [16, 32]}\n", "")))
     assert [c.label for c, _ in alone.expand({}, ["float32"])] == ["BM=64 BN=16", "BM=128 BN=8", "BM=16 BN=32"]
 
 
 def test_lists_of_the_campaign_replace_the_kernels_own(tmp_path):
-    kernel = kernels.parse(write(tmp_path, GOOD))
+    kernel = kernel_file.parse(write(tmp_path, GOOD))
     assert [c.label for c, _ in kernel.expand({"BM": [128]}, ["float32"])] == ["BM=128 BN=16", "BM=128 BN=32"]
     assert list(kernel.expand({}, ["float64"])) == []
 
 
 def test_the_source_keeps_the_files_line_numbers(tmp_path):
-    kernel = kernels.parse(write(tmp_path, GOOD))
+    kernel = kernel_file.parse(write(tmp_path, GOOD))
     source = kernel.source(Configuration("float16", (("BM", 32), ("BN", 16)))).splitlines()
     assert source[:3] == ["#include <cuda_fp16.h>", "using T = __half;", "using Acc = float;"]
     assert "constexpr int BM = 32;" in source
@@ -155,9 +155,9 @@ def test_the_digest_covers_what_is_included(tmp_path):
     header = tmp_path / "kernels" / "include" / "store.cuh"
     header.write_text('#include "deep.cuh"\n')
     (header.parent / "deep.cuh").write_text("// one\n")
-    before = kernels.parse(path).digest
+    before = kernel_file.parse(path).digest
     (header.parent / "deep.cuh").write_text("// two\n")
-    assert kernels.parse(path).digest != before
+    assert kernel_file.parse(path).digest != before
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_digest_covers_what_is_included(tmp_path):
 )
 def test_a_bad_header_is_named(tmp_path, change, message):
     with pytest.raises(InputError) as error:
-        kernels.parse(write(tmp_path, GOOD.replace(*change)))
+        kernel_file.parse(write(tmp_path, GOOD.replace(*change)))
     assert message in str(error.value)
     assert "kernels/cuda/20_test.cu" in str(error.value)
 
@@ -218,11 +218,11 @@ def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
     with pytest.raises(
         InputError, match=rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
     ):
-        kernels.parse(path)
+        kernel_file.parse(path)
 
 
 def test_the_projects_own_kernels_have_models_and_legal_configurations():
-    found = kernels.discover(ROOT)
+    found = kernel_file.discover(ROOT)
     assert {"cuda/01_naive_uncoalesced", "cuda/05_register_tile", "cpu/03_blocked"} <= set(found)
     for kernel in found.values():
         assert kernel.global_reads
@@ -260,7 +260,7 @@ def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
     text = "/*---\ntitle: t\n# include this: in words\nidea: i\n---*/\n/* a */ /* b */\n// #include NAME\n"
     path = write(tmp_path, text + '#include "x.h"\n#include <math.h>\n', "cpu/a.c")
     header = write(tmp_path, "#if 1\n#endif\n", "include/x.h")
-    assert kernels.parse(path).includes == [header]
+    assert kernel_file.parse(path).includes == [header]
     file = tmp_path / "kernels" / where
     before = file.read_text()
     file.write_text(before + line + "\n")
@@ -268,7 +268,7 @@ def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
     with pytest.raises(
         InputError, match=rf'{file}: line {at}: got .*; expected #include "\.\.\." or #include <\.\.\.> only, without a'
     ):
-        kernels.parse(path)
+        kernel_file.parse(path)
 
 
 def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
@@ -288,11 +288,11 @@ def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
     path.write_text(
         f'/*---\ntitle: t\nidea: i\n---*/\n#include <stdio.h>\n# include "quoted.h"\n#include <bracketed.h>\n#include "{outside}"\n'
     )
-    kernel = kernels.parse(path)
+    kernel = kernel_file.parse(path)
     assert set(kernel.includes) == set(texts)
     for file in texts:
         file.write_text("// changed\n")
-        assert kernels.parse(path).digest != kernel.digest, file
+        assert kernel_file.parse(path).digest != kernel.digest, file
         file.write_text(texts[file])
 
 
@@ -315,12 +315,12 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
     (folder / ".#01_good.c").symlink_to("nobody@nowhere.1:2")  # as Emacs locks what it edits
     (folder / ".01_good.c.swp.c").write_text("")
     refused = {}
-    found = kernels.discover(tmp_path, refused)
+    found = kernel_file.discover(tmp_path, refused)
     assert list(found) == ["cpu/01_good", "cpu/02_mark"]
     assert found["cpu/02_mark"].text == WHOLE
     assert list(refused) == ["cpu/03_bad"]
     assert "03_bad.c: header: " in str(refused["cpu/03_bad"])
-    said = kernels.strays(tmp_path)
+    said = kernel_file.strays(tmp_path)
     assert [line.partition(": taken for no kernel; expected the suffix .c, and a comment")[0] for line in said] == [
         str(folder / "other.cpp"),
         str(folder / "wip.c"),
@@ -332,4 +332,4 @@ def test_a_comma_without_quotes_is_explained(tmp_path):
     path.parent.mkdir()
     path.write_text(WHOLE.replace("---*/", "block: [1]\ngrid: [ceil_div(N, 16), M]\n---*/"))
     with pytest.raises(InputError, match=r'with a comma is written in quotes: \["ceil_div\(N, BX\)", M\]'):
-        kernels.parse(path)
+        kernel_file.parse(path)

@@ -12,11 +12,11 @@ from multiprocessing.process import BaseProcess
 
 import faults
 import pytest
-from ladder import lock
-from ladder.child import IDLE, Child
-from ladder.environment import Device
-from ladder.lock import WAIT_SECONDS, exclusive
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.devices import lock
+from ladder.devices.detect import Device
+from ladder.devices.lock import WAIT_SECONDS, exclusive
+from ladder.measuring.supervisor import IDLE, Child
 
 
 def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):

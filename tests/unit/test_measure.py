@@ -5,12 +5,14 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from ladder import campaign, child, kernels, records
-from ladder.child import Failure
-from ladder.environment import ROOT
-from ladder.measure import Job, Run, read_readings
-from ladder.records import Journal
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.measuring import supervisor
+from ladder.measuring.supervisor import Failure
+from ladder.measuring.sweep import Job, Run, read_readings
+from ladder.model import campaign_file, kernel_file
+from ladder.storage import samples
+from ladder.storage.journal import Journal
 
 ENVIRONMENT = {
     "kind": "cuda",
@@ -62,7 +64,7 @@ def make(tmp_path, monkeypatch):
             "campaign": "t", "problems": {"cuda": [{"square": list(problems)}]}, "kernels": ["cuda/03_shared_tile"],
             "parameters": {"cuda/03_shared_tile": parameters or {"BM": [8, 16, 32], "BN": [8], "BK": [8]}}, "measure": limits,
         }  # fmt: skip
-        plan = campaign.load(data, "t", kernels.discover(ROOT)).plan("cuda", "03_shared_tile.float32")
+        plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).plan("cuda", "03_shared_tile.float32")
         rows = {}
         for number, contestant in enumerate(plan["contestants"]):
             (tmp_path / f"{number}.cubin").write_bytes(binary + bytes([number]))
@@ -70,7 +72,7 @@ def make(tmp_path, monkeypatch):
             rows[contestant["slug"]] = {"status": "compiled", "sha256": sha256, "binary": f"{number}.cubin"}
         asked = []
         given = {"gauntlet": lambda *_: verdict(), "check": lambda *_: verdict(), "time": timed()} | (answers or {})
-        monkeypatch.setattr(child, "Child", partial(Child, asked, given))
+        monkeypatch.setattr(supervisor, "Child", partial(Child, asked, given))
         job = Job("d", "cuda", plan, rows, tmp_path, tmp_path, {}, "code", environment)
         made = Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
         made.asked = asked
@@ -255,4 +257,4 @@ def test_readings_become_columns():
     assert (found["sm_clock_mhz"], found["temperature_c"], found["throttle_reasons"]) == (950.0, None, 4)
     assert (found["samples_sm_clock_mhz"], found["samples_throttle_reasons"]) == ([1000, 900], [0, 4])
     assert read_readings([{}])["throttle_reasons"] is None
-    assert set(found) <= set(records.SCHEMA.names)
+    assert set(found) <= set(samples.SCHEMA.names)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ladder import aggregate, environment, kernels, models
-from ladder.campaign import Problem
-from ladder.kernels import Configuration
-from ladder.models import occupancy, sectors, wavefronts
+from ladder.analysis import dataset_tables, kernel_model
+from ladder.analysis.kernel_model import occupancy, sectors, wavefronts
+from ladder.compiling import toolchain
+from ladder.model import kernel_file
+from ladder.model.kernel import Configuration
+from ladder.model.problem import Problem
 from planted import ROOT
 
 LANES = range(32)
@@ -109,7 +111,7 @@ int main() {
     [("8.0", 2048, 167936), ("8.6", 1536, 102400), ("8.9", 1536, 102400), ("9.0", 2048, 233472)],
 )
 def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability, threads, shared):
-    header = Path(environment.nvcc()).resolve().parents[1] / "include" / "cuda_occupancy.h"
+    header = Path(toolchain.nvcc()).resolve().parents[1] / "include" / "cuda_occupancy.h"
     if not header.exists():
         pytest.skip("the toolkit has no cuda_occupancy.h")
     major, minor = capability.split(".")
@@ -130,7 +132,7 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
     assert [occupancy(*case, device)[0] for case in cases] == [int(line) for line in done.stdout.split()]
 
 
-CUDA = [kernel for kernel in kernels.discover(ROOT).values() if kernel.kind == "cuda"]
+CUDA = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"]
 
 
 @pytest.mark.parametrize("kernel", [kernel for kernel in CUDA if kernel.accesses], ids=lambda kernel: kernel.name)
@@ -143,12 +145,12 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
         given = problem.names() | GPU
         names = kernel.names(configuration, given)
         read = [
-            sum(models.evaluate(access["per_k"], names) for access in shape.accesses if "global_read" in access)
+            sum(kernel_model.evaluate(access["per_k"], names) for access in shape.accesses if "global_read" in access)
             * prod(shape.block) * prod(shape.grid) * 512
             for shape in kernel.launches(configuration, given)
         ]  # fmt: skip
-        assert sum(read) == pytest.approx(models.evaluate(kernel.global_reads, names)), configuration.label
-        found = models.traffic(kernel, configuration, given)
+        assert sum(read) == pytest.approx(kernel_model.evaluate(kernel.global_reads, names)), configuration.label
+        found = kernel_model.traffic(kernel, configuration, given)
         assert found["shared_writes"] in (0, pytest.approx(read[0]))
         assert found["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
 
@@ -164,10 +166,10 @@ def test_every_warp_of_a_block_accesses_shared_memory_alike():
                 if address is None:
                     continue
                 values = [
-                    int(models.evaluate(address, {**names, "thread": i, "x": i % block[0], "y": i // block[0]}))
+                    int(kernel_model.evaluate(address, {**names, "thread": i, "x": i % block[0], "y": i // block[0]}))
                     for i in range(prod(block))
                 ]
-                width = 4 * int(models.evaluate(access.get("width", 1), names))
+                width = 4 * int(kernel_model.evaluate(access.get("width", 1), names))
                 warps = [[4 * value for value in values[i : i + 32]] for i in range(0, len(values), 32)]
                 assert len({wavefronts(warp, width) for warp in warps}) == 1, (kernel.name, configuration.label, access)
 
@@ -178,7 +180,7 @@ def test_a_row_by_hand():
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
     resource = {"function": "gemm", "registers": "32", "static_shared": "8192"}
-    row = models.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ)
+    row = kernel_model.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ)
     assert row["flops"] == 2 * 1024**3
     assert row["global_reads"] == 2 * 1024**3 / 32
     assert row["shared_reads"] == 2 * 1024**3
@@ -197,7 +199,7 @@ def test_what_uses_the_tensor_cores_has_no_lowest_bound():
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
     resource = {"function": "gemm", "registers": "32", "static_shared": "8192"}
-    row = models.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ, tensor_cores=True)
+    row = kernel_model.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ, tensor_cores=True)
     assert not {"bound", "bound_tflops"} & set(row)
     assert row["memory_tflops"] == pytest.approx(4 * 1024 / 6)
 
@@ -221,10 +223,10 @@ then:
   - {function: add, grid: [4], block: [32], when: K > 4096, accesses: [{global_read: thread, per_k: 1}]}
 ---*/
 """)
-    kernel = kernels.parse(path)
+    kernel = kernel_file.parse(path)
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     resource = {"function": "multiply", "registers": "168", "static_shared": "1000"}
-    row = models.model(kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, environ)
+    row = kernel_model.model(kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, environ)
     assert row["global_sectors"] == 132 * 2 * 2 * 4  # blocks, warps, elements a thread, sectors of 32 neighbours
     assert row["shared_reads"] == 4 * 128 * 512
     assert (row["shared_wavefronts"], row["bank_conflicts"]) == (2 * 4 * 4 * 512, 4 * 4 * 512)
@@ -241,7 +243,7 @@ def test_what_a_loop_can_issue_is_a_share_of_the_peak(said, element_type, expect
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     resource = {"function": "gemm", "registers": "32", "static_shared": "0"} | said
     configuration = Configuration(element_type, tuple(kernel.parameters.items()))
-    row = models.model(kernel, configuration, Problem(64, 64, 64, element_type), resource, environ)
+    row = kernel_model.model(kernel, configuration, Problem(64, 64, 64, element_type), resource, environ)
     assert row.get("issue_tflops") == expected
     assert row["bound"] != "issue"
 
@@ -251,7 +253,9 @@ def test_the_measured_peak_is_a_bound_of_float32_alone():
     environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 1e-3, "copy_tb_s": 4.0}}
     resource = {"function": "gemm", "registers": "32", "static_shared": "0"}
     rows = [
-        models.model(kernel, Configuration(name, tuple(kernel.parameters.items())), Problem(64, 64, 64, name), resource, environ)
+        kernel_model.model(
+            kernel, Configuration(name, tuple(kernel.parameters.items())), Problem(64, 64, 64, name), resource, environ
+        )
         for name in ("float32", "float64")
     ]
     assert (rows[0]["bound"], rows[0]["bound_tflops"]) == ("arithmetic", 1e-3)
@@ -271,8 +275,8 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
         status="compiled", function="gemm", registers="32", static_shared="0"
     )
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
-    table = aggregate.table(summary, [kernel], resources, environ)
+    table = dataset_tables.table(summary, [kernel], resources, environ)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY
     assert table["bound"].tolist() == ["l1", "l1"]
-    assert aggregate.table(summary.assign(tensor_cores=True), [kernel], resources, environ)["bound"].isna().all()
-    assert list(table.columns) == models.COLUMNS
+    assert dataset_tables.table(summary.assign(tensor_cores=True), [kernel], resources, environ)["bound"].isna().all()
+    assert list(table.columns) == kernel_model.COLUMNS

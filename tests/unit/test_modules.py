@@ -1,68 +1,110 @@
-"""The package's modules keep their order, and a stage knows all that it depends on."""
+"""The packages keep their floors, stay small, and a stage knows all that it depends on."""
 
 import ast
+import re
 
-from ladder import sources
+import pytest
+from ladder.pipeline import code_digest
 from planted import ROOT
 
-ORDER = [
-    "clock", "simulation", "units", "jobs", "sources", "expressions", "statistics", "yamlfile", "dictionary", "kernels", "campaign",
-    "ceilings",
-    "environment", "study", "templates", "cubin", "issue", "compile", "devices", "devices.meter", "devices.cpu",
-    "devices.nvml", "devices.cuda_operands", "devices.cuda", "baselines",
-    "baselines.blas", "baselines.cublas", "gauntlet", "diagnosis", "verify", "timing", "records", "targets", "worker",
-    "start", "child", "lock", "progress", "probe", "measure", "confirm", "verdicts", "measurements", "confirmed", "tables",
-    "models", "aggregate", "counters", "contestants", "bench", "wording", "trial", "result",
-    "figures.dataset", "figures.page", "figures.scaling", "figures.rungs", "figures.roofline", "figures.issue",
-    "figures.parameters", "figures.accuracy", "figures.samples", "figures.compilers", "figures.devices", "figures.changes",
-    "figures.counters", "figures", "index", "publish", "repeat", "claims", "judged", "reproduced",
-    "story.data", "story.parts", "story", "compare", "__main__",
-]  # fmt: skip
-"""A module imports only from those before it."""
+PACKAGE = ROOT / "workflow" / "ladder"
+MOST_MODULES, MOST_LINES, MOST_FILES, MOST_FLOORS = 15, 400, 4, 9
+
+
+def read_floors():
+    """Each folder's floor, from the picture in CONTRIBUTING.md."""
+    picture = re.search(r"^## The packages\n.*?```\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)[
+        1
+    ]
+    return {
+        folder.rstrip("/"): int(line.split()[0])
+        for line in picture.splitlines()
+        for folder in re.match(r"\d+ +((?:[\w/]+/ +)+)", line)[1].split()
+    }
+
+
+FLOORS = read_floors()
+PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
 def modules():
-    package = ROOT / "workflow" / "ladder"
-    for path in package.rglob("*.py"):
-        name = ".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
         if name != "__init__":
             yield name
 
 
-def test_no_import_goes_against_the_order():
-    assert sorted(modules()) == sorted(ORDER)
-    for index, module in enumerate(ORDER):
-        assert sources.imports(module) <= set(ORDER[:index]), module
+def imports(path):
+    """The package's modules that a file imports, by its syntax tree."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.split(".")[0] == "ladder" for alias in node.names), path
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, path
+            if node.module.split(".")[0] == "ladder":
+                base = node.module.removeprefix("ladder").removeprefix(".")
+                inner = {f"{base}.{alias.name}".strip(".") for alias in node.names}
+                found |= {name if code_digest.exists(name) else base for name in inner}
+    return found - {""}
 
 
-def test_no_import_of_the_package_is_missed():
-    for module in modules():
-        asked = set()
-        for node in ast.walk(ast.parse(sources.path(module).read_text())):
-            if isinstance(node, ast.Import):
-                assert not any(alias.name.startswith("ladder") for alias in node.names), module
-            elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, module
-                if node.module.split(".")[0] == "ladder":
-                    base = node.module.removeprefix("ladder").removeprefix(".")
-                    asked |= {f"{base}.{alias.name}".strip(".") for alias in node.names}
-        asked = {name if sources.exists(name) else name.rpartition(".")[0] for name in asked} - {""}
-        assert sources.imports(module) >= asked, module
+def test_the_picture_has_every_package_and_at_most_nine_floors():
+    assert sorted(FLOORS) == sorted([*PACKAGES, "workflow/scripts", "studies"])
+    assert max(FLOORS.values()) <= MOST_FLOORS
 
 
-def test_figures_and_tables_touch_no_device():
-    drawing = sources.closure("aggregate", "figures", "statistics")
-    assert not {"devices", "devices.cuda", "devices.cpu", "baselines", "compile", "worker", "environment"} & drawing
-    for module in drawing:
-        assert "pycuda" not in sources.path(module).read_text()
+def test_a_package_imports_only_from_lower_floors():
+    files = {path: path.relative_to(PACKAGE).parts[0] for package in PACKAGES for path in (PACKAGE / package).rglob("*.py")}
+    files |= {path: folder for folder in ("workflow/scripts", "studies") for path in (ROOT / folder).rglob("*.py")}
+    upwards = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path, folder in files.items()
+        for name in imports(path)
+        if name.split(".")[0] != folder and FLOORS[name.split(".")[0]] >= FLOORS[folder]
+    ]
+    assert upwards == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {name: imports(code_digest.path(name)) for name in modules()}
+    while free := {name for name, needed in graph.items() if not needed & graph.keys()}:
+        graph = {name: needed for name, needed in graph.items() if name not in free}
+    assert sorted(graph) == []  # what is left imports itself through others
+
+
+def test_a_package_imports_nothing_by_itself():
+    """Importing one module of a package must not load the others."""
+    assert [package for package in PACKAGES if imports(PACKAGE / package / "__init__.py")] == []
+
+
+def test_packages_and_modules_stay_small():
+    assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= MOST_FILES
+    for package in PACKAGES:
+        assert len([name for name in modules() if name.startswith(f"{package}.")]) <= MOST_MODULES, package
+    assert [name for name in modules() if len(code_digest.path(name).read_text().splitlines()) > MOST_LINES] == []
+
+
+def test_code_digest_finds_every_import():
+    for name in modules():
+        assert code_digest.imports(name) >= imports(code_digest.path(name)), name
+
+
+@pytest.mark.parametrize("package", ["analysis", "figures", "publishing"])
+def test_what_draws_needs_no_gpu(package):
+    needed = code_digest.closure(*(name for name in modules() if name.startswith(f"{package}.")))
+    code = {name for name in needed if "." in name}
+    assert not {"measuring.worker", "compiling.compile", "devices.cuda", "devices.cpu", "devices.cublas", "devices.blas"} & code
+    for name in code:
+        assert "pycuda" not in code_digest.path(name).read_text() or name == "compiling.provenance", name
 
 
 def test_a_digest_follows_what_is_imported():
-    assert {"devices.cuda", "baselines.cublas", "verify", "expressions"} <= sources.closure("worker")
-    assert "figures" not in sources.closure("measure", "worker")
-    assert sources.digest("tables") != sources.digest("figures")
+    assert {"devices.cuda", "devices.cublas", "measuring.verify", "core.expressions"} <= code_digest.closure("measuring.worker")
+    assert "figures.draw" not in code_digest.closure("measuring.sweep", "measuring.worker")
+    assert code_digest.digest("analysis.tables") != code_digest.digest("figures.draw")
 
 
-def test_the_contributing_guide_names_every_module():
+def test_the_guide_has_a_sentence_for_every_package():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    assert [module for module in ORDER if f"`{module}`" not in text] == []
+    assert [package for package in PACKAGES if not re.search(rf"^\| `{package}` \| [A-Z].*\. \|$", text, re.MULTILINE)] == []

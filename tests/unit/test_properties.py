@@ -8,8 +8,8 @@ import fuzz
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from ladder import campaign, kernels
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.model import campaign_file, kernel_file
 
 QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 NOBODY = contextlib.nullcontext()
@@ -83,7 +83,7 @@ def test_any_value_of_a_header_is_used_or_refused(path, line, value):
 @given(st.sampled_from(["", *fuzz.CAMPAIGN.splitlines()]), PLAIN)
 def test_any_value_of_a_campaign_is_used_or_refused(path, line, value):
     path.write_text(f"/*---\n{fuzz.HEADER}\n---*/\n")
-    known = {"cuda/20_fuzz": kernels.parse(path)}
+    known = {"cuda/20_fuzz": kernel_file.parse(path)}
     good = [other.replace('["cuda/*", "cpu/*"]', "all") for other in fuzz.CAMPAIGN.splitlines()]
     text = "\n".join(other for other in good if other.split(":")[0] != line.split(":")[0])
     with contextlib.suppress(InputError):
@@ -93,7 +93,7 @@ def test_any_value_of_a_campaign_is_used_or_refused(path, line, value):
 def test_the_good_ones_are_accepted(path):
     """Else all of the above would be true of a reader that refuses everything."""
     fuzz.right_header(fuzz.HEADER, path, NOBODY)
-    known = {"cuda/20_fuzz": kernels.parse(path)}
+    known = {"cuda/20_fuzz": kernel_file.parse(path)}
     fuzz.right_campaign(fuzz.CAMPAIGN.replace('"cuda/*", "cpu/*"', '"cuda/*"'), known, NOBODY)
     fuzz.right_expression("ceil_div(M, BM)", True, NOBODY)
 
@@ -116,18 +116,18 @@ BOMB = "\n".join(["a0: &a0 [1, 1]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] *
 )  # fmt: skip
 def test_what_would_take_for_ever_or_mean_nothing_is_refused_by_name(path, text, message):
     path.write_text(f"/*---\n{fuzz.HEADER}\n---*/\n")
-    known = {"cuda/20_fuzz": kernels.parse(path)}
+    known = {"cuda/20_fuzz": kernel_file.parse(path)}
     good = [line for line in fuzz.CAMPAIGN.splitlines() if line.split(":")[0] not in (text.split(":")[0], "kernels")]
     with pytest.raises(InputError, match=message):
-        campaign.load(fuzz.yamlfile.load("\n".join([*good, text]), "config/x.yaml"), "config/x.yaml", known)
+        campaign_file.load(fuzz.yaml_schema.load("\n".join([*good, text]), "config/x.yaml"), "config/x.yaml", known)
 
 
 def test_a_file_that_is_no_text_or_has_a_bad_name_is_named(path):
     path.write_bytes(b"/*---\n\xff\xfe\n---*/\n")
     with pytest.raises(InputError, match=r"20_fuzz\.cu: cannot be read: .*; expected text in UTF-8"):
-        kernels.parse(path)
+        kernel_file.parse(path)
     for name in ("2 0.cu", "20-x.cu", "baselines.cu"):
         bad = path.with_name(name)
         bad.write_text(f"/*---\n{fuzz.HEADER}\n---*/\n")
         with pytest.raises(InputError, match=r"expected letters, digits and _ only, and not baselines"):
-            kernels.parse(bad)
+            kernel_file.parse(bad)

@@ -7,8 +7,12 @@ import subprocess
 
 import pytest
 import synthetic
-from ladder import environment, figures, publish, records, simulation
-from ladder.units import InputError
+from ladder.compiling import provenance
+from ladder.core.errors import InputError
+from ladder.devices import detect, simulation
+from ladder.figures import draw
+from ladder.publishing import publish
+from ladder.storage import samples as records
 from planted import ROOT
 
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
@@ -37,8 +41,8 @@ def drawn():
         stem.with_suffix(".svg").write_text(" ".join(environments))
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(figures, "draw_all", draw_all)
-    patch.setattr(figures, "draw_comparison", draw_comparison)
+    patch.setattr(draw, "draw_all", draw_all)
+    patch.setattr(draw, "draw_comparison", draw_comparison)
     yield
     patch.undo()
 
@@ -186,8 +190,8 @@ def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tm
 
 
 def test_what_simulated_gpus_gave_says_so_and_is_not_published(measured, tmp_path, gpus):
-    (gpu,) = environment.detect_gpus()
-    described = environment.describe(gpu)
+    (gpu,) = detect.detect_gpus()
+    described = provenance.describe(gpu)
     assert described["fingerprint"]["simulated"] is True
     folder = tmp_path / "x"
     shutil.copytree(measured / "nvidia-a", folder)

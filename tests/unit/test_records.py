@@ -10,9 +10,9 @@ import faults
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from ladder import records
-from ladder.records import Journal
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.storage import samples
+from ladder.storage.journal import Journal, journal_of
 
 
 def fill(path, count=3):
@@ -61,7 +61,7 @@ def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path, room):
         with pytest.raises(InputError, match=r"j: cannot be written: .*; what was finished before is kept, run again"):
             journal.append({"key": "k9", "samples_us": [1.0] * 50})
         with pytest.raises(InputError, match=r"s\.parquet: cannot be written"):
-            records.write(tmp_path / "s.parquet", [{"key": "k", "reason": str(os.urandom(9000))}], {})
+            samples.write(tmp_path / "s.parquet", [{"key": "k", "reason": str(os.urandom(9000))}], {})
         journal.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -88,16 +88,16 @@ def test_a_read_only_folder_is_told(monkeypatch, tmp_path):
 def test_a_parquet_file_that_rotted_is_told(tmp_path):
     """Any byte that changes is noticed, or changes nothing that is read."""
     path = tmp_path / "s.parquet"
-    records.write(path, [{"key": str(i), "samples_us": [1.5 * i, 2.5], "time": "t"} for i in range(20)], {"commit": "abc"})
-    data, rows = path.read_bytes(), records.read(path)
+    samples.write(path, [{"key": str(i), "samples_us": [1.5 * i, 2.5], "time": "t"} for i in range(20)], {"commit": "abc"})
+    data, rows = path.read_bytes(), samples.read(path)
     for at in range(0, len(data), 23):
         path.write_bytes(data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :])
         with contextlib.suppress(InputError):
-            assert records.read(path) == rows, at
+            assert samples.read(path) == rows, at
     for cut in range(0, len(data), 97):
         path.write_bytes(data[:cut])
         with pytest.raises(InputError, match=rf"s\.parquet: not a Parquet file .*{faults.MACHINE['rotten'].reason}"):
-            records.read(path)
+            samples.read(path)
 
 
 def test_every_cut_through_the_last_line_loses_that_line_only(tmp_path):
@@ -136,8 +136,8 @@ def test_parquet_keeps_the_samples_and_the_session(tmp_path):
         "key": "x",
         "status": "correct",
     }
-    records.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
-    rows, session = records.read(tmp_path / "s.parquet")
+    samples.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
+    rows, session = samples.read(tmp_path / "s.parquet")
     assert session == {"commit": "abc"}
     assert rows[0]["samples_us"] == [1.25, 2.5]
     assert rows[1]["samples_us"] is None
@@ -147,20 +147,20 @@ def test_parquet_keeps_the_samples_and_the_session(tmp_path):
 def test_a_file_that_is_not_ours_is_named(tmp_path):
     (tmp_path / "s.parquet").write_bytes(b"PAR1 not")
     with pytest.raises(InputError, match=r"s\.parquet: not a Parquet file"):
-        records.read(tmp_path / "s.parquet")
+        samples.read(tmp_path / "s.parquet")
 
 
 def test_samples_outlive_the_columns_added_since(tmp_path):
     import pyarrow as pa
 
-    old = pa.schema([field for field in records.SCHEMA if field.name not in ("race", "energy_j")])
+    old = pa.schema([field for field in samples.SCHEMA if field.name not in ("race", "energy_j")])
     pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=old), tmp_path / "old.parquet")
-    (row,), _ = records.read(tmp_path / "old.parquet")
+    (row,), _ = samples.read(tmp_path / "old.parquet")
     assert (row["samples_us"], row["race"], row["energy_j"]) == ([1.0], None, None)
     other = pa.schema([*old, pa.field("race", pa.string())])
     pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=other), tmp_path / "other.parquet")
     with pytest.raises(InputError, match="expected the columns"):
-        records.read(tmp_path / "other.parquet")
+        samples.read(tmp_path / "other.parquet")
 
 
 @pytest.mark.parametrize("foreign", ["3", "[]", "{}", '{"key": 1}', "[" * 9999])
@@ -174,9 +174,9 @@ def test_a_folder_of_samples_is_read_whole_by_others(tmp_path):
     """By pandas, which takes every file there for one of Parquet."""
     output = tmp_path / "samples" / "a.float32.parquet"
     output.parent.mkdir()
-    journal = Journal(records.journal_of(output))
+    journal = Journal(journal_of(output))
     journal.append({"key": "k"})
     journal.close()
-    records.write(output, [{"key": "k", "kernel": "a"}], {})
+    samples.write(output, [{"key": "k", "kernel": "a"}], {})
     assert pd.read_parquet(output.parent)["kernel"].tolist() == ["a"]
-    assert records.journal_of(tmp_path / "confirmed.parquet").parent == records.journal_of(output).parent
+    assert journal_of(tmp_path / "confirmed.parquet").parent == journal_of(output).parent

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from ladder import records, repeat, tables
-from ladder.units import InputError
+from ladder.analysis import repeatability
+from ladder.core.errors import InputError
+from ladder.storage import csv_files, samples
 
 SIZES = (64, 128)
 OF_MACHINE, OF_RUN = 0.02, 0.005
@@ -21,7 +22,7 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
     random = np.random.default_rng(seed)
     names = [(f"k{i}", "-", "", "float32", str(size), "warm", False) for size in SIZES for i in range(contestants)]
-    table = pd.DataFrame(names, columns=repeat.CONTESTANT)
+    table = pd.DataFrame(names, columns=repeatability.CONTESTANT)
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
@@ -37,11 +38,11 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
         ratios = level + OF_RUN * random.normal(size=len(table))
         return table.assign(log_ratio=ratios, half=half, log_us=-2 * ratios)  # twice as far apart, the other way
 
-    return [repeat.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs) for i, m in enumerate(machines)]
+    return [repeatability.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs) for i, m in enumerate(machines)]
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
-    found = repeat.table(runs(["a", "a", "b", "b", "c"], contestants=400))
+    found = repeatability.table(runs(["a", "a", "b", "b", "c"], contestants=400))
     assert found["problem"].tolist() == ["64", "128"]
     assert found[["machines", "runs", "contestants"]].to_numpy().tolist() == [[3, 5, 400]] * 2
     assert found[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2 * 400, 8 * 400]] * 2
@@ -60,21 +61,21 @@ def test_what_uses_the_tensor_cores_has_a_limit_of_its_own():
     for number, run in enumerate(found):
         run.ratios["tensor_cores"] = hot
         run.ratios.loc[hot, "log_ratio"] = 0.2 * number
-    limits = repeat.table(found).set_index(["problem", "tensor_cores"])
+    limits = repeatability.table(found).set_index(["problem", "tensor_cores"])
     assert limits.loc[("64", True), "contestants"] == 3
     assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
     assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
 
 
 def test_what_there_are_no_pairs_of_is_empty():
-    found = repeat.table(runs(["a", "a"]))
+    found = repeatability.table(runs(["a", "a"]))
     assert found["reproduce_pairs"].tolist() == [0, 0]
     assert found["reproduce_limit"].isna().all()
-    assert repeat.table(runs(["a"])).empty
+    assert repeatability.table(runs(["a"])).empty
 
 
 def test_coverage_is_counted_against_what_was_stated():
-    found = repeat.claims(runs(["a", "a", "b", "c"], seed=1, contestants=300))
+    found = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, contestants=300))
     assert found["machines"] == 3
     assert found["same_machine"]["pairs"] == 2 * 300
     assert 0.93 <= found["same_machine"]["covered"] <= 1
@@ -83,19 +84,19 @@ def test_coverage_is_counted_against_what_was_stated():
     assert found["held_out"]["pairs"] == 2 * 2 * 5 * 300  # each pair is held out for either machine
     assert found["held_out"]["covered"] >= 0.97
     assert found["same_held_out"] == {"pairs": 0, "covered": None}  # no other machine has two runs
-    two = repeat.claims(runs(["a", "a", "b", "b"], seed=1, contestants=300))
+    two = repeatability.claims(runs(["a", "a", "b", "b"], seed=1, contestants=300))
     assert two["same_held_out"]["pairs"] == 2 * 2 * 300
     assert 0.92 <= two["same_held_out"]["covered"] <= 0.98
     unlike = runs(["a", "a", "b", "b"], seed=1)
     unlike[1].ratios["log_ratio"] += 0.1  # of which only the other machine's limits know nothing
-    assert repeat.claims(unlike)["same_held_out"]["covered"] == pytest.approx(1 / 2, abs=0.02)
+    assert repeatability.claims(unlike)["same_held_out"]["covered"] == pytest.approx(1 / 2, abs=0.02)
 
 
 def test_the_problem_that_repeats_the_least_is_named():
     several = runs(["a", "a"], contestants=100)
     problems = sorted(set(several[1].ratios["problem"]))
     several[1].ratios.loc[several[1].ratios["problem"] == problems[1], "log_ratio"] += 0.5
-    found = repeat.claims(several)["same_machine"]
+    found = repeatability.claims(several)["same_machine"]
     assert found["least"] == {"of": problems[1], "covered": 0}
     assert found["covered"] == pytest.approx(1 - 1 / len(problems), abs=0.1)
 
@@ -105,19 +106,21 @@ def test_a_limit_from_few_machines_covers_the_next_ones(machines):
     """Though each machine moves all kernels of a problem together, however many they are. Each problem has a limit of its own."""
     random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
     names = [(f"k{i}", "-", "", "float32", problem, "warm", False) for problem in problems for i in range(3)]
-    contestants = pd.DataFrame(names, columns=repeat.CONTESTANT)
+    contestants = pd.DataFrame(names, columns=repeatability.CONTESTANT)
     made = [
         contestants.assign(log_ratio=np.repeat(random.normal(size=len(problems)), 3), half=0.0, log_us=0.0)
         for _ in range(machines)
     ]
-    limits = repeat.table([repeat.Run("", "d", str(i), {}, one, pd.DataFrame()) for i, one in enumerate(made)])["reproduce_limit"]
+    limits = repeatability.table([repeatability.Run("", "d", str(i), {}, one, pd.DataFrame()) for i, one in enumerate(made)])[
+        "reproduce_limit"
+    ]
     assert len(limits) == len(problems)
     covered = [math.erf(limit / 2) for limit in limits]  # the chance that two more machines differ by no more
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
 def test_a_limit_for_a_rarer_case_is_wider_by_what_its_machines_tell():
-    known, of_three = repeat.Limit(0.1), repeat.Limit(0.1, 2)
+    known, of_three = repeatability.Limit(0.1), repeatability.Limit(0.1, 2)
     assert known.at(0.95) == of_three.at(0.95) == pytest.approx(0.1)
     assert known.at(0.999) == pytest.approx(0.1 * 3.2905 / 1.96, rel=1e-4)
     assert of_three.at(0.999) == pytest.approx(0.1 * 31.599 / 4.3027, rel=1e-4)
@@ -126,23 +129,23 @@ def test_a_limit_for_a_rarer_case_is_wider_by_what_its_machines_tell():
 def test_a_limit_that_is_too_narrow_shows():
     narrow = runs(["a", "a", "b"])
     narrow = [replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow]
-    assert repeat.claims(narrow)["same_machine"]["covered"] < 0.5
+    assert repeatability.claims(narrow)["same_machine"]["covered"] < 0.5
     shifted = runs(["a", "b", "c"], contestants=100)
     shifted[2].ratios["log_ratio"] += 0.5  # the third machine is like no other
-    found = repeat.claims(shifted)
+    found = repeatability.claims(shifted)
     assert found["other_machine"]["covered"] == 1  # its limit knows of it
     assert found["held_out"]["covered"] == pytest.approx(2 / 3, abs=0.02)  # all fails where it is held out
     assert found["held_out"]["least"] == {"of": "c", "covered": 0}
 
 
 def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
-    assert repeat.claims(runs(["a", "b"]))["held_out"] == {"pairs": 0, "covered": None}
-    found = repeat.claims(runs(["a"]))
+    assert repeatability.claims(runs(["a", "b"]))["held_out"] == {"pairs": 0, "covered": None}
+    found = repeatability.claims(runs(["a"]))
     assert found["same_machine"] == found["other_machine"] == {"pairs": 0, "covered": None}
 
 
 def test_controls_that_are_called_different_are_counted():
-    found = repeat.claims(runs(["a", "b"], called="slower"))
+    found = repeatability.claims(runs(["a", "b"], called="slower"))
     assert found["twins"] == {"pairs": 4, "called_different": 0.5, "interval_leaves_out_1": 0.5}
     assert found["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 
@@ -151,12 +154,12 @@ def write_dataset(folder, machine, factor):
     """A published dataset of two kernels, one `factor` times as fast as the reference, without noise; all of one device."""
     folder.parent.mkdir(exist_ok=True)
     synthetic.write(folder, device="d", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=3)
-    rows, session = records.read(folder / "confirmed.parquet")
+    rows, session = samples.read(folder / "confirmed.parquet")
     rows = [row for row in rows if row["state"] == "warm" and row["role"] == "best"]
     for row in rows:
         us = 1.01 if row["kernel"] == "cublas" else 1 / factor
         row |= {"samples_us": [us * (1 + row["process"] / 1e4)] * 3, "reference_us": [1.0] * 3, "uuid": machine}
-    records.write(folder / "confirmed.parquet", rows, session)
+    samples.write(folder / "confirmed.parquet", rows, session)
 
 
 def exactly(folder):
@@ -167,12 +170,12 @@ def exactly(folder):
 
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     write_dataset(tmp_path / "one", "GPU-1", 1.0)
-    assert repeat.write(tmp_path) == []  # nothing to compare with
+    assert repeatability.write(tmp_path) == []  # nothing to compare with
     write_dataset(tmp_path / "one" / "two", "GPU-2", 1.01)
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "environment.json").write_text("{}")  # of before there was a confirmation
-    assert [path.name for path in repeat.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
-    (row,) = tables.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
+    assert [path.name for path in repeatability.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
+    (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
     assert (row["contestants"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
     found = json.loads((tmp_path / "repeat-d.json").read_text())
@@ -186,24 +189,24 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
 def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
     for name, machine in (("one", "GPU-1"), ("two", "GPU-2")):
         write_dataset(tmp_path / name, machine, 1.0)
-    assert len(repeat.differences([repeat.read_run(tmp_path / name) for name in ("one", "two")])) == 1
+    assert len(repeatability.differences([repeatability.read_run(tmp_path / name) for name in ("one", "two")])) == 1
     path = tmp_path / "two" / "confirmed.parquet"
-    rows, session = records.read(path)
-    records.write(path, [row | {"binary_sha256": "f" * 64} for row in rows], session)
-    assert repeat.differences([repeat.read_run(tmp_path / name) for name in ("one", "two")]).empty
+    rows, session = samples.read(path)
+    samples.write(path, [row | {"binary_sha256": "f" * 64} for row in rows], session)
+    assert repeatability.differences([repeatability.read_run(tmp_path / name) for name in ("one", "two")]).empty
 
 
 def test_a_run_is_one_confirmation_on_one_device(tmp_path):
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "environment.json").write_text("{}")
     with pytest.raises(InputError, match=r"none/confirmed\.parquet: missing; expected a dataset whose campaign has not left"):
-        repeat.read_run(tmp_path / "none")
+        repeatability.read_run(tmp_path / "none")
     write_dataset(tmp_path / "two", "GPU-1", 1.0)
     path = tmp_path / "two" / "confirmed.parquet"
-    rows, session = records.read(path)
-    records.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
+    rows, session = samples.read(path)
+    samples.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
     with pytest.raises(InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"):
-        repeat.read_run(tmp_path / "two")
+        repeatability.read_run(tmp_path / "two")
 
 
 def test_the_limit_is_that_of_the_machines(tmp_path):
@@ -218,17 +221,20 @@ def test_the_limit_is_that_of_the_machines(tmp_path):
     }
     row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
     other = row | {"problem": "65", "tensor_cores": True, "repeat_time_limit": None}
-    tables.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")
+    csv_files.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")
 
     def limits(device, uuids, other, others, of=""):
         environments = ({"device": name, "attributes": {"uuid": uuid}} for name, uuid in ((device, uuids), (other, others)))
-        return repeat.limits(tmp_path, *environments, of)
+        return repeatability.limits(tmp_path, *environments, of)
 
-    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False): repeat.Limit(0.01)}
-    both = {("float32", "64", "warm", False): repeat.Limit(0.02, 2), ("float32", "65", "warm", True): repeat.Limit(0.02, 2)}
+    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False): repeatability.Limit(0.01)}
+    both = {
+        ("float32", "64", "warm", False): repeatability.Limit(0.02, 2),
+        ("float32", "65", "warm", True): repeatability.Limit(0.02, 2),
+    }
     assert limits("d", "a", "d", "b", "time_") == both
     assert limits("d", None, "d", None, "time_") == both  # a CPU has none
-    assert set(limits("d", "a", "d", "a").values()) == {repeat.Limit(0.03)}
-    assert set(limits("d", "a", "d", "b").values()) == {repeat.Limit(0.04, 2)}
+    assert set(limits("d", "a", "d", "a").values()) == {repeatability.Limit(0.03)}
+    assert set(limits("d", "a", "d", "b").values()) == {repeatability.Limit(0.04, 2)}
     assert limits("d", "a", "e", "a") == limits("e", "a", "d", "a") == {}
     assert limits("f", "a", "f", "a") == {}

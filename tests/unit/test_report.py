@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from docutils.core import publish_parts
 from jinja2 import Environment, StrictUndefined
-from ladder import figures
-from ladder.environment import ROOT
+from ladder.core.files import ROOT
+from ladder.figures import draw
 
 CAPTIONS = ROOT / "workflow" / "report"
 
@@ -18,7 +18,7 @@ def caption(figure):
 
 
 def drawn():
-    return [*figures.FIGURES, "parameters-05_register_tile"]
+    return [*draw.FIGURES, "parameters-05_register_tile"]
 
 
 @pytest.mark.parametrize("name", drawn())

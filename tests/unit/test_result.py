@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 import synthetic
-from ladder import result, tables
-from ladder.aggregate import of_folder
-from ladder.environment import ROOT
-from ladder.kernels import discover
-from ladder.units import InputError
+from ladder.analysis.dataset_tables import of_folder
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+from ladder.pipeline import final_table
+from ladder.storage import csv_files
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def dataset(tmp_path_factory):
         tmp_path_factory.mktemp("results") / "default" / "nvidia-made-up", problems=synthetic.SMALL, processes=3
     )
     for name, table in of_folder(folder, discover(ROOT).values())[0].items():
-        tables.write_csv(table, folder / f"{name}.csv")
+        csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
 
 
@@ -36,9 +37,9 @@ def compiled(folder, *rows):
 
 
 def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
-    told, wrong = result.tell({"aggregate": [dataset / "best.csv", dataset / "summary.csv"]}, 60, 200)
+    told, wrong = final_table.tell({"aggregate": [dataset / "best.csv", dataset / "summary.csv"]}, 60, 200)
     assert wrong == ""
-    best = tables.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
+    best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
     lines = told.strip().splitlines()
     assert lines[0] == "NVIDIA Made Up, M=4096 N=4096 K=4096, float32, warm; intervals between-process"
     shown = lines[2 : 2 + len(best)]
@@ -55,9 +56,9 @@ def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
 
 @pytest.mark.parametrize("lines", [10, 24])
 def test_the_table_is_at_most_a_screen(dataset, lines):
-    told, _ = result.tell({"aggregate": [dataset / "best.csv"]}, lines, 200)
+    told, _ = final_table.tell({"aggregate": [dataset / "best.csv"]}, lines, 200)
     assert len(told.splitlines()) <= max(lines, 10)
-    best = tables.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
+    best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
     shown = [line for line in told.splitlines() if line.split() and line.split()[0] in set(best["kernel"])]
     assert f"{len(best) - len(shown)} slower ones and 2 other problem(s)" in told
 
@@ -77,7 +78,7 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
         writer.writerows(rows)
     refused = ("90_x", "BX=8", "sm_90", "compile_error", "nvcc says\nx.cu(3): error: what?\nfoo")
     rows = compiled(tmp_path / "build", refused, ("02_y", "-", "sm_90", "skipped", "no"), ("02_z", "-", "cpu-x", "compiled", ""))
-    lines = result.not_right([folder], list(csv.DictReader(rows.open())))
+    lines = final_table.not_right([folder], list(csv.DictReader(rows.open())))
     assert lines[0] == "cuda/90_x: compile_error in 1 row(s); BX=8 for sm_90: x.cu(3): error: what?"
     incorrect, timeout, hint = lines[1:]
     assert hint == "`.venv/bin/ladder try kernels/cuda/03_shared_tile.cu` shows the first wrong element"
@@ -85,8 +86,8 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
     assert incorrect == f"cuda/03_shared_tile: incorrect in 1 row(s); {label} on 64x4096x4096: C[0][0] is off"
     assert timeout.startswith("cuda/05_register_tile: timeout in 1 row(s); ")
     assert timeout.endswith("xxx…")
-    assert len(timeout) < result.REASON + 150
-    assert len(result.not_right([], list(csv.DictReader(rows.open())))) == 1  # what does not compile has no element
+    assert len(timeout) < final_table.REASON + 150
+    assert len(final_table.not_right([], list(csv.DictReader(rows.open())))) == 1  # what does not compile has no element
 
 
 def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
@@ -96,7 +97,7 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     drawn = [tmp_path / f"drawn{number}" for number in range(3)]
     for path in drawn[:2]:
         path.touch()
-    told, wrong = result.tell({"compile": [build], "count": [counters], "check_drawn": drawn}, 24, 80)
+    told, wrong = final_table.tell({"compile": [build], "count": [counters], "check_drawn": drawn}, 24, 80)
     assert told.strip().splitlines() == [
         "compiled and not measured, without a device to run on: 1 kernel(s) for sm_80, sm_90",
         f"counters of 2 kernel(s) in {counters}: ncu is missing",
@@ -105,11 +106,11 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     assert wrong == ""
     page = tmp_path / "index.html"
     page.touch()
-    assert result.tell({"index": [page]}, 24, 80) == (f"\nall of it on one page: {page}", "")
+    assert final_table.tell({"index": [page]}, 24, 80) == (f"\nall of it on one page: {page}", "")
 
 
 def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(result, "ROOT", tmp_path / "checkout")  # it may run elsewhere
+    monkeypatch.setattr(final_table, "ROOT", tmp_path / "checkout")  # it may run elsewhere
     redrawn = tmp_path / "results" / "redrawn" / "nvidia-made-up"
     shutil.copytree(dataset, redrawn)
     published = tmp_path / "checkout" / "results" / "published" / "nvidia-made-up"
@@ -119,11 +120,11 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     page.touch(), checked.touch()
     again = shutil.copytree(redrawn, redrawn / "again")
     made = {"aggregate": [redrawn / "best.csv", again / "best.csv"], "index": [page], "check_drawn": [checked]}
-    told, wrong = result.tell(made, 60, 200)
+    told, wrong = final_table.tell(made, 60, 200)
     assert wrong == ""
     assert told.strip().startswith("NVIDIA Made Up, M=4096")
     assert f"all of it on one page: {page}\n1 published dataset(s) drawn again" in told
-    both, _ = result.tell({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60, 200)
+    both, _ = final_table.tell({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60, 200)
     assert both.count("NVIDIA Made Up, M=4096") == 1
     assert str(page) not in both
 
@@ -131,9 +132,9 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
 def changed(dataset, folder, change):
     """A copy of the dataset with other tables: `change` is given `best` and `summary` and returns them."""
     shutil.copytree(dataset, folder)
-    read = [tables.read_csv(folder / f"{name}.csv").astype({"problem": str}) for name in ("best", "summary")]
+    read = [csv_files.read_csv(folder / f"{name}.csv").astype({"problem": str}) for name in ("best", "summary")]
     for name, table in zip(("best", "summary"), change(*read), strict=True):
-        tables.write_csv(table, folder / f"{name}.csv")
+        csv_files.write_csv(table, folder / f"{name}.csv")
     return {"aggregate": [folder / "best.csv"]}
 
 
@@ -154,7 +155,7 @@ def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(datas
         )
 
     made = changed(dataset, tmp_path / "nvidia-made-up", change)
-    told, wrong = result.tell(made, 60, 200)
+    told, wrong = final_table.tell(made, 60, 200)
     assert wrong == ""
     one, two = re.findall(r"^NVIDIA Made Up, M=4096 N=4096 K=4096, (\w+), warm;.*\n((?:  .*\n)+)", told, re.MULTILINE)
     assert (one[0], two[0]) == ("float32", "float64")
@@ -162,7 +163,7 @@ def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(datas
     assert not any(name in one[1] for name in (wide, none))
     assert [line.split()[0] for line in two[1].splitlines()][1:] == [wide, "2"]
     assert f"\nno rate: {none} on nvidia-made-up, float32: not_supported: needs M > 5000\n" in told
-    short, _ = result.tell(made, 10, 200)
+    short, _ = final_table.tell(made, 10, 200)
     assert all(name in short for name in (wide, thin, none))
 
 
@@ -170,22 +171,22 @@ def test_of_several_datasets_one_is_a_table_and_each_other_a_line(dataset, tmp_p
     made = [tmp_path / "redrawn" / name / "best.csv" for name in ("cpu-x", "nvidia-h100", "nvidia-h200", "nvidia-z")]
     for path in made:
         shutil.copytree(dataset, path.parent)
-    told, _ = result.tell({"aggregate": made}, 24, 100)
+    told, _ = final_table.tell({"aggregate": made}, 24, 100)
     lines = told.strip().splitlines()
-    assert len(lines) <= 24 - result.AROUND + 4
+    assert len(lines) <= 24 - final_table.AROUND + 4
     assert max(len(line) for line in lines if "best.csv" not in line) <= 100
     assert [line for line in lines if line.startswith("NVIDIA Made Up, M=4096")] == lines[:1]
     assert str(made[2]) in told
     others = [line for line in lines if line.startswith(str(tmp_path))]
     assert [line.split(":")[0] for line in others] == [str(made[index].parent) for index in (0, 1, 3)]
-    best = tables.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm' and precision.isna()")
+    best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm' and precision.isna()")
     fastest = best[~best["kernel"].str.startswith("cublas")].sort_values("tflops").iloc[-1]
     said = f"{fastest['kernel']} {fastest['tflops']:.4g} TFLOP/s, {100 * fastest['ratio']:.1f} % of cublas at 4096, float32, warm"
-    assert said in result.in_a_line(made[0].parent, 999)
+    assert said in final_table.in_a_line(made[0].parent, 999)
 
 
 def test_a_table_keeps_to_the_columns_of_the_screen(dataset):
-    wide, narrow = (result.table(dataset, 60, columns) for columns in (999, 80))
+    wide, narrow = (final_table.table(dataset, 60, columns) for columns in (999, 80))
     assert max(map(len, wide)) > 80
     assert max(len(line) for line in narrow if "best.csv" not in line) <= 80
     assert [line.split()[0] for line in narrow] == [line.split()[0] for line in wide]
@@ -198,4 +199,4 @@ def test_a_damaged_file_is_a_line_that_names_it(dataset, tmp_path, name, garbage
     folder = shutil.copytree(dataset, tmp_path / dataset.name)
     (folder / name).write_bytes(garbage)
     with pytest.raises(InputError, match=re.escape(str(folder / name))):
-        result.tell({"aggregate": [folder / "best.csv"]}, 24, 80)
+        final_table.tell({"aggregate": [folder / "best.csv"]}, 24, 80)

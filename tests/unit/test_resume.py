@@ -7,10 +7,13 @@ import json
 import pytest
 import simulated
 from inprocess import InProcess
-from ladder import campaign, confirm, measure, records
-from ladder.kernels import discover
-from ladder.lock import WAIT_SECONDS, exclusive
-from ladder.records import Journal
+from ladder.devices.lock import WAIT_SECONDS, exclusive
+from ladder.measuring import confirmation
+from ladder.measuring import sweep as measure
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.storage import samples as records
+from ladder.storage.journal import Journal, _parse
 
 KERNEL = "/*---\ntitle: many\nidea: many\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3]}\n---*/\n"
 CAMPAIGN = {
@@ -53,12 +56,12 @@ class Machine:
         monkeypatch.setattr(Journal, "append", write)
         monkeypatch.setattr(InProcess, "ask", count)
         monkeypatch.setattr(measure, "GROUP", GROUP)
-        for module in (measure, confirm):
+        for module in (measure, confirmation):
             monkeypatch.setattr(module, "ROOT", folder)
             monkeypatch.setattr(module, "project_state", lambda: {"commit": "c"})
         (folder / "kernels" / "cuda").mkdir(parents=True)
         (folder / "kernels" / "cuda" / "90_many.cu").write_text(KERNEL)
-        self.plan = campaign.load(CAMPAIGN, "t", discover(folder))
+        self.plan = campaign_file.load(CAMPAIGN, "t", discover(folder))
         binary = simulated.cubin("right()")
         (folder / "any.cubin").write_bytes(binary)
         sha256 = hashlib.sha256(binary).hexdigest()
@@ -78,8 +81,8 @@ class Machine:
         """Run the confirmation; returns the Parquet file."""
         binaries = {("90_many", "float32", f"U={u}"): self.binary for u in (1, 2, 3)}
         plan = self.plan.confirmation("cuda")
-        job = confirm.Job("d", "cuda", plan, [samples], binaries, self.folder, {}, "code", "swept", self.environment)
-        self.session = confirm.run(job, self.folder / f"{name}.journal", self.folder / f"{name}.parquet", ["GPU-1"])
+        job = confirmation.Job("d", "cuda", plan, [samples], binaries, self.folder, {}, "code", "swept", self.environment)
+        self.session = confirmation.run(job, self.folder / f"{name}.journal", self.folder / f"{name}.parquet", ["GPU-1"])
         return self.folder / f"{name}.parquet"
 
     def timed(self):
@@ -97,7 +100,7 @@ def machine(tmp_path, monkeypatch, gpus):
 def measured(path):
     """The measurements of a journal, in its order."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last may be torn
-    found = [records._parse(line) for line in lines]
+    found = [_parse(line) for line in lines]
     assert None not in found, "a damaged line"
     return [row | {"key": record["key"]} for record in found for row in record.get("rows", [record]) if "samples_us" in row]
 

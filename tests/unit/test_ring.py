@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from ladder.kernels import discover
+from ladder.model.kernel_file import discover
 from planted import ROOT
 
 WARPS, CHUNKS, ORDERS = 3, 40, 60

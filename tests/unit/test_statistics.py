@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from ladder.statistics import (
+from ladder.core.stats import (
     DRIFT,
     between_processes,
     geometric_mean,

@@ -9,15 +9,15 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from ladder import records, story
-from ladder.campaign import Problem
-from ladder.environment import ROOT
-from ladder.kernels import discover
-from ladder.story import parts
-from ladder.story.data import Story
-from ladder.units import InputError
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.publishing import page_answers, page_cells, page_tables, pages
+from ladder.publishing.page_data import Story
+from ladder.storage import samples
 
-TEXT = story.DOCUMENT.read_text()
+TEXT = pages.DOCUMENT.read_text()
 IMAGES = ROOT / "docs" / "img"
 
 
@@ -64,7 +64,7 @@ def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)
     (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
     jobs = {}
     times = {"01_first": ("BX=32", *first), "02_second": ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
-    base = dict.fromkeys(records.SCHEMA.names) | vars(Problem(64, 64, 64)) | {
+    base = dict.fromkeys(samples.SCHEMA.names) | vars(Problem(64, 64, 64)) | {
         "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
     }  # fmt: skip
     rows = []
@@ -72,16 +72,16 @@ def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)
         row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us, us, us * last]}
         row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
         job = "baselines.float32" if kernel == "cublas" else f"{kernel}.float32"
-        records.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
+        samples.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
         jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
         for process in (1, 2, 3):
             noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
             rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
-    records.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}})
+    samples.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}})
 
 
 def fill(marker, root):
-    return story.fill(f"<!-- {marker} -->old<!-- end -->", Story(root))
+    return pages.fill(f"<!-- {marker} -->old<!-- end -->", Story(root))
 
 
 def edit(root, table, old, new):
@@ -93,7 +93,7 @@ def edit(root, table, old, new):
 
 def test_filling_again_changes_nothing(small):
     once = fill("table: best cuda", small)
-    assert story.fill(once, Story(small)) == once
+    assert pages.fill(once, Story(small)) == once
 
 
 def test_other_data_give_another_document(small):
@@ -198,13 +198,13 @@ def test_a_claim_that_there_is_not_is_named():
 @pytest.mark.parametrize("behind", ["", " and <!-- table: gains cuda -->new<!-- end -->"])
 def test_a_marker_without_an_end_takes_no_text_with_it(behind):
     with pytest.raises(InputError, match=r"page\.md: claim exact: has no end; expected <!-- end --> behind it"):
-        story.fill(f"<!-- value: claim gains -->1<!-- end --> a <!-- value: claim exact -->text{behind}", Story(ROOT), "page.md")
+        pages.fill(f"<!-- value: claim gains -->1<!-- end --> a <!-- value: claim exact -->text{behind}", Story(ROOT), "page.md")
 
 
 def test_blocks_are_counted_where_the_grid_asks_for_the_device():
     kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == "15_last_wave")
     row = {"configuration": "BM=128 BN=256 IDLE=4", "element_type": "float32", "m": 8192, "n": 8192, "k": 64, "padding": 0}
-    names = parts._names(kernel, row, SimpleNamespace(environment={"attributes": {"sm_count": 132}}))
+    names = page_cells._names(kernel, row, SimpleNamespace(environment={"attributes": {"sm_count": 132}}))
     assert (names["wave"], names["rest"]) == (128, 0)
 
 
@@ -218,7 +218,7 @@ def test_the_blocks_of_every_launch_are_told(name, given, expected):
     kernel = next(kernel for kernel in discover(ROOT).values() if kernel.name == name)
     row = {"configuration": given, "element_type": "float32", "m": 256, "n": 256, "k": 256, "padding": 0}
     device = {"sm_count": 132, "shared_memory_per_block_bytes": 232448}
-    assert parts._blocks(kernel, row, SimpleNamespace(environment={"attributes": device})) == expected
+    assert page_cells._blocks(kernel, row, SimpleNamespace(environment={"attributes": device})) == expected
 
 
 def test_a_rung_gains_on_one_of_its_own_precision():
@@ -234,47 +234,53 @@ def test_every_kernel_is_told():
 
 
 def test_no_rate_stands_outside_a_generated_part():
-    by_hand = story.CITED.sub("", story.PART.sub("", TEXT))
+    by_hand = pages.CITED.sub("", pages.PART.sub("", TEXT))
     assert not re.findall(r"\d\s*TFLOP/s", by_hand)
     assert "<!--" not in by_hand  # a marker that is not closed would never be filled
 
 
 def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
-    told = parts.past(Story(small), "test")
+    told = page_tables.past(Story(small), "test")
     rows = Story(small).published("test").best.query("kernel != 'cublas'").to_dict("records")
     fastest = max(rows, key=lambda row: row["ratio"])
     assert f"Ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
     assert told.count("| problem |") == 1
-    assert parts.past(Story(small), "test", "64").count("| problem |") == 1
+    assert page_tables.past(Story(small), "test", "64").count("| problem |") == 1
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert f"is ×{fastest['ratio']:.3f};" in told
     assert "at most ×1.05 of cuBLAS's on 0:" in told
     assert "| ×2.50 | `BM=16` |" in told
-    assert parts.past(Story(small), "none") == "Not measured yet."
+    assert page_tables.past(Story(small), "none") == "Not measured yet."
 
 
 def test_numbers_have_three_digits():
-    assert [parts._number(value) for value in (0.12345, 9.996, 99.96, 1234.5, 100)] == ["0.123", "10.0", "100", "1,234", "100"]
+    assert [page_cells._number(value) for value in (0.12345, 9.996, 99.96, 1234.5, 100)] == [
+        "0.123",
+        "10.0",
+        "100",
+        "1,234",
+        "100",
+    ]
 
 
 def test_past_the_vendor_is_who_is_no_less_precise(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
-    assert "| 64 | `01_first` | ×1.250 |" in parts.past(Story(small), "test")
+    assert "| 64 | `01_first` | ×1.250 |" in page_tables.past(Story(small), "test")
     publish(small, second_us=25.0, first=(60.0, 2.0))  # behind cuBLAS
-    assert "| 64 | `01_first` | ×0.833 |" in parts.past(Story(small), "test")
+    assert "| 64 | `01_first` | ×0.833 |" in page_tables.past(Story(small), "test")
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    assert "| 64 | `02_second` | ×2.000 |" in parts.past(Story(small), "test")
+    assert "| 64 | `02_second` | ×2.000 |" in page_tables.past(Story(small), "test")
 
 
 def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
     one = small / "results" / "published" / "test"
-    assert parts.elsewhere(Story(small), "test", "other") == "Not measured yet."
+    assert page_tables.elsewhere(Story(small), "test", "other") == "Not measured yet."
     shutil.copytree(one, one.with_name("other"))
     same = "On 1 of 1 problems the fastest rung and its configuration are the same."
-    assert parts.elsewhere(Story(small), "test", "other") == same
+    assert page_tables.elsewhere(Story(small), "test", "other") == same
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    told = parts.elsewhere(Story(small), "test", "other")
+    told = page_tables.elsewhere(Story(small), "test", "other")
     assert "On 0 of 1" in told
     assert "| 64 | `02_second` ×2.000<br>`" in told
 
@@ -283,7 +289,7 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
     folder = small / "results" / "published" / "studies"
     folder.mkdir(parents=True)
     shutil.copytree(ROOT / "studies", small / "studies")
-    assert parts.tried(Story(small), "01_first") == "Not measured yet."
+    assert page_answers.tried(Story(small), "01_first") == "Not measured yet."
     common = {"problem": "64x32x16", "configuration": "BX=32", "low": 0.9, "high": 1.1}
     changes = [
         common | {"kernel": "01_first", "what": "no idea", "ratio": 0.95},
@@ -291,7 +297,7 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
     ]
     provenance = {"device": "d", "project": {"commit": "abc", "dirty": False}}
     (folder / "tried.d.json").write_text(json.dumps({"provenance": provenance, "measured": {"changes": changes}}))
-    told = parts.tried(Story(small), "01_first")
+    told = page_answers.tried(Story(small), "01_first")
     assert "| no idea | 64 × 32 × 16 | ×0.950 | 0.900 to 1.100 | `BX=32` |" in told
     assert "on `d`" in told
     assert "other" not in told
@@ -301,9 +307,9 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
 def test_changes_that_a_study_has_gained_since_it_was_measured_are_named(monkeypatch):
     tried = importlib.import_module("tried")
     gained = tried.Change("16_thin_edge", "made up", tried.ODD)
-    assert "made up" not in parts.tried(Story(ROOT), "16_thin_edge")
+    assert "made up" not in page_answers.tried(Story(ROOT), "16_thin_edge")
     monkeypatch.setattr(tried, "CHANGES", [*tried.CHANGES, gained])
-    (last,) = re.findall("^Not measured yet: .*", parts.tried(Story(ROOT), "16_thin_edge"), re.MULTILINE)
+    (last,) = re.findall("^Not measured yet: .*", page_answers.tried(Story(ROOT), "16_thin_edge"), re.MULTILINE)
     assert last.endswith("made up (2049 × 2047 × 2051).")
     assert "no thin tiles" not in last  # which is measured
 
@@ -320,9 +326,9 @@ def test_errors_are_told_beside_the_references(small):
 def test_errors_are_counted_of_configurations_that_are_not_the_fastest_too(small):
     folder = small / "results" / "published" / "test"
     path = folder / "samples" / "02_second.float32.parquet"
-    rows, session = records.read(path)
+    rows, session = samples.read(path)
     slower = rows[0] | {"configuration": "BM=32", "samples_us": [120.0] * 3, "frobenius_error": 0.0}
-    records.write(path, [*rows, slower], session)
+    samples.write(path, [*rows, slower], session)
     (folder / "confirmed.parquet").unlink()
     told = fill("table: errors test 02_second", small)
     assert "are 0 of 2 (the others: 2 of `uniform`); of all 2 configurations 1 of 4 (the others: 3 of `uniform`)." in told
@@ -349,9 +355,9 @@ def test_compilers_are_told_side_by_side(small):
     publish(small, last=1.2)
     folder = small / "results" / "published" / "test"
     path = folder / "samples" / "02_second.float32.parquet"
-    rows, session = records.read(path)
+    rows, session = samples.read(path)
     quicker = rows[0] | {"configuration": "BM=16 compiler=nvrtc", "samples_us": [80.0] * 3}
-    records.write(path, [*rows, quicker], session)
+    samples.write(path, [*rows, quicker], session)
     (folder / "confirmed.parquet").unlink()
     lines = ["kernel,slug,element_type,configuration,arch,status,sha256,compiler,seconds"]
     lines += [
@@ -368,7 +374,7 @@ def test_compilers_are_told_side_by_side(small):
 
 def test_a_marker_within_a_line_does_not_begin_it():
     """Markdown takes a line that begins with a comment for HTML and shows the rest of it as it stands."""
-    for page in story.DOCUMENTS:
+    for page in pages.DOCUMENTS:
         assert not re.findall(r"^\s*<!-- value", page.read_text(), re.MULTILINE), page
 
 
@@ -384,7 +390,7 @@ def test_every_drawing_is_shown_and_every_link_leads_somewhere():
     shown = re.findall(r"!\[[^]]+\]\(img/(\w+)\.svg\)", TEXT)
     assert sorted(shown) == sorted(DRAWINGS.DRAWINGS) == sorted(path.stem for path in IMAGES.iterdir())
     for path in re.findall(r"\]\(([^)#:]+)\)", TEXT):
-        assert (story.DOCUMENT.parent / path).exists(), path
+        assert (pages.DOCUMENT.parent / path).exists(), path
     headings = {
         re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in TEXT.splitlines() if line[:1] == "#"
     }

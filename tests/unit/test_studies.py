@@ -25,14 +25,17 @@ import thin
 import told_apart
 import tried
 import two_percent
-from ladder import environment, story, study
-from ladder.campaign import Limits, Problem
-from ladder.compare import changes, read_side
-from ladder.compile import compile_kernel, compile_support
-from ladder.kernels import discover
-from ladder.story.data import Story
-from ladder.units import InputError
-from ladder.worker import open_device
+from ladder.analysis.compare import changes, read_side
+from ladder.claims import study
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.errors import InputError
+from ladder.devices import detect
+from ladder.measuring.worker import open_device
+from ladder.model.campaign import Limits
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.publishing import pages
+from ladder.publishing.page_data import Story
 from planted import ROOT
 
 KERNELS = discover(ROOT)
@@ -210,12 +213,12 @@ def answered(tmp_path, monkeypatch):
     """A checkout with one study and a committed answer to it; returns the folder, the study and the answer's path."""
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "one_study.py").write_text(
-        'from ladder.study import Study\n\nSTUDY = Study("one_study", "How many?", lambda n: f"{n} of them", "run it")\n'
+        'from ladder.claims.study import Study\n\nSTUDY = Study("one_study", "How many?", lambda n: f"{n} of them", "run it")\n'
     )
     monkeypatch.setattr(study, "ROOT", tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path / "studies"))
     (only,) = study.studies(tmp_path)
-    path = only.write(environment.detect_cpu(), 3, binaries={"a": "sha"}, software={"b": "1"})
+    path = only.write(detect.detect_cpu(), 3, binaries={"a": "sha"}, software={"b": "1"})
     answer = json.loads(path.read_text())
     answer["provenance"]["project"] = {"commit": "abc", "dirty": False}
     committed = tmp_path / "results" / "published" / "studies" / path.name
@@ -226,7 +229,7 @@ def answered(tmp_path, monkeypatch):
 
 def test_an_answer_says_where_it_comes_from(answered, capsys):
     _, _, committed = answered
-    here = environment.detect_cpu()
+    here = detect.detect_cpu()
     assert committed.name == f"one_study.{here.slug}.json"
     answer = json.loads(committed.read_text())
     assert (answer["question"], answer["measured"]) == ("How many?", 3)
@@ -239,11 +242,11 @@ def test_the_readme_tells_the_committed_answers(answered):
     folder, _, committed = answered
     row = "| How many? | {} | `run it` | {} |"
     link = f"[`{committed.name}`](results/published/studies/{committed.name})"
-    told = story.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
-    assert row.format(f"3 of them (`{environment.detect_cpu().slug}`)", link) in told
-    assert "3 of them" in story.fill("so: <!-- value: study one_study --><!-- end -->", Story(folder))
+    told = pages.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
+    assert row.format(f"3 of them (`{detect.detect_cpu().slug}`)", link) in told
+    assert "3 of them" in pages.fill("so: <!-- value: study one_study --><!-- end -->", Story(folder))
     committed.unlink()
-    assert row.format("not measured yet", "–") in story.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
+    assert row.format("not measured yet", "–") in pages.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
 
 
 @pytest.mark.parametrize("project", [{"commit": "abc", "dirty": True}, {"commit": None, "dirty": None}])
@@ -320,7 +323,7 @@ def test_hostile_input_does_no_harm():
 def host(tmp_path):
     """The CPU device, with the operands of a problem in use."""
     support = tmp_path / "support.so"
-    support.write_bytes(compile_support("cpu", environment.detect_cpu().arch))
+    support.write_bytes(compile_support("cpu", detect.detect_cpu().arch))
     device = open_device("cpu", "", support)
     device.operands(Problem(96, 96, 96))
     yield device

@@ -5,13 +5,14 @@ import faults
 import numpy as np
 import pandas as pd
 import pytest
-from ladder import measurements, records, tables
-from ladder.confirmed import Confirmed
-from ladder.units import InputError
+from ladder.analysis import dataset, tables
+from ladder.analysis.finalists import Confirmed
+from ladder.core.errors import InputError
+from ladder.storage import csv_files, samples
 
 
 def row(**given):
-    base = dict.fromkeys(records.SCHEMA.names) | {"alpha": 1.0, "beta": 0.0, "padding": 0}
+    base = dict.fromkeys(samples.SCHEMA.names) | {"alpha": 1.0, "beta": 0.0, "padding": 0}
     base |= {"device": "d", "kernel": "k", "configuration": "-", "element_type": "float32", "m": 100, "n": 100, "k": 100, "state": "warm",
              "status": "correct", "reference": "cublas", "samples_us": [2.0] * 10, "reference_us": [1.0] * 10}  # fmt: skip
     return base | given
@@ -55,18 +56,18 @@ def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_di
 def test_two_environments_are_never_one_dataset(tmp_path):
     for name, driver in (("a", "580"), ("b", "590")):
         path = tmp_path / f"{name}.float32.parquet"
-        records.write(path, [row(kernel=name)], {"fingerprint": {"driver": driver, "device": "H"}})
+        samples.write(path, [row(kernel=name)], {"fingerprint": {"driver": driver, "device": "H"}})
     with pytest.raises(
         InputError, match=r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"'
     ):
-        measurements.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
+        dataset.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "580", "device": "H"}})
     with pytest.raises(InputError, match=r"environment\.json: name: got L; expected H, as in its fingerprint"):
-        measurements.load([tmp_path / "a.float32.parquet"], {"name": "L", "fingerprint": {"driver": "580", "device": "H"}})
+        dataset.load([tmp_path / "a.float32.parquet"], {"name": "L", "fingerprint": {"driver": "580", "device": "H"}})
     with pytest.raises(
         InputError,
         match=r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
     ):
-        measurements.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "590", "device": "L"}})
+        dataset.load(sorted(tmp_path.glob("*.parquet")), {"fingerprint": {"driver": "590", "device": "L"}})
 
 
 def test_what_was_timed_beside_another_process_is_marked():
@@ -105,7 +106,7 @@ def write(folder, *names, session=None, **given):
     """Sample files of kernels of the given names, each with one row; returns their paths."""
     paths = [folder / f"{name}.float32.parquet" for name in names]
     for path, name in zip(paths, names, strict=True):
-        records.write(path, [row(kernel=name, **given)], {"code": "v1", "job": path.stem} | (session or {}))
+        samples.write(path, [row(kernel=name, **given)], {"code": "v1", "job": path.stem} | (session or {}))
     return paths
 
 
@@ -113,7 +114,7 @@ def confirm(folder, paths, **session):
     """The file of a confirmation of those files."""
     jobs = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     path = folder / "confirmed.parquet"
-    records.write(path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "other"} | session)
+    samples.write(path, [row(process=1)], {"job": "confirmed", "jobs": jobs, "code": "other"} | session)
     return path
 
 
@@ -125,23 +126,23 @@ def test_a_dataset_that_is_whole_is_read(tmp_path):
     (tmp_path / "baselines.float32.parquet").write_bytes(
         write(tmp_path, "x", session={"job": "baselines.float32"})[0].read_bytes()
     )
-    found, sessions = measurements.load(paths, EMPTY)
+    found, sessions = dataset.load(paths, EMPTY)
     assert [record["kernel"] for record in found] == ["a", "b"]
-    found, sessions = measurements.load([*paths, confirm(tmp_path, paths)], EMPTY)
+    found, sessions = dataset.load([*paths, confirm(tmp_path, paths)], EMPTY)
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
 
 
 def test_a_confirmation_by_other_code_is_refused(tmp_path):
     paths = write(tmp_path, "a")
-    assert measurements.load([*paths, confirm(tmp_path, paths, swept="v1")], EMPTY)
+    assert dataset.load([*paths, confirm(tmp_path, paths, swept="v1")], EMPTY)
     with pytest.raises(InputError, match=r"confirmed\.parquet: measured by version v2 of the measuring code; expected v1"):
-        measurements.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
+        dataset.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
 
 
 def test_a_confirmation_without_its_samples_names_them(tmp_path):
     paths = write(tmp_path, "a")
     with pytest.raises(InputError, match=r"confirms other samples than those in samples/: a\.float32 is missing"):
-        measurements.load([confirm(tmp_path, paths, swept="v1")], EMPTY)
+        dataset.load([confirm(tmp_path, paths, swept="v1")], EMPTY)
 
 
 def test_a_file_under_another_name_is_refused(tmp_path):
@@ -149,35 +150,35 @@ def test_a_file_under_another_name_is_refused(tmp_path):
     one, other = write(tmp_path, "a", "b")
     one.write_bytes(other.read_bytes())
     with pytest.raises(InputError, match=rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it"):
-        measurements.load([one], EMPTY)
-    records.write(one, [row(kernel="b")], {})  # of before files said what they are
+        dataset.load([one], EMPTY)
+    samples.write(one, [row(kernel="b")], {})  # of before files said what they are
     with pytest.raises(InputError, match=r"has the measurements of b\.float32; expected those of a\.float32\. .*git checkout"):
-        measurements.load([one], EMPTY)
+        dataset.load([one], EMPTY)
     shard = tmp_path / "b.float32.2of3.parquet"
-    records.write(shard, [row(kernel="b")], {"job": "b.float32.1of3"})
+    samples.write(shard, [row(kernel="b")], {"job": "b.float32.1of3"})
     with pytest.raises(InputError, match=r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3"):
-        measurements.load([shard], EMPTY)
+        dataset.load([shard], EMPTY)
     calls = tmp_path / "baselines.float32.parquet"
-    records.write(calls, [row(kernel="cublas")], {})
-    assert len(measurements.load([calls], EMPTY)[0]) == 1
+    samples.write(calls, [row(kernel="cublas")], {})
+    assert len(dataset.load([calls], EMPTY)[0]) == 1
 
 
 def test_two_versions_of_the_measuring_code_are_never_one_dataset(tmp_path):
     paths = [*write(tmp_path, "a", "b"), *write(tmp_path, "c", session={"code": "v2"})]
     with pytest.raises(InputError, match=rf"c\.float32\.parquet: {faults.MACHINE['mixed'].reason}, as of a\.float32"):
-        measurements.load(paths, EMPTY)
+        dataset.load(paths, EMPTY)
 
 
 def test_samples_that_are_not_those_confirmed_are_refused(tmp_path):
     paths = write(tmp_path, "a", "b")
     whole = confirm(tmp_path, paths)
     with pytest.raises(InputError, match=rf"confirmed\.parquet: {faults.MACHINE['missing'].reason}"):
-        measurements.load([paths[0], whole], EMPTY)
+        dataset.load([paths[0], whole], EMPTY)
     with pytest.raises(InputError, match=r"in samples/: c\.float32 is not among them"):
-        measurements.load([*paths, *write(tmp_path, "c"), whole], EMPTY)
+        dataset.load([*paths, *write(tmp_path, "c"), whole], EMPTY)
     write(tmp_path, "b", samples_us=[1.0] * 10)  # with a checksum of its own that is right
     with pytest.raises(InputError, match=r"in samples/: b\.float32 is another\. Where it is committed, restore"):
-        measurements.load([*paths, whole], EMPTY)
+        dataset.load([*paths, whole], EMPTY)
 
 
 def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
@@ -419,4 +420,4 @@ def test_a_table_that_is_none_is_told(tmp_path, text):
     with pytest.raises(
         InputError, match=r"best\.csv: (not a table|got the columns .*; expected kernel).*\. Where it is committed"
     ):
-        tables.read_csv(tmp_path / "best.csv")
+        csv_files.read_csv(tmp_path / "best.csv")

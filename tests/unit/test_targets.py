@@ -6,11 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ladder import campaign, kernels, targets
-from ladder.environment import Device
+from ladder.devices.detect import Device
+from ladder.model import campaign_file, kernel_file
+from ladder.pipeline import messages, targets
+from ladder.storage import dataset_layout
 from planted import ROOT
 
-KERNELS = kernels.discover(ROOT)
+KERNELS = kernel_file.discover(ROOT)
 GPU = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
 CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**30)
 DATA = {
@@ -22,7 +24,7 @@ DATA = {
 
 
 def made(devices=(GPU, CPU), architectures=("sm_80", "sm_90"), published=Path("/nowhere"), **data):
-    return targets.Targets(campaign.load(DATA | data, "t", KERNELS), devices, architectures, KERNELS, published)
+    return targets.Targets(campaign_file.load(DATA | data, "t", KERNELS), devices, architectures, KERNELS, published)
 
 
 def test_every_kernel_is_compiled_for_what_its_kind_runs_on():
@@ -70,24 +72,24 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
         (tmp_path / "nvidia-a" / "samples" / f"{job}.parquet").touch()
     (tmp_path / "cpu-b" / "samples" / "03_blocked.float32.parquet").touch()
-    found, of = made(published=tmp_path), (targets.REDRAWN, "nvidia-a")
+    found, of = made(published=tmp_path), (dataset_layout.REDRAWN, "nvidia-a")
     made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
     assert found.redrawn() == [
         *(f"results/redrawn/{device}/{name}" for device in ("cpu-b", "nvidia-a") for name in made_of_each),
         "results/redrawn/index.html",
     ]
     assert found.shown() == []
-    (tmp_path / "nvidia-a").rename(tmp_path / targets.SHOWN)
-    assert found.shown() == [f"results/redrawn/{targets.SHOWN}/{name}" for name in made_of_each]
-    (tmp_path / targets.SHOWN).rename(tmp_path / "nvidia-a")
+    (tmp_path / "nvidia-a").rename(tmp_path / dataset_layout.SHOWN)
+    assert found.shown() == [f"results/redrawn/{dataset_layout.SHOWN}/{name}" for name in made_of_each]
+    (tmp_path / dataset_layout.SHOWN).rename(tmp_path / "nvidia-a")
     (tmp_path / "cpu-b" / "again").mkdir()
     (tmp_path / "cpu-b" / "again" / "environment.json").touch()
-    assert found.indexed(targets.REDRAWN) == ["cpu-b", "cpu-b/again", "nvidia-a"]
+    assert found.indexed(dataset_layout.REDRAWN) == ["cpu-b", "cpu-b/again", "nvidia-a"]
     assert {f"results/redrawn/cpu-b/again/{name}.csv" for name in targets.TABLES} <= set(found.redrawn())
-    assert found.checked(targets.REDRAWN, "cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
-    assert found.claims(targets.REDRAWN) == []
+    assert found.checked(dataset_layout.REDRAWN, "cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
+    assert found.claims(dataset_layout.REDRAWN) == []
     (tmp_path / "claims.json").touch()
-    assert found.claims(targets.REDRAWN) == [tmp_path / "claims.json"]
+    assert found.claims(dataset_layout.REDRAWN) == [tmp_path / "claims.json"]
     assert found.drawn("cpu-b") == ["results/redrawn/cpu-b/figures"]
     assert found.drawn("nvidia-a") == ["results/redrawn/nvidia-a/figures", "results/redrawn/nvidia-a/counters.svg"]
     assert found.checked(*of) == ["results/redrawn/nvidia-a/data.checked"]
@@ -99,7 +101,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
         "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
     ]  # fmt: skip
     assert found.headers(*of) == [KERNELS["cuda/03_shared_tile"].path]
-    assert found.headers(targets.REDRAWN, "cpu-b") == [KERNELS["cpu/03_blocked"].path]
+    assert found.headers(dataset_layout.REDRAWN, "cpu-b") == [KERNELS["cpu/03_blocked"].path]
     assert found.resources(*of) == [tmp_path / "nvidia-a" / "resources.csv"]
     assert found.environment(*of) == tmp_path / "nvidia-a" / "environment.json"
     assert found.counters(*of) == tmp_path / "nvidia-a" / "counters.csv"
@@ -114,7 +116,7 @@ def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
     assert found.redrawn()[-2:] == ["results/redrawn/compared.checked", "results/redrawn/index.html"]
     assert found.indexed("t") == ["nvidia-x", "cpu-y"]
     assert found.claims("t") == [Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")]
-    assert found.compared_devices(targets.REDRAWN, "cuda") == ["nvidia-a", "nvidia-b"]
+    assert found.compared_devices(dataset_layout.REDRAWN, "cuda") == ["nvidia-a", "nvidia-b"]
     assert found.compared_devices("t", "cuda") == ["nvidia-x"]
     assert made().compared_published() == []
 
@@ -122,7 +124,7 @@ def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
 def test_figures_are_drawn_as_asked_but_published_ones_always_the_same():
     found, usual = made(figures={"width": 3.4, "formats": ["pdf"]}), {"width": 11.0, "formats": []}
     assert found.drawing("t") == {"width": 3.4, "formats": ["pdf"]}
-    assert found.drawing(targets.REDRAWN) == made().drawing("t") == usual
+    assert found.drawing(dataset_layout.REDRAWN) == made().drawing("t") == usual
 
 
 def test_threads_are_shared_by_the_number_of_configurations():
@@ -182,17 +184,17 @@ def test_the_share_of_time_spent_executing(tmp_path):
     (tmp_path / "cpu-y").mkdir()
     costs = tmp_path / "cpu-y" / "costs.csv"
     costs.write_text("job,wall_seconds,busy_seconds\na,3,2\nb,1,1\n")
-    assert targets.busy_share(costs) == (
+    assert messages.busy_share(costs) == (
         f"cpu-y: 3.0 s of the measure jobs' 4.0 s executing (75%); tables and figures in {tmp_path / 'cpu-y'}"
     )
 
 
-@pytest.mark.parametrize(("words", "names"), targets.REFUSALS.items())
+@pytest.mark.parametrize(("words", "names"), messages.REFUSALS.items())
 def test_a_refusal_says_what_to_change(words, names):
-    (line,) = targets.refusals(["fine", f"sbatch: error: {words}"], "mine.yaml")
+    (line,) = messages.refusals(["fine", f"sbatch: error: {words}"], "mine.yaml")
     assert f"({words})" in line
     assert f"Change {names}: in mine.yaml under `partitions`" in line
-    assert targets.refusals(["fine"], "mine.yaml") == []
+    assert messages.refusals(["fine"], "mine.yaml") == []
 
 
 def test_what_datasets_are_held_against(tmp_path):
@@ -225,7 +227,7 @@ def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
         path = tmp_path / "03_shared_tile.cu"
         path.write_text(text)
         changed = KERNELS | {of: replace(KERNELS[of], text=text)}
-        found = targets.Targets(campaign.load(DATA, "t", changed), [GPU, CPU], [], changed, Path("/nowhere"))
+        found = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [], changed, Path("/nowhere"))
         return [found.contents("t", device) for device in ("nvidia-x", "cpu-y")] + [
             found.contents_of("nvidia-x", "03_shared_tile.x")
         ]

@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from ladder import clock, timing
-from ladder.campaign import Limits, Problem
-from ladder.devices import Audit, Device, Errors, Launch, Refused, Sample, Timed
+from ladder.core import clock
+from ladder.devices.base import Audit, Device, Errors, Launch, Refused, Sample, Timed
+from ladder.measuring import timing
+from ladder.model.campaign import Limits
+from ladder.model.problem import Problem
 
 OK = Audit(0.0, 0, 0)
 

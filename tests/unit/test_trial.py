@@ -5,19 +5,22 @@ import subprocess
 import sys
 
 import pytest
-from ladder import contestants, environment, records, wording
-from ladder.campaign import Problem
-from ladder.environment import Device
-from ladder.lock import exclusive
-from ladder.units import InputError
+from ladder.cli import trial_report
+from ladder.compiling import provenance, toolchain
+from ladder.core.errors import InputError
+from ladder.devices.detect import Device
+from ladder.devices.lock import exclusive
+from ladder.measuring import contestants
+from ladder.model.problem import Problem
+from ladder.storage import samples
 
 WITHOUT_PANDAS = """
 import sys
 from pathlib import Path
-import ladder.trial
-from ladder import contestants
-from ladder.campaign import Problem
-from ladder.environment import Device
+import ladder.cli.trial
+from ladder.measuring import contestants
+from ladder.model.problem import Problem
+from ladder.devices.detect import Device
 
 contestants.ROOT = Path(sys.argv[1])
 device = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1, (), "")
@@ -53,7 +56,7 @@ def measured(folder, *rungs, **given):
         for name, us in rungs
     ]
     (folder / "samples").mkdir(parents=True, exist_ok=True)
-    records.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
+    samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
 
 
 def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatch):
@@ -99,14 +102,15 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     ],
 )
 def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
-    assert wording.beside(kind, others) == said
+    assert trial_report.beside(kind, others) == said
 
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_what_says_no_version_is_no_compiler(code, monkeypatch, tmp_path):
     (tmp_path / "cc").write_text(f"#!/bin/sh\nexit {code}\n")
     (tmp_path / "cc").chmod(0o755)
-    monkeypatch.setattr(environment, "cc", lambda: str(tmp_path / "cc"))
-    environment.compiler_version.cache_clear()
+    monkeypatch.setattr(toolchain, "cc", lambda: str(tmp_path / "cc"))
+    monkeypatch.setattr(provenance, "cc", lambda: str(tmp_path / "cc"))
+    toolchain.compiler_version.cache_clear()
     with pytest.raises(InputError, match=f"/cc --version: exit code {code}; expected a compiler, which says its version"):
-        environment.compiler_version("cc")
+        toolchain.compiler_version("cc")

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from host import checked, host, launch, poke, right
-from ladder.campaign import Problem
-from ladder.devices import GUARD, exactly, scalars
-from ladder.units import DISTRIBUTIONS
-from ladder.verify import judge
+from ladder.core.types import DISTRIBUTIONS
+from ladder.devices.operands import GUARD, exactly, scalars
+from ladder.measuring.verify import judge
+from ladder.model.problem import Problem
 from unseen import CALLS, DEPTHS, fewer_bits, first_wide, slack, unseen
 
 

@@ -9,10 +9,10 @@ from statistics import median
 import author
 import pytest
 import saves
-from ladder.__main__ import parser
-from ladder.compile import compile_kernel
-from ladder.environment import detect_cpu
-from ladder.kernels import parse
+from ladder.cli.main import parser
+from ladder.compiling.compile import compile_kernel
+from ladder.devices.detect import detect_cpu
+from ladder.model.kernel_file import parse
 from planted import ROOT, Project
 from trying import Trials
 

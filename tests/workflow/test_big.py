@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from ladder import campaign
-from ladder.environment import ROOT
-from ladder.kernels import discover
+from ladder.core.files import ROOT
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
 
 SIDES = {"BM": [*range(1, 26)], "BN": [*range(1, 21)], "BK": [*range(1, 21)]}
 CAMPAIGN = f"""
@@ -59,7 +59,7 @@ def test_a_big_sweep_is_planned_in_seconds_and_little_memory(project):
 def test_shards_are_parts_of_a_sweep_in_its_order():
     def plans(**measure):
         data = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "kernels": ["cuda/03_shared_tile"], "measure": measure}
-        found = campaign.load(data, "t", discover(ROOT))
+        found = campaign_file.load(data, "t", discover(ROOT))
         return found.jobs("cuda"), [found.plan("cuda", job)["contestants"] for job in found.jobs("cuda")[1:]]
 
     jobs, (whole,) = plans()

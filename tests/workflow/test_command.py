@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import synthetic
-from ladder.__main__ import COMMANDS
+from ladder.cli.main import COMMANDS
 from planted import ROOT
 
 SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}

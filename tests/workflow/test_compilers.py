@@ -1,9 +1,12 @@
 """Two compilers in one campaign: what each made is measured, recorded and drawn as its own; every rung compiles by both."""
 
 import pytest
-from ladder import campaign, compile, records, yamlfile
-from ladder.environment import ROOT
-from ladder.kernels import discover
+from ladder.compiling import compile
+from ladder.core import yaml_schema
+from ladder.core.files import ROOT
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.storage import samples as records
 from planted import CU_RIGHT, cuda_kernel
 
 pytestmark = pytest.mark.slow
@@ -44,7 +47,7 @@ def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
 
 def test_every_rung_compiles_by_nvrtc(tmp_path):
     text = "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, float16]\nproblems: {cuda: [[1, 1, 1]]}"
-    plan = campaign.load(yamlfile.load(text, "x"), "x", discover(ROOT))
+    plan = campaign_file.load(yaml_schema.load(text, "x"), "x", discover(ROOT))
     rows = []
     for id, configurations in plan.configurations.items():
         legal = {one.element_type: (one, objection) for one, objection in reversed(configurations) if not objection}

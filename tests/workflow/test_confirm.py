@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ladder import records
+from ladder.storage import samples
 from planted import CU_RIGHT, cuda_kernel
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def done(make_project):
 
 
 def confirmed(project):
-    return records.read(project.folder / "results" / "again" / "simulated" / "confirmed.parquet")
+    return samples.read(project.folder / "results" / "again" / "simulated" / "confirmed.parquet")
 
 
 def test_the_published_tables_come_from_fresh_processes(done):

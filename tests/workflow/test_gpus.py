@@ -4,7 +4,7 @@ import os
 
 import pytest
 import rendezvous
-from ladder import records
+from ladder.storage import samples as records
 from planted import CU_RIGHT, cuda_kernel
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ladder.environment import detect_cpu
+from ladder.devices.detect import detect_cpu
 from planted import ROOT
 
 CPU = detect_cpu().slug

@@ -89,7 +89,7 @@ def publish(project, name="nvidia-a"):
 
 def write_sums(project, *names):
     """The checksums of published datasets, drawn by a process of the copy: it knows the kernels there."""
-    code = "import pathlib; from ladder import publish; published = pathlib.Path('results/published')\n"
+    code = "import pathlib; from ladder.publishing import publish; published = pathlib.Path('results/published')\n"
     code += "".join(f"publish.write_sums(published / '{name}', pathlib.Path('nothing'))\n" for name in names)
     subprocess.run([project.python, "-c", code + "list(publish.redraw(published))"], cwd=project.folder, check=True)
 

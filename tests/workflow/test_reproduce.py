@@ -5,7 +5,7 @@ import re
 
 import pytest
 import synthetic
-from ladder import records
+from ladder.storage import samples
 
 pytestmark = pytest.mark.slow
 
@@ -89,8 +89,8 @@ def test_a_corrected_claim_is_judged_again_and_nothing_is_measured(tiny):
     assert "rule claims" in told
 
     path = published / "samples" / "03_shared_tile.float32.parquet"
-    rows, session = records.read(path)
-    records.write(path, [rows[0] | {"status": "incorrect", "reason": "made up", "samples_us": []}, *rows[1:]], session)
+    rows, session = samples.read(path)
+    samples.write(path, [rows[0] | {"status": "incorrect", "reason": "made up", "samples_us": []}, *rows[1:]], session)
     (published / "confirmed.parquet").unlink()  # which is of other samples
     done = tiny.snakemake("reproduce", "--configfile", "config/test.yaml")
     assert done.returncode != 0

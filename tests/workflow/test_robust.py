@@ -10,9 +10,10 @@ import time
 import faults
 import kill
 import pytest
-from ladder import records
-from ladder.environment import detect_cpu
-from ladder.jobs import INTERRUPTED
+from ladder.core.errors import INTERRUPTED
+from ladder.devices.detect import detect_cpu
+from ladder.storage import samples as records
+from ladder.storage.journal import _parse
 from planted import C_RIGHT, ROOT, Project, c_kernel, interpreter
 
 pytestmark = pytest.mark.slow
@@ -61,7 +62,7 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(project):
     (journal,) = project.folder.glob("results/tiny/*/journals/90_many.float32.journal")
     made = journal.parents[1] / "samples" / "90_many.float32.parquet"
     assert not made.exists()
-    whole = list(filter(None, (records._parse(line) for line in journal.read_bytes().split(b"\n"))))
+    whole = list(filter(None, (_parse(line) for line in journal.read_bytes().split(b"\n"))))
     measured = [record for record in whole if record.get("samples_us")]
     assert 1 <= len(measured) < 12 <= len(whole)  # and what passed the gauntlet
     project.ok(*command, "--until", "measure")
@@ -80,7 +81,7 @@ DURING = {"measure": "cpu-*/journals/*.journal", "figures": "cpu-*/figures/*.svg
 @pytest.mark.parametrize("during", DURING)
 def test_what_is_interrupted_ends_with_a_line_that_says_so(project, during):
     """Ctrl-C, as the terminal sends it: to all processes."""
-    figures = project.folder / "workflow" / "ladder" / "figures" / "__init__.py"
+    figures = project.folder / "workflow" / "ladder" / "figures" / "draw.py"
     assert figures.read_text().count(DRAWN) == 1
     figures.write_text(figures.read_text().replace(DRAWN, f"{DRAWN}    __import__('time').sleep(600)\n"))
     config = project.campaign(TINY.format(kernels=TRIVIAL, samples=5))

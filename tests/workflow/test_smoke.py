@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from ladder import records
+from ladder.storage import samples
 from planted import Project
 
 SMOKE = ("--config", "campaign=smoke", "devices=[cpu]")
@@ -45,7 +45,7 @@ def test_the_best_of_each_kernel_is_confirmed_in_fresh_processes(smoke):
     assert set(warm["kernel"]) == {*KERNELS, "blas_1", "blas_all"}
     assert set(warm["interval"]) == {"between-process"}
     assert set(warm["processes"]) == {3}
-    rows, session = records.read(device(smoke) / "confirmed.parquet")
+    rows, session = samples.read(device(smoke) / "confirmed.parquet")
     assert session["children"] >= 3
     assert session["measured"] == len(rows)
     assert "simulated" not in (device(smoke) / "environment.json").read_text()

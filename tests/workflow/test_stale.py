@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from ladder.environment import detect_cpu
+from ladder.devices.detect import detect_cpu
 from planted import CU_RIGHT, cuda_kernel
 
 pytestmark = pytest.mark.slow
@@ -195,11 +195,11 @@ CASES = {
     "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
     "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),
     "how is confirmed": (edit("rounds: 3", "rounds: 4"), CONFIRMED, PARAMS),
-    "the code that confirms": (module("confirm"), CONFIRMED, PARAMS),
-    "how is timed": (module("timing"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
-    "how a device is described": (module("probe"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
-    "how is compiled": (module("compile"), BUILT_ON_GPU | BUILT_ON_CPU | ON_GPU | ON_CPU, PARAMS),
-    "how tables are made": (module("tables"), TABLES, PARAMS),
+    "the code that confirms": (module("measuring/confirmation"), CONFIRMED, PARAMS),
+    "how is timed": (module("measuring/timing"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
+    "how a device is described": (module("measuring/probe"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
+    "how is compiled": (module("compiling/compile"), BUILT_ON_GPU | BUILT_ON_CPU | ON_GPU | ON_CPU, PARAMS),
+    "how tables are made": (module("analysis/tables"), TABLES, PARAMS),
     "how figures are drawn": (module("figures/scaling"), {"figures cpu", "figures fake-1", "index"}, PARAMS),
     "a job's script": (
         append("workflow/scripts/figures.py", "# changed\n"),

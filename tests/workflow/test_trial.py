@@ -17,12 +17,16 @@ import psutil
 import pytest
 import simulated
 from inprocess import InProcess
-from ladder import bench, records, sources, trial
-from ladder.campaign import Problem
-from ladder.compile import CompileError
-from ladder.environment import detect_cpu, fingerprint
-from ladder.kernels import discover
-from ladder.lock import exclusive
+from ladder.cli import trial
+from ladder.compiling.compilers import CompileError
+from ladder.compiling.provenance import fingerprint
+from ladder.devices.detect import detect_cpu
+from ladder.devices.lock import exclusive
+from ladder.measuring import bench
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+from ladder.pipeline import code_digest
+from ladder.storage import samples
 from planted import CU_RIGHT, ROOT, cuda_kernel
 from trying import Trials, simulate_cpu, stay_in_process
 
@@ -236,7 +240,7 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(trials):
     ]
     folder = trials.root / "results" / "default" / "simulated" / "samples"
     folder.mkdir(parents=True)
-    records.write(folder / "x.parquet", rows, {})
+    samples.write(folder / "x.parquet", rows, {})
     found = re.search(rf"; of fast ({INTERVAL}); ", trials.try_("slow(2); right()"))
     assert found and float(found[1].split()[0]) == pytest.approx(0.5, rel=0.05)
 
@@ -374,7 +378,9 @@ def test_the_commands_on_the_cpu(project, _gpus_folder):
     described = {"device": CPU, "kind": "cpu", "name": "", "fingerprint": fingerprint(detect_cpu()), "project": {}}
     described |= {"attributes": {"cores": os.cpu_count()}, "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0}}
     project.write(f"results/try/{CPU}/environment.json", json.dumps(described))
-    library = project.write(f"results/try/build/{CPU}/support-{sources.digest('devices', 'compile')}.bin", "")
+    library = project.write(
+        f"results/try/build/{CPU}/support-{code_digest.digest('devices.operands', 'compiling.compile')}.bin", ""
+    )
     shutil.copy(simulated.support(_gpus_folder / "gpus.json"), library)
     assert "wrote " in ladder(project, "new", "mine", "--cpu")
     assert discover(project.folder)["cpu/mine"].title == "Mine"

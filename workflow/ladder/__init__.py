@@ -1,4 +1,4 @@
-"""Gemm Ladder: compile, verify, time and draw GEMM kernels. CONTRIBUTING.md is the map of the modules."""
+"""Gemm Ladder: compile, verify, time and draw GEMM kernels. CONTRIBUTING.md is the map of the packages."""
 
 import sys
 from types import TracebackType
@@ -9,7 +9,7 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
     if issubclass(kind, KeyboardInterrupt):
         print("Interrupted", file=sys.stderr)
         return
-    from ladder.units import InputError  # not before: after an import, Python would exit with 1 and not as interrupted
+    from ladder.core.errors import InputError  # not before: after an import, Python would exit with 1 and not as interrupted
 
     if issubclass(kind, InputError):
         print(f"Error: {error}", file=sys.stderr)

@@ -44,6 +44,6 @@ rule aggregate:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
         contents=of(TARGETS.contents),
-        code=sources.digest("aggregate"),
+        code=code_digest.digest("analysis.dataset_tables"),
     script:
         "../scripts/aggregate.py"

@@ -3,7 +3,7 @@ rule claims:
     input:
         **{
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
-            for name in targets.CLAIMED_OF
+            for name in dataset_layout.CLAIMED_OF
         },
         environment=of(TARGETS.environment),
         claimed=TARGETS.claimed(),
@@ -12,7 +12,7 @@ rule claims:
     log:
         "results/{dataset}/logs/claims-{device}.log",
     params:
-        code=sources.digest("judged"),
+        code=code_digest.digest("claims.judge"),
     script:
         "../scripts/claims.py"
 
@@ -31,7 +31,7 @@ rule reproduced:
         "results/{dataset}/logs/reproduced.log",
     params:
         contents=lambda wildcards: TARGETS.published_contents(),
-        code=sources.digest("reproduced"),
+        code=code_digest.digest("claims.report"),
     script:
         "../scripts/reproduced.py"
 

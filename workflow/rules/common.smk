@@ -6,10 +6,14 @@ import subprocess
 import sys
 import tempfile
 
-from ladder import campaign as campaigns
-from ladder import environment, sources, targets
-from ladder.kernels import discover, strays
-from ladder.units import InputError
+from ladder.core import files
+from ladder.model import campaign_file
+from ladder.storage import dataset_layout
+from ladder.compiling import provenance, toolchain
+from ladder.devices import detect
+from ladder.pipeline import code_digest, messages, targets
+from ladder.model.kernel_file import discover, strays
+from ladder.core.errors import InputError
 
 ROOT = Path(workflow.basedir).parent
 # Snakemake adds this folder's to where it looks for packages; a job's script finds what is installed.
@@ -58,28 +62,28 @@ if "reproduce" in sys.argv and not workflow.overwrite_configfiles:
 ONLY_PUBLISHED = "published" in sys.argv and "all" not in sys.argv
 
 try:
-    data, source = campaigns.read(
+    data, source = campaign_file.read(
         ROOT / "config", list(map(Path, workflow.overwrite_configfiles)), config
     )
     refused = {}
     KERNELS = discover(ROOT, refused)
-    CAMPAIGN = campaigns.load(
+    CAMPAIGN = campaign_file.load(
         data,
         source,
         KERNELS,
         refused if workflow.is_main_process and not ONLY_PUBLISHED else {},
     )
-    GPUS = environment.detect_gpus()
-    DEVICES = environment.resolve(CAMPAIGN, GPUS, environment.detect_cpu())
+    GPUS = detect.detect_gpus()
+    DEVICES = detect.resolve(CAMPAIGN, GPUS, detect.detect_cpu())
     if SUBMITTING and not CAMPAIGN.partitions:
         raise InputError(
             f"{source}: partitions: missing, and this machine's devices are not those that submitted jobs run on; expected the "
             "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
             "config/README.md explains them"
         )
-    ARCHITECTURES = environment.architectures(CAMPAIGN, DEVICES, GPUS)
-    FINGERPRINTS = {device.slug: environment.fingerprint(device) for device in DEVICES}
-    targets.together(ROOT / "results" / "published")
+    ARCHITECTURES = toolchain.architectures(CAMPAIGN, DEVICES, GPUS)
+    FINGERPRINTS = {device.slug: provenance.fingerprint(device) for device in DEVICES}
+    dataset_layout.together(ROOT / "results" / "published")
 except InputError as error:
     sys.exit(f"Error: {error}")
 config.update(data)

@@ -21,7 +21,7 @@ rule compile:
         ),
     params:
         contents=lambda wildcards: kernel_of(wildcards).digest,
-        configurations=lambda wildcards: campaigns.digest(
+        configurations=lambda wildcards: files.digest(
             [
                 [configuration.slug, objection]
                 for configuration, objection in CAMPAIGN.configurations[
@@ -30,9 +30,9 @@ rule compile:
             ]
         ),
         compilers=lambda wildcards: [
-            environment.compiler_version(compiler)
+            toolchain.compiler_version(compiler)
             for compiler in CAMPAIGN.compilers(kernel_of(wildcards).kind)
         ],
-        code=sources.digest("compile"),
+        code=code_digest.digest("compiling.compile"),
     script:
         "../scripts/compile.py"

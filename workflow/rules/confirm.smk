@@ -13,11 +13,11 @@ rule confirm:
     resources:
         **TARGETS.requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
     params:
-        plan=lambda wildcards: campaigns.digest(
+        plan=lambda wildcards: files.digest(
             CAMPAIGN.confirmation(TARGETS.device(wildcards.device).kind)
         ),
         contents=lambda wildcards: TARGETS.contents(CAMPAIGN.name, wildcards.device),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("confirm", "worker"),
+        code=code_digest.digest("measuring.confirmation", "measuring.worker"),
     script:
         "../scripts/confirm.py"

@@ -16,7 +16,7 @@ rule count:
     params:
         ncu=shutil.which("ncu"),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("counters"),
+        code=code_digest.digest("measuring.counters"),
     script:
         "../scripts/count.py"
 
@@ -25,7 +25,7 @@ rule draw_counters:
     input:
         **{
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
-            for name in campaigns.DRAWN_FROM
+            for name in dataset_layout.DRAWN_FROM
         },
         counters=of(TARGETS.counters),
         environment=of(TARGETS.environment),
@@ -41,6 +41,6 @@ rule draw_counters:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
         drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
-        code=sources.digest("figures"),
+        code=code_digest.digest("figures.draw"),
     script:
         "../scripts/draw_counters.py"

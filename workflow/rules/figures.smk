@@ -3,7 +3,7 @@ rule figures:
     input:
         **{
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
-            for name in campaigns.DRAWN_FROM
+            for name in dataset_layout.DRAWN_FROM
         },
         environment=of(TARGETS.environment),
     output:
@@ -21,7 +21,7 @@ rule figures:
     params:
         drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
         contents=of(TARGETS.contents),
-        code=sources.digest("figures"),
+        code=code_digest.digest("figures.draw"),
     script:
         "../scripts/figures.py"
 
@@ -36,7 +36,7 @@ rule compare:
         tables=lambda wildcards: [
             f"results/{wildcards.dataset}/{device}/{name}.csv"
             for device in TARGETS.compared_devices(wildcards.dataset, wildcards.kind)
-            for name in campaigns.DRAWN_FROM
+            for name in dataset_layout.DRAWN_FROM
         ],
     output:
         report(
@@ -50,7 +50,7 @@ rule compare:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
         drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
-        code=sources.digest("figures"),
+        code=code_digest.digest("figures.draw"),
     script:
         "../scripts/compare.py"
 
@@ -65,7 +65,7 @@ rule index:
         tables=lambda wildcards: [
             f"results/{wildcards.dataset}/{device}/{name}.csv"
             for device in TARGETS.indexed(wildcards.dataset)
-            for name in campaigns.INDEXED
+            for name in dataset_layout.INDEXED
         ],
         claims=lambda wildcards: TARGETS.claims(wildcards.dataset),
     output:
@@ -75,10 +75,10 @@ rule index:
     params:
         title=lambda wildcards: (
             "Gemm Ladder: published results"
-            if wildcards.dataset == targets.REDRAWN
+            if wildcards.dataset == dataset_layout.REDRAWN
             else f"Gemm Ladder: campaign {wildcards.dataset}"
         ),
         names=lambda wildcards: TARGETS.indexed(wildcards.dataset),
-        code=sources.digest("index"),
+        code=code_digest.digest("publishing.explorer"),
     script:
         "../scripts/index.py"

@@ -14,11 +14,11 @@ rule measure:
     resources:
         **TARGETS.requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
     params:
-        plan=lambda wildcards: campaigns.digest(
+        plan=lambda wildcards: files.digest(
             CAMPAIGN.plan(TARGETS.device(wildcards.device).kind, wildcards.job)
         ),
         contents=lambda wildcards: TARGETS.contents_of(wildcards.device, wildcards.job),
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("measure", "worker"),
+        code=code_digest.digest("measuring.sweep", "measuring.worker"),
     script:
         "../scripts/measure.py"

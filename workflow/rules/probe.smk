@@ -8,10 +8,10 @@ rule support:
     resources:
         **TARGETS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:
-        compiler=lambda wildcards: environment.compiler_version(
+        compiler=lambda wildcards: toolchain.compiler_version(
             "nvcc" if wildcards.arch.startswith("sm_") else "cc"
         ),
-        code=sources.digest("devices", "compile"),
+        code=code_digest.digest("devices.operands", "compiling.compile"),
     script:
         "../scripts/support.py"
 
@@ -29,6 +29,6 @@ rule probe:
         **TARGETS.requests(gpu=True, mem_mb=3000, runtime=10),
     params:
         fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
-        code=sources.digest("probe"),
+        code=code_digest.digest("measuring.probe"),
     script:
         "../scripts/probe.py"

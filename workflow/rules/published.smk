@@ -3,13 +3,15 @@ rule check_data:
     input:
         lambda wildcards: TARGETS.committed(wildcards.device),
     output:
-        touch(f"results/{targets.REDRAWN}/{{device}}/data.checked"),
+        touch(f"results/{dataset_layout.REDRAWN}/{{device}}/data.checked"),
     log:
-        f"results/{targets.REDRAWN}/logs/check_data-{{device}}.log",
+        f"results/{dataset_layout.REDRAWN}/logs/check_data-{{device}}.log",
     params:
         folder=lambda wildcards: TARGETS.published / wildcards.device,
-        contents=lambda wildcards: TARGETS.contents(targets.REDRAWN, wildcards.device),
-        code=sources.digest("publish"),
+        contents=lambda wildcards: TARGETS.contents(
+            dataset_layout.REDRAWN, wildcards.device
+        ),
+        code=code_digest.digest("publishing.publish"),
     script:
         "../scripts/check_data.py"
 
@@ -18,14 +20,14 @@ rule check_data:
 rule check_drawn:
     input:
         lambda wildcards: TARGETS.drawn(wildcards.device),
-        data=f"results/{targets.REDRAWN}/{{device}}/data.checked",
+        data=f"results/{dataset_layout.REDRAWN}/{{device}}/data.checked",
     output:
-        touch(f"results/{targets.REDRAWN}/{{device}}/drawn.checked"),
+        touch(f"results/{dataset_layout.REDRAWN}/{{device}}/drawn.checked"),
     log:
-        f"results/{targets.REDRAWN}/logs/check_drawn-{{device}}.log",
+        f"results/{dataset_layout.REDRAWN}/logs/check_drawn-{{device}}.log",
     params:
         folder=lambda wildcards: TARGETS.published / wildcards.device,
-        code=sources.digest("publish"),
+        code=code_digest.digest("publishing.publish"),
     script:
         "../scripts/check_drawn.py"
 
@@ -36,11 +38,11 @@ rule check_compared:
         TARGETS.compared_published(),
         sums=TARGETS.published / "SHA256SUMS",
     output:
-        touch(f"results/{targets.REDRAWN}/compared.checked"),
+        touch(f"results/{dataset_layout.REDRAWN}/compared.checked"),
     log:
-        f"results/{targets.REDRAWN}/logs/check_compared.log",
+        f"results/{dataset_layout.REDRAWN}/logs/check_compared.log",
     params:
         folder=TARGETS.published,
-        code=sources.digest("publish"),
+        code=code_digest.digest("publishing.publish"),
     script:
         "../scripts/check_drawn.py"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ladder import publish
-from ladder.jobs import job
+from ladder.pipeline.job_log import job
+from ladder.publishing import publish
 
 with job(snakemake.log[0]):
     publish.check_data(Path(snakemake.params.folder))

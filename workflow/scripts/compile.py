@@ -6,17 +6,18 @@ import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from ladder import campaign
-from ladder.compile import Resource, compile_kernel
-from ladder.environment import ROOT, check_native
-from ladder.jobs import job, write_whole
-from ladder.kernels import discover
+from ladder.compiling.compile import Resource, compile_kernel
+from ladder.core.files import ROOT, write_whole
+from ladder.devices.detect import check_native
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
     check_native(arch)
     kernel_id = f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{snakemake.wildcards.kernel}"
-    plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
+    plan = campaign_file.load(snakemake.config, "the campaign", discover(ROOT))
     output = Path(snakemake.output.resources)
     rows = compile_kernel(plan.kernels[kernel_id], plan.configurations[kernel_id], arch, output.parent, snakemake.threads)
     table = io.StringIO()

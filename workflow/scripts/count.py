@@ -2,18 +2,22 @@
 
 from pathlib import Path
 
-from ladder import campaign, counters, tables
-from ladder.environment import ROOT, here, project_state
-from ladder.jobs import job
-from ladder.kernels import discover, parse
-from ladder.lock import exclusive, uuids
+from ladder.compiling.provenance import project_state
+from ladder.core.files import ROOT
+from ladder.devices.detect import here
+from ladder.devices.lock import exclusive, uuids
+from ladder.measuring import counters
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover, parse
+from ladder.pipeline.job_log import job
+from ladder.storage import csv_files
 
 with job(snakemake.log[0]):
-    device = here(campaign.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
+    device = here(campaign_file.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     support = Path(snakemake.input.support)
-    best, resources = (tables.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
+    best, resources = (csv_files.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
     kernels = {kernel.name: kernel for kernel in map(parse, map(Path, snakemake.input.kernels))}
     with exclusive(uuids(device)) as (uuid, _):
         origin = {"device": snakemake.wildcards.device, "uuid": uuid, **project_state()}
         table = counters.count(counters.tasks(best, resources, kernels, support.parent, support, origin))
-    tables.write_csv(table, Path(snakemake.output.counters))
+    csv_files.write_csv(table, Path(snakemake.output.counters))

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from ladder import figures, tables
-from ladder.campaign import DRAWN_FROM
-from ladder.jobs import job, read_environment
+from ladder.figures import draw
+from ladder.pipeline.job_log import job
+from ladder.storage import csv_files
+from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
     environment = read_environment(snakemake.input.environment)
-    read = {name: tables.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
-    figures.draw_all(read, environment, Path(snakemake.output[0]), snakemake.threads, **snakemake.params.drawing)
+    read = {name: csv_files.read_csv(Path(snakemake.input[name])) for name in DRAWN_FROM}
+    draw.draw_all(read, environment, Path(snakemake.output[0]), snakemake.threads, **snakemake.params.drawing)

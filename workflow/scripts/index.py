@@ -3,16 +3,18 @@
 import json
 from pathlib import Path
 
-from ladder import index, tables
-from ladder.campaign import INDEXED
-from ladder.jobs import job, write_whole
+from ladder.core.files import write_whole
+from ladder.pipeline.job_log import job
+from ladder.publishing import explorer
+from ladder.storage import csv_files
+from ladder.storage.dataset_layout import INDEXED
 
 with job(snakemake.log[0]):
     datasets, claims = {}, []
     for name, environment in zip(snakemake.params.names, map(Path, snakemake.input.environments), strict=True):
         folder = Path(snakemake.output[0]).parent / name
-        read = {table: tables.read_csv(folder / f"{table}.csv") for table in INDEXED}
+        read = {table: csv_files.read_csv(folder / f"{table}.csv") for table in INDEXED}
         datasets[name] = read, json.loads(environment.read_text())
     for path in map(Path, snakemake.input.claims):
-        claims += index.read_claims(path)
-    write_whole(Path(snakemake.output[0]), index.page(snakemake.params.title, datasets, claims).encode())
+        claims += explorer.read_claims(path)
+    write_whole(Path(snakemake.output[0]), explorer.page(snakemake.params.title, datasets, claims).encode())

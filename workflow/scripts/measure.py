@@ -3,16 +3,20 @@
 import csv
 from pathlib import Path
 
-from ladder import campaign, sources
-from ladder.environment import ROOT, check_alike, fingerprint, here
-from ladder.jobs import job, read_environment
-from ladder.kernels import discover
-from ladder.lock import uuids
-from ladder.measure import Job, run
-from ladder.records import journal_of
+from ladder.compiling.provenance import check_alike, fingerprint
+from ladder.core.files import ROOT
+from ladder.devices.detect import here
+from ladder.devices.lock import uuids
+from ladder.measuring.sweep import Job, run
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.pipeline import code_digest
+from ladder.pipeline.job_log import job
+from ladder.storage.dataset_layout import read_environment
+from ladder.storage.journal import journal_of
 
 with job(snakemake.log[0]):
-    plan = campaign.load(snakemake.config, "the campaign", discover(ROOT))
+    plan = campaign_file.load(snakemake.config, "the campaign", discover(ROOT))
     device = here(plan, snakemake.wildcards.device)
     resources = snakemake.input.get("resources")
     rows = []
@@ -30,7 +34,7 @@ with job(snakemake.log[0]):
         folder=Path(resources).parent if resources else output.parent,
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
-        code=sources.digest("measure", "worker"),
+        code=code_digest.digest("measuring.sweep", "measuring.worker"),
         environment=environment,
     )
     run(task, journal_of(output), output, uuids(device))

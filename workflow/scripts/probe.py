@@ -3,15 +3,16 @@
 import json
 from pathlib import Path
 
-from ladder import campaign
-from ladder.environment import ROOT, here
-from ladder.jobs import job, write_whole
-from ladder.kernels import discover
-from ladder.lock import exclusive, uuids
-from ladder.probe import probe
+from ladder.core.files import ROOT, write_whole
+from ladder.devices.detect import here
+from ladder.devices.lock import exclusive, uuids
+from ladder.measuring.probe import probe
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
-    device = here(campaign.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
+    device = here(campaign_file.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     with exclusive(uuids(device)) as (uuid, _):
         found = probe(device, uuid, Path(snakemake.input.support))
     output = Path(snakemake.output.environment)

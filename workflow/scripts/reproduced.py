@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from ladder import claims, judged, reproduced
-from ladder.environment import ROOT
-from ladder.jobs import job, write_whole
-from ladder.study import ANSWERS
+from ladder.claims import evidence, judge, report
+from ladder.core.files import ROOT, write_whole
+from ladder.pipeline.job_log import job
+from ladder.storage.dataset_layout import ANSWERS
 
 with job(snakemake.log[0]):
     here = [entry for path in snakemake.input.here for entry in json.loads(Path(path).read_text())]
-    entries = [*here, *judged.held_against(ROOT, claims.of_studies(ROOT, ANSWERS)), *judged.of_published(ROOT)]
-    judged.write(entries, Path(snakemake.output.table))
-    write_whole(Path(snakemake.output.page), reproduced.page(entries).encode())
+    entries = [*here, *judge.held_against(ROOT, evidence.of_studies(ROOT, ANSWERS)), *judge.of_published(ROOT)]
+    judge.write(entries, Path(snakemake.output.table))
+    write_whole(Path(snakemake.output.page), report.page(entries).encode())

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from ladder.compile import compile_support
-from ladder.environment import check_native
-from ladder.jobs import job, write_whole
+from ladder.compiling.compile import compile_support
+from ladder.core.files import write_whole
+from ladder.devices.detect import check_native
+from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch

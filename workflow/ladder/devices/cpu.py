@@ -15,21 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladder import clock
-from ladder.campaign import Problem
-from ladder.devices import (
+from ladder.core import clock
+from ladder.devices.base import Audit, Call, Device, Errors, Launch, Refused, Sample, Timed
+from ladder.devices.operands import (
     CANARY,
     RESULT_SHIFTS,
-    Audit,
-    Call,
-    Device,
     Draw,
-    Errors,
-    Launch,
     Place,
-    Refused,
-    Sample,
-    Timed,
     audited,
     draws,
     errors_of,
@@ -39,7 +31,8 @@ from ladder.devices import (
     view_step,
     whole,
 )
-from ladder.kernels import Configuration, Kernel
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""

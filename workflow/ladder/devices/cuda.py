@@ -14,14 +14,15 @@ import pycuda.driver as cuda
 from cuda.bindings import driver
 from numpy.typing import NDArray
 
-from ladder import clock
-from ladder.campaign import Problem
-from ladder.devices import CANARY, Call, Device, Errors, Launch, Refused, Sample, Timed, audited, scalars, whole
+from ladder.core import clock
+from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
-from ladder.devices.meter import Meter
+from ladder.devices.detect import slugify
+from ladder.devices.energy_meter import Meter
 from ladder.devices.nvml import Board, uuid_at
-from ladder.environment import slugify
-from ladder.kernels import Configuration, Kernel, LaunchShape
+from ladder.devices.operands import CANARY, audited, scalars, whole
+from ladder.model.kernel import Configuration, Kernel, LaunchShape
+from ladder.model.problem import Problem
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """Blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""

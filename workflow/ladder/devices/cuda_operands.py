@@ -10,22 +10,12 @@ import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
-from ladder import devices
-from ladder.campaign import MOST_OF_MEMORY, Problem
-from ladder.devices import (
-    CANARY,
-    Audit,
-    Errors,
-    Place,
-    Refused,
-    draws,
-    errors_of,
-    places,
-    result_shifts,
-    scalars,
-    view_step,
-)
-from ladder.units import ELEMENT_TYPES
+from ladder.core.types import ELEMENT_TYPES
+from ladder.devices import operands
+from ladder.devices.base import Audit, Errors, Refused
+from ladder.devices.operands import CANARY, Place, draws, errors_of, places, result_shifts, scalars, view_step
+from ladder.model.campaign import MOST_OF_MEMORY
+from ladder.model.problem import Problem
 
 CHECK_BLOCKS, CHECK_THREADS = 1024, 256
 SHIFT_BYTES, SHIFTS = 256, 4096
@@ -126,7 +116,7 @@ class Operands:
         """Buffers of A and B."""
         self.results = self.launches = 0
         """Where the rooms for the buffers of C lie, one after another, and how many: one for each launch of a sample."""
-        self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + devices.RESULT_SHIFTS - 1) * SHIFT_BYTES
+        self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1) * SHIFT_BYTES
         """Bytes from one of them to the next."""
         self._shifts: list[int] = []
         """How many `SHIFT_BYTES` into its room each buffer begins; the first one at its beginning."""

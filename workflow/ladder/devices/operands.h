@@ -10,9 +10,9 @@
 
 typedef unsigned long long u64;
 
-// What is drawn. `ladder.devices.Draw` has the same fields in the same order.
+// What is drawn. `ladder.devices.operands.Draw` has the same fields in the same order.
 typedef struct {
-  int distribution;  // index into ladder.units.DISTRIBUTIONS
+  int distribution;  // index into ladder.core.types.DISTRIBUTIONS
   int matrix;        // 0: A (rows of M, columns of K), 1: B (K, N), 2: C (M, N)
   int k;             // of the problem
   int small;         // `integers`, `exact`: whole numbers from -small to small

@@ -4,10 +4,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.dataset import Dataset
-from ladder.figures.page import finish, logarithmic, panels, text_size
+from ladder.core.types import ELEMENT_TYPES
+from ladder.figures.data import Dataset
+from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
-from ladder.units import ELEMENT_TYPES
 
 
 def accuracy(data: Dataset) -> Figure:

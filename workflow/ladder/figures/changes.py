@@ -5,8 +5,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ladder.figures.dataset import Dataset
-from ladder.figures.page import finish, inches, panels, problems, text_size
+from ladder.figures.data import Dataset
+from ladder.figures.layout import finish, inches, panels, problems, text_size
 
 FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
 """Blue and red, which the colour-blind tell apart; each cell says it in text as well."""

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.figures.dataset import Dataset, edges, marks_note
-from ladder.figures.page import finish, inches, panels, text_size
+from ladder.figures.data import Dataset, edges, marks_note
+from ladder.figures.layout import finish, inches, panels, text_size
 from ladder.figures.scaling import points
-from ladder.kernels import COMPILERS, Configuration
+from ladder.model.kernel import COMPILERS, Configuration
 
 
 def compared(data: Dataset) -> pd.DataFrame:

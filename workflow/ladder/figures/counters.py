@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.figures.dataset import Dataset
-from ladder.figures.page import finish, inches, logarithmic, panels, side_by_side, text_size
-from ladder.models import KEY
-from ladder.units import ELEMENT_TYPES
+from ladder.analysis.kernel_model import KEY
+from ladder.core.types import ELEMENT_TYPES
+from ladder.figures.data import Dataset
+from ladder.figures.layout import finish, inches, logarithmic, panels, side_by_side, text_size
 
 
 def _size(rows: pd.DataFrame) -> Any:

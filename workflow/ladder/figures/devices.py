@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ladder.figures.dataset import HATCHED, MARKS, Dataset, hatches
-from ladder.figures.page import finish, inches, panels, problems, text_size
+from ladder.figures.data import HATCHED, MARKS, Dataset, hatches
+from ladder.figures.layout import finish, inches, panels, problems, text_size
 
 
 def on_all(data: Dataset) -> pd.DataFrame:

@@ -4,10 +4,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.dataset import Dataset
-from ladder.figures.page import finish, panels, text_size
+from ladder.analysis.kernel_model import KEY
+from ladder.figures.data import Dataset
+from ladder.figures.layout import finish, panels, text_size
 from ladder.figures.scaling import points
-from ladder.models import KEY
 
 
 def modelled(data: Dataset) -> pd.DataFrame:

@@ -7,8 +7,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.dataset import Dataset, lettered, marks_note, span
-from ladder.figures.page import PANEL, finish, inches, panels, problems, text_size
+from ladder.figures.data import Dataset, lettered, marks_note, span
+from ladder.figures.layout import PANEL, finish, inches, panels, problems, text_size
 
 LOWEST = 0.1
 """The share of the cells that the colours do not tell apart, at the low end."""

@@ -4,11 +4,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.campaign import is_baseline
-from ladder.figures.dataset import Dataset, edges, marks_note
-from ladder.figures.page import finish, logarithmic, panels, text_size
+from ladder.analysis.kernel_model import KEY, l1_tb_s
+from ladder.figures.data import Dataset, edges, marks_note
+from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
-from ladder.models import KEY, l1_tb_s
+from ladder.model.campaign import is_baseline
 
 
 def roofline(data: Dataset) -> Figure:

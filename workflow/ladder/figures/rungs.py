@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ladder.confirmed import NO_ENERGY
-from ladder.figures.dataset import HATCHED, OUTSIDE, Dataset, hatches, letters, marks_note, said
-from ladder.figures.page import finish, inches, panels, side_by_side, text_size
+from ladder.analysis.finalists import NO_ENERGY
+from ladder.figures.data import HATCHED, OUTSIDE, Dataset, hatches, letters, marks_note, said
+from ladder.figures.layout import finish, inches, panels, side_by_side, text_size
 
 SMALL = 0.85
 """Of the text size, what stands above a bar."""

@@ -6,8 +6,8 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.dataset import Dataset, letters
-from ladder.figures.page import finish, inches, panels, text_size
+from ladder.figures.data import Dataset, letters
+from ladder.figures.layout import finish, inches, panels, text_size
 
 WIDEST = 25.0
 """Per cent off the median at which samples are drawn at the edge."""

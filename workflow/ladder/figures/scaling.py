@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.dataset import Dataset, edge, marked, marks_note
-from ladder.figures.page import finish, logarithmic, panels, problems, text_size
-from ladder.statistics import tied
+from ladder.core.stats import tied
+from ladder.figures.data import Dataset, edge, marked, marks_note
+from ladder.figures.layout import finish, logarithmic, panels, problems, text_size
 
 LIMIT = "#b22222"
 

@@ -1,0 +1,1 @@
+"""From samples to tables: summaries, finalists, models, repeatability, comparisons."""

@@ -1,0 +1,146 @@
+"""What the confirmation says of the finalists that it timed side by side, each in several fresh processes."""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+
+from ladder.analysis import dataset
+from ladder.analysis.dataset import Record
+from ladder.core import verdicts
+from ladder.core.stats import between_processes, median_interval, within_processes
+from ladder.model.campaign import FEWEST, GAPS
+from ladder.storage.samples import READINGS
+
+NO_ENERGY = "no energy: "
+"""How the reason begins of what has no energy though it was asked for."""
+AS_WARM = "as warm"
+"""How the reason begins of what was not measured cold."""
+
+Key = tuple[str, str, str]
+"""Element type, problem and state: what finalists were timed side by side on."""
+
+
+class Confirmed:
+    """What the confirmation timed side by side: on each problem and in each state the finalists, each with a record a process.
+
+    `within` is the campaign's `confirm.within`; the peaks are those of `summarise`. `left_out` where no record is the confirmation's.
+    """
+
+    def __init__(
+        self, records: Sequence[Record] = (), within: float = 0.0, peak_tflops: float = math.nan, per_clock: float | None = None
+    ) -> None:
+        self.within, self.peak_tflops, self.per_clock = within, peak_tflops, per_clock
+        self.left_out = not any(record["process"] for record in records)
+        self.groups: dict[Key, dict[tuple[str, str], dict[int, Record]]] = {}
+        self.as_warm: dict[tuple[str, Key], Record] = {}
+        """Kernels that were not timed cold, since it makes no difference there, with the first record that says so."""
+        self.tensor_cores: set[tuple[str, str, str]] = set()
+        """Kernels, element types and configurations that use them."""
+        failed = dataset.refused(records)
+        for record, problem in zip(records, dataset.labels(records), strict=True):
+            name = record["kernel"], record["element_type"], record["configuration"]
+            if dataset.uses_tensor_cores(record):
+                self.tensor_cores.add(name)
+            key = record["element_type"], problem, record["state"]
+            if record["process"] and str(record["reason"]).startswith(AS_WARM) and record["role"] != "control":
+                self.as_warm.setdefault((record["kernel"], key), record)
+            if record["process"] and record["status"] == "correct" and name not in failed:
+                self.groups.setdefault(key, {}).setdefault((name[0], name[2]), {})[record["process"]] = record
+
+    def pair(self, key: Key, one: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
+        """How many times as fast as `other` `one` is, both kernels and configurations, by rounds in which both were timed.
+
+        Where they were timed apart, for one uses the tensor cores, by their ratios to the reference.
+        """
+        mine, theirs = self.groups[key][one], self.groups[key][other]
+        processes = []
+        for process in sorted({*mine} & {*theirs}):
+            ours, others = (record[process]["samples_us"] for record in (mine, theirs))
+            if mine[process]["key"] == theirs[process]["key"]:
+                rounds = min(len(ours), len(others))  # a slow one takes part in the first ones only
+                processes.append(np.divide(others[:rounds], ours[:rounds]))
+            else:  # timed apart, each beside the reference
+                ratios = [np.median(np.divide(r[process]["reference_us"], r[process]["samples_us"])) for r in (mine, theirs)]
+                processes.append(np.array([ratios[0] / ratios[1]]))
+        return _compared(processes)
+
+    def ratio(self, key: Key, one: tuple[str, str]) -> dict[str, Any]:
+        """The same against the reference of the same rounds."""
+        records = self.groups[key][one]
+        return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
+
+    def on_tensor_cores(self, key: Key, *contestants: tuple[str, str]) -> bool:
+        """Whether one of these kernels and configurations uses the tensor cores."""
+        return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in contestants)
+
+    def row(self, key: Key, one: tuple[str, str], swept: Record) -> dict[str, Any]:
+        """The columns of `best.csv` for a finalist that the confirmation finds: all but those that `swept`, its row of the sweep, has."""
+        records = [record for _, record in sorted(self.groups[key][one].items())]
+        found = self.ratio(key, one)
+        row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
+        counted = [(record["energy_j"], record["power_w"]) for record in records if _back_to_back(record)]
+        joules = [one for one, _ in counted]
+        row |= {
+            "reason": "; ".join(filter(None, [dataset.disturbed(records), "" if joules else _no_energy(records)])),
+            "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
+            "race": False,
+            "repeats": records[0]["repeats"],
+            "uuid": records[0]["uuid"],
+            "samples": sum(len(record["samples_us"]) for record in records),
+            "processes": len(records),
+            "energy_j": _middle(joules),
+            "energy_processes": len(joules),
+            "energy_low_j": min(joules) if len(joules) > 1 else None,
+            "energy_high_j": max(joules) if len(joules) > 1 else None,
+            "energy_us": _middle(
+                1e6 * one / watts for one, watts in counted
+            ),  # not `median_us`: held for long, the clock is another
+            "power_w": _middle(watts for _, watts in counted),
+            "within_low": found["within_low"],
+            "within_high": found["within_high"],
+            "throttled_share": dataset.throttled_share(records),
+            "throttle_reasons": reduce(or_, (record["throttle_reasons"] or 0 for record in records)),
+            "marks": "; ".join([*dataset.marks(records), *(["few"] if len(records) < FEWEST else [])]),
+        }
+        time = between_processes([record["samples_us"] for record in records])
+        reference = between_processes([record["reference_us"] for record in records])[0]
+        ratio = found["ratio"], found["low"], found["high"]
+        return row | dataset.rates({**swept, **row}, time, ratio, reference, self.peak_tflops, self.per_clock)
+
+
+def _back_to_back(record: Record) -> bool:
+    """Whether the launches of which the energy was counted followed each other: in gaps the board draws power that is not theirs."""
+    if record["energy_j"] is None:
+        return False
+    return bool(record["energy_j"] / record["power_w"] * 1e6 <= GAPS * median_interval(record["samples_us"])[0])
+
+
+def _no_energy(records: Sequence[Record]) -> str:
+    """Why none of the processes counted energy, or "" where none was asked to."""
+    if any(record["energy_j"] for record in records):
+        return f"{NO_ENERGY}launches did not follow each other"
+    return next((record["reason"] for record in records if str(record["reason"]).startswith(NO_ENERGY)), "")
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    """The median of what is known."""
+    known = [value for value in values if value is not None]
+    return median_interval(known)[0] if known else None
+
+
+def _compared(processes: Sequence[Any]) -> dict[str, Any]:
+    ratio, low, high = between_processes(processes)
+    within_low, within_high = within_processes(processes)
+    return {
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "within_low": within_low,
+        "within_high": within_high,
+        "processes": len(processes),
+        "verdict": verdicts.of(low, high),
+    }

@@ -1,0 +1,186 @@
+"""What a kernel asks of its machine, by arithmetic alone: operations, traffic, bank conflicts, occupancy, and the bounds that follow.
+
+Shared memory has 32 banks of four bytes. A bank serves one word a wavefront, to however many threads want that word; an access of eight or
+sixteen bytes a thread goes in halves or quarters of the warp (CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks").
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from ladder.core.expressions import Number, ceil_div, evaluate, names_in
+from ladder.core.types import ELEMENT_TYPES
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import DEVICE_NAMES
+from ladder.model.problem import Problem
+
+WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
+L1_BYTES = BANKS * WORD_BYTES
+"""Bytes that the L1 cache, which is also shared memory, returns a cycle and SM."""
+PARTITIONS = 4
+"""Parts of an SM with registers and warps of their own."""
+REGISTER_UNIT = 256
+"""Registers are given to a warp in units of this many, so to a thread in eights."""
+MAX_BLOCKS = {"7.5": 16, "8.6": 16, "8.7": 16, "8.9": 24, "10.1": 24, "11.0": 24, "12.0": 24, "12.1": 24}
+"""Blocks an SM holds, by compute capability; 32 where not listed. This and the granularities are those of the toolkit's
+`cuda_occupancy.h` (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+
+KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
+COLUMNS = [
+    *KEY, "problem", "flops", "global_reads", "global_writes", "global_sectors", "shared_reads", "shared_writes", "shared_wavefronts",
+    "bank_conflicts", "intensity", "compulsory_intensity", "memory_tflops", "l1_tflops", "issue_tflops", "bound_tflops", "bound",
+    "function", "threads", "registers", "shared_bytes", "blocks_per_sm", "occupancy", "occupancy_limit",
+]  # fmt: skip
+
+
+def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple[int, int]:
+    """Wavefronts that one access of a warp to shared memory takes, and how many of them bank conflicts add.
+
+    `addresses` are the threads' in bytes, `width` the bytes each of them moves (1 to 16). A read in which threads i and i ^ 1 share an
+    address, for all i, or i and i ^ 2, needs half the parts (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2,
+    for compute capability 7.x).
+    """
+    parts = max(1, width // WORD_BYTES)
+    if read and any(
+        all(addresses[i ^ pair] == a for i, a in enumerate(addresses) if i ^ pair < len(addresses)) for pair in (1, 2)
+    ):
+        parts = max(1, parts // 2)
+    needed = [_busiest_bank(addresses[i : i + WARP // parts], width) for i in range(0, len(addresses), WARP // parts)]
+    return sum(needed), sum(needed) - len(needed)
+
+
+def _busiest_bank(addresses: Sequence[int], width: int) -> int:
+    words = {word for a in addresses for word in range(a // WORD_BYTES, (a + width - 1) // WORD_BYTES + 1)}
+    return max(Counter(word % BANKS for word in words).values())
+
+
+def sectors(addresses: Sequence[int], width: int) -> int:
+    """Sectors (32 bytes) of global memory that one access of a warp touches; `addresses` and `width` in bytes."""
+    return len({s for a in addresses for s in range(a // SECTOR_BYTES, (a + width - 1) // SECTOR_BYTES + 1)})
+
+
+@lru_cache(maxsize=4096)
+def _warp(expression: str, block: tuple[int, int, int], names: tuple[tuple[str, Number], ...]) -> tuple[int, ...]:
+    """The value of an address for every thread of a block's first warp."""
+    given = dict(names)
+    return tuple(
+        int(evaluate(expression, given | {"thread": i, "x": i % block[0], "y": i // block[0] % block[1]}))
+        for i in range(min(WARP, prod(block)))
+    )
+
+
+def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, int]) -> dict[str, float]:
+    """What the declared `accesses` of all launches amount to: elements, sectors, wavefronts and conflicts.
+
+    `given` are the names of problem and device. `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and shared memory
+    can serve them: a register a thread, or four sectors, a cycle. Threads beyond the matrix count as the others do. Empty where the
+    kernel declares no accesses.
+    """
+    size, names = ELEMENT_TYPES[configuration.element_type].size, kernel.names(configuration, given)
+    accesses = [(shape, access) for shape in kernel.launches(configuration, given) for access in shape.accesses]
+    if not accesses:
+        return {}
+    found = dict.fromkeys(
+        ("global_sectors", "shared_reads", "shared_writes", "shared_wavefronts", "bank_conflicts", "l1_cycles"), 0.0
+    )
+    for shape, access in accesses:
+        blocks, threads = prod(shape.grid), prod(shape.block)
+        width, elements = int(evaluate(access.get("width", 1), names)), evaluate(access["per_k"], names) * given["K"]
+        times = elements / width * ceil_div(threads, WARP) * blocks
+        kind = next(name for name in ("global_read", "shared_read", "shared_write") if name in access)
+        used = tuple(sorted((name, names[name]) for name in names_in(access[kind]) & set(names)))
+        addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
+        if kind == "global_read":
+            touched = sectors(addresses, size * width)
+            found["global_sectors"] += touched * times
+            found["l1_cycles"] += max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES) * times
+        else:
+            needed, conflicts = wavefronts(addresses, size * width, read=kind == "shared_read")
+            found[f"{kind}s"] += elements * threads * blocks
+            found["shared_wavefronts"] += needed * times
+            found["bank_conflicts"] += conflicts * times
+            found["l1_cycles"] += needed * times
+    return found
+
+
+def occupancy(threads: int, registers: int, shared: int, attributes: Mapping[str, Any]) -> tuple[int, float, str]:
+    """Blocks that an SM holds at a time, the share of its warps they are, and what limits them.
+
+    `threads` and `shared` (bytes) are those of a block, `registers` of a thread; `attributes` the device's, of `environment.json`.
+    """
+    modern = float(attributes["compute_capability"]) >= 8
+    reserved, unit = (1024, 128) if modern else (0, 256)
+    warps = ceil_div(threads, WARP)
+    of_warp = ceil_div(max(registers, 1) * WARP, REGISTER_UNIT) * REGISTER_UNIT
+    of_block = max(ceil_div(shared + reserved, unit) * unit, 1)
+    limits = {
+        "threads": attributes["threads_per_sm"] // WARP // warps,
+        "blocks": MAX_BLOCKS.get(attributes["compute_capability"], 32),
+        "registers": attributes["registers_per_sm"] // PARTITIONS // of_warp * PARTITIONS // warps,
+        "shared memory": attributes["shared_memory_per_sm_bytes"] // of_block,
+    }
+    blocks = min(limits.values())
+    share = blocks * warps / (attributes["threads_per_sm"] // WARP)
+    return blocks, share, next(name for name, limit in limits.items() if limit == blocks)
+
+
+def l1_tb_s(environment: Mapping[str, Any]) -> float | None:
+    """What the L1 caches of a GPU can return at its highest clock, in TB/s; None where that is not known."""
+    attributes = environment["attributes"]
+    clock = attributes.get("max_sm_clock_mhz")
+    return attributes["sm_count"] * L1_BYTES * clock * 1e-6 if clock else None
+
+
+def model(
+    kernel: Kernel,
+    configuration: Configuration,
+    problem: Problem,
+    resource: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    tensor_cores: bool = False,
+) -> dict[str, Any]:
+    """A row of the table: counts of one GEMM, bounds in TFLOP/s, intensities in FLOP a byte.
+
+    `intensity` counts every element that a thread reads, wherever it is found; `compulsory_intensity` every element of A, B and C once. The
+    bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and what L1 and shared memory can serve.
+    The lowest is left empty of what uses the `tensor_cores`: the measured peak is not theirs.
+    `issue_tflops` is no bound but a prediction: what the main loop issues of the peak's multiply-adds by the model of `issue`, were it all
+    there is. Threads, shared memory and occupancy are those of the launch of `function`, the one that takes the most registers.
+    """
+    size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
+    attributes = environment["attributes"]
+    given = problem.names() | {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
+    names = kernel.names(configuration, given)
+    old = problem.m * problem.n * (problem.beta != 0)  # what beta makes every kernel read of C
+    row: dict[str, Any] = {"flops": problem.flops}
+    row["compulsory_intensity"] = problem.flops / size / (
+        problem.m * problem.k + problem.k * problem.n + problem.m * problem.n + old
+    )  # fmt: skip
+    if kernel.global_reads and kernel.global_writes:
+        row["global_reads"] = evaluate(kernel.global_reads, names) + old
+        row["global_writes"] = evaluate(kernel.global_writes, names)
+        row["intensity"] = problem.flops / size / (row["global_reads"] + row["global_writes"])
+    bounds = {"memory": peaks["copy_tb_s"] * row["compulsory_intensity"]}
+    if configuration.element_type == "float32":
+        bounds["arithmetic"] = peaks["fp32_tflops"]
+    found = traffic(kernel, configuration, given)
+    cycles, rate = found.pop("l1_cycles", 0), l1_tb_s(environment)
+    if cycles and rate:
+        bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
+    row |= found | {"memory_tflops": bounds["memory"]}
+    if not tensor_cores:
+        row["bound"] = min(bounds, key=lambda name: bounds[name])
+        row["bound_tflops"] = bounds[row["bound"]]
+    rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # published before there was that model: none
+    if configuration.element_type == "float32" and rate_of_loop:
+        row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]
+    shapes = {shape.function: shape for shape in kernel.launches(configuration, given)} if kernel.kind == "cuda" else {}
+    if shape := shapes.get(resource.get("function", "")):
+        row["function"], row["threads"], row["registers"] = shape.function, prod(shape.block), int(resource["registers"])
+        row["shared_bytes"] = int(resource["static_shared"]) + shape.dynamic_shared
+        row["blocks_per_sm"], row["occupancy"], row["occupancy_limit"] = occupancy(
+            row["threads"], row["registers"], row["shared_bytes"], attributes
+        )
+    return row

@@ -1,0 +1,246 @@
+"""From measurements to tables: what the sweep found, the best configuration of every kernel, and who is faster than whom by pairs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import pandas as pd
+
+from ladder.analysis import dataset
+from ladder.analysis.dataset import Record
+from ladder.analysis.finalists import Confirmed, Key
+from ladder.core import verdicts
+from ladder.core.errors import InputError
+from ladder.core.stats import median_interval, paired_ratio, tied
+from ladder.model.campaign import is_baseline
+
+COPIED = [
+    "device", "kernel", "configuration", "element_type", "precision", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
+    "status", "reason", "stop", "race", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
+    "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "throttle_reasons", "energy_j",
+    "uuid",
+]  # fmt: skip
+GROUP = ["kernel", "element_type", "problem", "state"]
+OF_BEST = [
+    "configurations", "tied_with", "left_out", "interval", "processes", "within_low", "within_high", "energy_processes", "energy_low_j",
+    "energy_high_j", "energy_us", "power_w",
+]  # fmt: skip
+"""Columns of `best.csv` beyond those of `summary.csv`."""
+BETWEEN, WITHIN = "between-process", "within-run"
+"""What the column `interval` of `best.csv` says of the intervals: from a confirmation, or, where it was left out, from the sweep."""
+PAIRS = [
+    "pair", "kernel", "configuration", "other", "other_configuration", "element_type", "problem", "state", "ratio",
+    "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
+]  # fmt: skip
+"""Columns of `pairs.csv`."""
+REFUSED = "in the confirmation,"
+"""How the reason begins of what failed there."""
+SHOWN = 4096
+"""The ladder is shown at a square of at most this size: larger ones are held back by the power cap of the GPUs it was made on."""
+ROUNDS = ["kernel", "configuration", "element_type", "problem", "state", "process", "round", "time_us", "reference_us"]
+"""Columns of `rounds.csv`."""
+REFERENCES = ["uuid", "kernel", "element_type", "m", "n", "k", "problem", "state", "process", "samples", "median_us",
+              "sm_clock_mhz", "throttled_share"]  # fmt: skip
+"""Columns of `references.csv`."""
+SAME_SERIES = 3
+"""Rounds by whose times of the reference a series is known: contestants that were timed side by side have them in common."""
+
+
+def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | None = None) -> pd.DataFrame:
+    """A row a measurement of the sweep; rates and ratios only where the status is `correct`. Times in microseconds, rates in TFLOP/s.
+
+    `peak_tflops` is that of float32, measured, and `per_clock` the float32 operations of a clock. Intervals are within-run. What fails in
+    the confirmation is no better here.
+    """
+    rows, failed = [], dataset.refused(records)
+    for record, problem in zip(records, dataset.labels(records), strict=True):
+        if record["process"]:
+            continue
+        row = {name: record[name] for name in COPIED} | {"problem": problem, "samples": len(record["samples_us"] or [])}
+        row |= {
+            "reason": dataset.disturbed([record]) or record["reason"],
+            "tensor_cores": dataset.uses_tensor_cores(record),
+        }
+        failure = failed.get((record["kernel"], record["element_type"], record["configuration"]))
+        if record["status"] == "correct" and failure:
+            row |= {
+                "status": failure["status"],
+                "reason": f"{REFUSED} on {dataset.labels([failure])[0]}: {failure['reason']}",
+            }
+        elif record["status"] == "correct" and record["samples_us"]:
+            time, ratio = median_interval(record["samples_us"]), paired_ratio(record["reference_us"], record["samples_us"])
+            row |= dataset.rates(record, time, ratio, median_interval(record["reference_us"])[0], peak_tflops, per_clock)
+            row |= {"throttled_share": dataset.throttled_share([record]), "marks": "; ".join(dataset.marks([record]))}
+        rows.append(row)
+    columns = [*COPIED[:8], "problem", *COPIED[8:], "samples", "median_us", "low_us", "high_us", "tflops", "tflops_low", "tflops_high",
+               "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
+               "throttled_share", "marks", "tensor_cores"]  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
+
+
+def best(summary: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
+    """The best configuration of every kernel on every problem, in every state.
+
+    By the confirmation: the sweep's best, unless another finalist is distinguishably faster by direct pairs. Tied with it are finalists
+    that are not distinguishable from it, or at most `confirm.within` slower. Times, rates and ratios have between-process intervals, the
+    ratio a within-run one too, energy the range of its processes. `left_out` counts the configurations that the sweep found as near as the
+    finalists and that `confirmation.finalists` had no room for. A kernel whose finalists all failed there, or are as warm, has a row that
+    says so, without rates.
+
+    Where the confirmation was left out it is the one of the sweep with the highest ratio to the reference, tied with those whose
+    intervals overlap its own; all intervals are within-run. What lost the race is neither best nor tied: it has fewer samples.
+    """
+    if confirmed.left_out:
+        rows = _best_of_sweep(summary)
+    else:
+        rows = [row for kernel, swept in summary.groupby("kernel", sort=False) for row in _best_of(confirmed, str(kernel), swept)]
+    return pd.DataFrame(rows, columns=[*summary.columns, *OF_BEST])
+
+
+def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = []
+    for _, group in summary.groupby(GROUP, sort=False):
+        correct = group[group["tflops"].notna() & (group["stop"] != "race")]
+        if correct.empty:
+            continue
+        first = int(correct["ratio"].argmax())
+        ties = correct["configuration"][tied(correct["ratio_low"], correct["ratio_high"], first)]
+        row = correct.iloc[first].to_dict()
+        common = {"configurations": len(group), "tied_with": "; ".join(ties), "interval": WITHIN, "processes": 1}
+        known = {"within_low": row["ratio_low"], "within_high": row["ratio_high"]}
+        rows.append({**row, **common, **known, "marks": "; ".join(filter(None, [row["marks"], "few"]))})
+    return rows
+
+
+def _best_of(confirmed: Confirmed, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of one kernel, of which `swept` has what the sweep found."""
+    rows: list[dict[str, Any]] = []
+    found_warm: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in swept[swept["state"] == "warm"].to_dict("records"):
+        found_warm.setdefault((row["element_type"], row["problem"]), []).append(row)
+    for key, group in confirmed.groups.items():
+        warm = found_warm.get(key[:2], [])
+        common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
+        names = [name for name, found in group.items() if name[0] == kernel and next(iter(found.values()))["role"] != "control"]
+        if not names:
+            failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
+            rows += [{**row, **common, "processes": 0} for row in failed[:1]]
+            continue
+        faster = {name: pair for name in names[1:] if (pair := confirmed.pair(key, name, names[0]))["verdict"] == "faster"}
+        chosen = max(faster, key=lambda name: faster[name]["ratio"], default=names[0])
+        ties = [
+            name[1]
+            for name in names
+            if name != chosen
+            and ((pair := confirmed.pair(key, name, chosen))["verdict"] != "slower" or pair["ratio"] >= 1 - confirmed.within)
+        ]
+        base = next(row for row in warm if row["configuration"] == chosen[1])
+        timed = [row for row in warm if pd.notna(row["tflops"]) and row["stop"] != "race"]
+        least = max((row["ratio"] for row in timed), default=math.inf) * (1 - confirmed.within)
+        near = {row["configuration"] for row in timed if row["ratio"] >= least}
+        known = {"tied_with": "; ".join(ties), "left_out": len(near - {name[1] for name in names})}
+        rows.append(base | common | known | confirmed.row(key, chosen, base))
+    for (name, key), record in confirmed.as_warm.items():
+        if name == kernel and not any(one[0] == kernel for one in confirmed.groups.get(key, {})):
+            rows.append({column: record[column] for column in COPIED} | {"problem": key[1], "interval": BETWEEN, "processes": 0})
+    return rows
+
+
+def shown(best: pd.DataFrame) -> str:
+    """The label of the one problem that the ladder is shown at, in figures, in the story and to hardware counters.
+
+    Of the squares up to `SHOWN` (of all problems, where there is none) it is the largest of those that most kernels have warm, or in the
+    first state measured. `best` is the table of that name; raises `InputError` where it has no rate at all.
+    """
+    rows = best[best["tflops"].notna()]
+    rows = rows[rows["state"] == rows["state"].iloc[0]] if len(rows) else rows
+    squares = rows[(rows["problem"].astype(str) == rows["m"].astype(str)) & (rows["m"] <= SHOWN)]
+    rows = squares if len(squares) else rows
+    if rows.empty:
+        raise InputError("best.csv: no kernel has a rate on any problem; expected one to draw")
+    found = rows.assign(size=rows["m"].astype(float) * rows["n"] * rows["k"]).groupby("problem", sort=False)
+    counts = found.agg(kernels=("kernel", "nunique"), size=("size", "first"))
+    return str(max(counts.index, key=lambda problem: tuple(counts.loc[problem])))
+
+
+def rounds(records: Sequence[Record], best: pd.DataFrame) -> pd.DataFrame:
+    """The samples of the best configurations, a row a round: those of the confirmation, or of the sweep where it was left out."""
+    left_out, rows = Confirmed(records).left_out, []
+    named = best[best["tflops"].notna()]
+    chosen = {tuple(row) for row in named[["kernel", "configuration", "element_type", "problem", "state"]].to_numpy().tolist()}
+    for record, problem in zip(records, dataset.labels(records), strict=True):
+        name = record["kernel"], record["configuration"], record["element_type"], problem, record["state"]
+        if name in chosen and record["status"] == "correct" and (left_out or record["process"]):
+            pairs = zip(record["samples_us"], record["reference_us"], strict=True)
+            rows += [(*name, record["process"] or 1, number, *pair) for number, pair in enumerate(pairs, 1)]
+    return pd.DataFrame(rows, columns=ROUNDS)
+
+
+def references(records: Sequence[Record]) -> pd.DataFrame:
+    """The reference's series of samples, a row each, however many contestants were timed beside it: how GPUs of a model differ.
+
+    Contestants of the same rounds have the same series, of which those that left early have the beginning. `kernel` is one of them;
+    `process` is empty where the series is the sweep's. Times in microseconds.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for record, problem in zip(records, dataset.labels(records), strict=True):
+        times = record["reference_us"] or []
+        key = record["uuid"], record["element_type"], problem, record["state"], record["process"], *times[:SAME_SERIES]
+        if times and len(times) > found.get(key, {"samples": 0})["samples"]:
+            median = median_interval(times)[0]
+            row = {
+                "problem": problem,
+                "samples": len(times),
+                "median_us": median,
+                "throttled_share": dataset.throttled_share([record]),
+            }
+            found[key] = {name: record[name] for name in REFERENCES if name in record} | row
+    return pd.DataFrame(list(found.values()), columns=REFERENCES)
+
+
+def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
+    """Who is faster than whom: a row a pair, problem and state; `ratio` is how many times as fast as `other` `kernel` is.
+
+    `gain`: each rung against the rung below it, each at its best. `null`: the reference's call as a contestant against itself.
+    `twins`: two kernels' configurations with the same binary, which only chance can tell apart. By the rounds in which both were timed, with
+    between-process and within-run intervals; where the confirmation was left out there are only gains, from ratios to the reference.
+    """
+    rows: list[dict[str, Any]] = []
+    # what rounds its operands solves an easier problem, and is no rung
+    rungs = [kernel for kernel in dict.fromkeys(summary.loc[summary["precision"].isna(), "kernel"]) if not is_baseline(kernel)]
+    labelled = {tuple(row[name] for name in GROUP): row for row in best[best["ratio"].notna()].to_dict("records")}
+    binaries = {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in resources.to_dict("records")}
+    keys: dict[Key, None] = {group[1:]: None for group in labelled}
+    for key in keys:
+
+        def add(kind: str, one: tuple[str, str], other: tuple[str, str], found: Mapping[str, Any], key: Key = key) -> None:
+            names = {"pair": kind, "kernel": one[0], "configuration": one[1], "other": other[0], "other_configuration": other[1]}
+            at = dict(zip(GROUP[1:], key, strict=True)) | {"tensor_cores": confirmed.on_tensor_cores(key, one, other)}
+            rows.append(names | at | dict(found))
+
+        for below, rung in pairwise(rungs):
+            mine, theirs = labelled.get((rung, *key)), labelled.get((below, *key))
+            if mine and theirs:
+                one, other = (rung, mine["configuration"]), (below, theirs["configuration"])
+                quotient = {"ratio": mine["ratio"] / theirs["ratio"], "processes": 1, "verdict": verdicts.UNCONFIRMED}
+                add("gain", one, other, quotient if confirmed.left_out else confirmed.pair(key, one, other))
+        group = confirmed.groups.get(key, {})
+        for one in group:
+            if one[0] == summary["reference"].iloc[0]:
+                add("null", one, one, confirmed.ratio(key, one))
+        for one, other in combinations(group, 2):
+            sha256 = binaries.get((one[0], key[0], one[1]))
+            if one[0] != other[0] and sha256 and sha256 == binaries.get((other[0], key[0], other[1])):
+                add("twins", one, other, confirmed.pair(key, one, other))
+    return pd.DataFrame(rows, columns=PAIRS)
+
+
+def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """What each measure job's last run took: wall time, that of the gauntlet, the share in which the device was executing, peak memory."""
+    columns = (
+        "job", "measured", "wall_seconds", "busy_seconds", "gauntlet_seconds", "children", "peak_memory_bytes", "commit", "dirty",
+    )  # fmt: skip
+    table = pd.DataFrame([{column: session.get(column) for column in columns} for session in sessions])
+    table["busy_share"] = table["busy_seconds"] / table["wall_seconds"]
+    return table

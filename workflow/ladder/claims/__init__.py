@@ -1,0 +1,1 @@
+"""What the project claims, and what published and other data say about it. Studies are here too."""

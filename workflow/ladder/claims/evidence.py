@@ -1,0 +1,150 @@
+"""What a dataset or a study has of each thing that a claim is about."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.repeatability import Limited, limited
+from ladder.claims.definitions import IDENTITY, Claim, Key
+from ladder.claims.study import Study, studies
+from ladder.core.expressions import evaluate, names_in
+from ladder.core.files import read_json
+from ladder.core.stats import CONFIDENCE, student_t
+from ladder.model.kernel import Configuration
+from ladder.storage.csv_files import read_csv
+from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, SHOWN, read_environment
+
+
+@dataclass(frozen=True)
+class Found:
+    """What data say of one thing that a claim is about."""
+
+    key: Key
+    about: str
+    """The same in words; nothing where the claim is about one thing only."""
+    value: float
+    low: float
+    high: float
+    """The ends of the 95 % interval, or the value."""
+    processes: int
+    names: Mapping[str, Any]
+    """More that expressions may ask for."""
+    limit_of: Limited = ("", "", "", False)
+    """By which a repeat limit is looked up."""
+
+    def half(self, confidence: float) -> float:
+        """Half of its interval, in logarithms."""
+        if not 0 < self.low < self.high:
+            return 0.0
+        scale = (
+            student_t(self.processes - 1, confidence) / student_t(self.processes - 1, CONFIDENCE) if self.processes > 1 else 1.0
+        )
+        return scale * math.log(self.high / self.low) / 2
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a claim is held against: the tables of a dataset, or what studies measured on a device."""
+
+    name: str
+    environment: Mapping[str, Any]
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """By study."""
+
+
+def of_samples(folder: Path, name: str = "") -> Data:
+    """A published dataset, whose tables are made from its samples."""
+    made, environment = of_folder(folder, [])
+    return Data(name or folder.name, environment, {table: made[table] for table in CLAIMED_OF})
+
+
+def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
+    """A dataset by its tables, those of `CLAIMED_OF`, and its `environment.json`."""
+    return Data(name, read_environment(environment), {table: read_csv(tables[table]) for table in CLAIMED_OF})
+
+
+def of_studies(root: Path, folder: Path) -> list[Data]:
+    """The answers to studies in a folder below results/, a piece of data a file, of each study that of the device of the text first."""
+    found = []
+    for study in studies(root):
+        several = []
+        for path in sorted((root / folder).glob(_answers(study, folder))):
+            answer = read_json(path)
+            environment = {"device": answer["device"]} if study.answers else answer["provenance"]
+            several.append(Data(path.name, environment, measured={study.name: answer if study.answers else answer["measured"]}))
+        found += sorted(several, key=lambda data: data.environment["device"] != SHOWN)
+    return found
+
+
+def _answers(study: Study, folder: Path) -> str:
+    if study.answers:
+        return study.answers if folder == PUBLISHED else "no files"
+    return f"{'studies/' if folder == PUBLISHED else ''}{study.name}.*.json"
+
+
+def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers in nested mappings, by their keys joined with `_`."""
+    found: dict[str, Any] = {}
+    for name, part in measured.items():
+        if isinstance(part, Mapping):
+            found |= {f"{name}_{key}": value for key, value in _flat(part).items()}
+        elif isinstance(part, int | float | str):
+            found[name] = part
+    return found
+
+
+def _chosen(rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    wanted = {name: {str(one) for one in (value if isinstance(value, list) else [value])} for name, value in filters.items()}
+    return [row for row in rows if all(str(row.get(name)) in values for name, values in wanted.items())]
+
+
+def find(claim: Claim, data: Data) -> list[Found]:
+    """What the data say of everything that a claim is about; nothing where they lack it."""
+    if claim.table:
+        rows = data.tables[claim.table].to_dict("records") if claim.table in data.tables else []
+    else:
+        measured = data.measured.get(claim.study)
+        rows = [] if measured is None else [_flat(row) for row in (measured[claim.list] if claim.list else [measured])]
+    rows = _chosen(rows, claim.rows)
+    if claim.whole and rows:
+        picked = rows if claim.which is None else _chosen(rows, claim.which)
+        alone = picked[0] if claim.which is None else {}
+        found = [_found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())]
+    else:
+        found = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if _as_usual(row)]
+    return [one for one in found if one]
+
+
+def _as_usual(row: Mapping[str, Any]) -> bool:
+    """Whether a row's configurations are compiled as they are where a campaign says nothing of it; by another compiler they are others."""
+    labels = [str(row[name]) for name in ("configuration", "other_configuration") if name in row]
+    return not any(Configuration.of("", label).build for label in labels)
+
+
+def _identity(claim: Claim, row: Mapping[str, Any]) -> list[str]:
+    """The columns that tell the rows of a claim apart; of a study's, all that are no measured numbers."""
+    names = IDENTITY if claim.table else [name for name, value in row.items() if isinstance(value, int | str)]
+    return [name for name in names if name in row]
+
+
+def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Found | None:
+    names = {name: value for name, value in row.items() if isinstance(value, int | float)}
+    wanted = [claim.value, claim.low or claim.value, claim.high or claim.value]
+    if any(not math.isfinite(names.get(name, math.nan)) for text in wanted for name in names_in(text)):
+        return None
+    value, low, high = (float(evaluate(text, names)) for text in wanted)
+    about = (
+        ""
+        if claim.whole or claim.single
+        else " over ".join(str(row[name]) for name in ("kernel", "other", "name") if name in row)
+    )
+    size = str(row.get("problem", row.get("size", "")))
+    where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
+    of = limited({"element_type": "float32", "problem": size, "state": "warm", **row})
+    return Found(key, f"{about} at {where}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)

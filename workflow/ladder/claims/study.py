@@ -1,0 +1,118 @@
+"""Studies: questions of the README, each answered by a run of its own. They lie in `studies/`; their answers are JSON files.
+
+A study is a module there, or a package, with a `STUDY`. It measures, and has its `STUDY` write what it measured; an answer that is
+committed in `results/published/studies/` is told in the README.
+"""
+
+import csv
+import importlib
+import json
+import os
+import shlex
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.compiling.provenance import describe
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT, read_json, write_whole
+from ladder.devices.detect import Device
+from ladder.storage.dataset_layout import ANSWERS, PUBLISHED
+
+NOTHING = "not measured yet"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question, and how to find its answer and to tell it."""
+
+    name: str
+    question: str
+    found: Callable[[Any], str]
+    """From what was measured to a piece of a sentence: what the answer is."""
+    run: str
+    """The command that measures."""
+    answers: str = ""
+    """The files of answers, a pattern below results/published, where they are not `studies/<name>.*.json`."""
+
+    def write(self, device: Device, measured: Any, **provenance: Any) -> Path:
+        """Write what was measured on a device, with its provenance, to `results/studies/<name>.<device>.json`; returns that path.
+
+        Of the provenance the caller knows `uuids` of the GPUs used, `binaries`, the sha256 of what was timed, and `software` of others.
+        """
+        path = ROOT / ANSWERS / f"{self.name}.{device.slug}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        command = shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])
+        answer = {
+            "question": self.question,
+            "provenance": describe(device) | {"command": command, **provenance},
+            "measured": measured,
+        }
+        write_whole(path, (json.dumps(answer, indent=1) + "\n").encode())
+        print(f"{self.question} {self.found(measured)}\nwritten: {path.relative_to(ROOT)}", flush=True)
+        return path
+
+    def published(self, root: Path) -> dict[Path, tuple[str, Any]]:
+        """The answers that are committed, by their files: on which device, and what was measured.
+
+        Raises `InputError` for one that was measured from a checkout that had changes or no commit.
+        """
+        answers = {}
+        for path in sorted((root / PUBLISHED).glob(self.answers or f"studies/{self.name}.*.json")):
+            answer = read_json(path)
+            if self.answers:  # made of published data, whose provenance is their own
+                answers[path] = answer["device"], answer
+                continue
+            provenance = answer["provenance"]
+            if not provenance["project"]["commit"] or provenance["project"]["dirty"]:
+                raise InputError(f"{path}: measured from a checkout with changes or without a commit; expected a clean one")
+            answers[path] = provenance["device"], answer["measured"]
+        return answers
+
+    def told(self, root: Path) -> list[str]:
+        """What was found, a sentence's piece for every committed answer, or that nothing was measured yet."""
+        return [f"{self.found(measured)} (`{device}`)" for device, measured in self.published(root).values()] or [NOTHING]
+
+
+def command_line(doc: str | None) -> ArgumentParser:
+    """What reads the options of a study, which adds its own; the help is the docstring of its module."""
+    return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+
+
+def studies(root: Path) -> list[Study]:
+    """The studies of a checkout, by name: of the modules and packages in `studies/` those with a `STUDY`."""
+    folder = root / "studies"
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    files = sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")])
+    names = [file.relative_to(folder).parts[0].removesuffix(".py") for file in files if "\nSTUDY = " in file.read_text()]
+    return [importlib.import_module(name).STUDY for name in sorted(names)]
+
+
+def binaries(campaign: Path) -> dict[str, str]:
+    """The sha256 of all that a campaign timed, from the `resources.csv` of the datasets in its folder.
+
+    By architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(campaign.glob("*/resources.csv")):
+        with path.open(newline="") as file:
+            found |= {
+                f"{row['arch']} {row['kernel']}.{row['element_type']} {row['configuration']}": row["sha256"]
+                for row in csv.DictReader(file)
+                if row["sha256"]  # what was not compiled has none
+            }
+    return found
+
+
+def percent(ratio: float) -> str:
+    """By how much a ratio is off 1: `+2.3 %`."""
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def furthest(ratios: Iterable[float]) -> float:
+    """The ratio that is furthest from 1."""
+    return max(ratios, key=lambda ratio: abs(ratio - 1))

@@ -1,0 +1,19 @@
+"""The figure of `ladder compare`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ladder.analysis.compare import Comparison
+from ladder.analysis.dataset_tables import of_folder
+from ladder.storage.dataset_layout import DRAWN_FROM
+
+
+def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
+    """Draw each comparison, as SVG and PNG; of several, each beside its dataset's name."""
+    from ladder.figures.draw import draw_changes  # Matplotlib with it: only where something is drawn
+
+    for comparison in comparisons:
+        own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.one.folder.name}")
+        made, environment = of_folder(comparison.one.folder, [])
+        drawn = {name: made[name] for name in DRAWN_FROM}
+        draw_changes(comparison.rows, drawn, environment, comparison.other.name, own, formats=["png"])

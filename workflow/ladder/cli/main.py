@@ -1,0 +1,260 @@
+"""The command `ladder`: what is asked of the project beside a campaign's run, which is Snakemake's."""
+
+import os
+import re
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ladder.core.errors import clear_errors
+
+Run = Callable[[Namespace], None]
+
+
+def publish(parser: ArgumentParser) -> Run:
+    """Make a dataset of this machine a published one; without one, draw all published ones again and write their checksums anew.
+
+    What was measured is copied to results/published/NAME, with the pictures that a page shows and SHA256SUMS, the checksums of these files
+    and of all that is drawn from them; other files there stay. To draw all again is due when a figure or a kernel's model has changed.
+    """
+    parser.add_argument("dataset", nargs="?", type=Path, metavar="DATASET", help="a folder results/CAMPAIGN/DEVICE")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        metavar="NAME",
+        help="what it is published as; the device's slug if not given. OTHER/NAME: as another run of a published one, not drawn",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.core.files import ROOT
+        from ladder.publishing import publish
+
+        published = ROOT / "results" / "published"
+        if given.dataset:
+            print(f"published {publish.publish(given.dataset, published, given.name)}; now commit it")
+        for folder in [] if given.dataset else publish.redraw(published):
+            print(f"drew {folder} again")
+
+    return run
+
+
+def story(parser: ArgumentParser) -> Run:
+    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md.
+
+    First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
+    """
+
+    def run(given: Namespace) -> None:
+        from ladder.claims import judge
+        from ladder.core.files import ROOT, write_whole
+        from ladder.publishing import pages
+        from ladder.publishing.page_data import Story
+        from ladder.storage import columns
+
+        write_whole(ROOT / "docs" / "data.md", columns.page().encode())
+        judge.write_published(ROOT)
+        known = Story(ROOT)
+        for path in pages.DOCUMENTS:
+            write_whole(path, pages.fill(path.read_text(), known, path.name).encode())
+            print(path, flush=True)
+
+    return run
+
+
+def repeat(parser: ArgumentParser) -> Run:
+    """Say how far published results repeat, on one machine and on others, where a model of device has several published runs.
+
+    Writes results/published/repeat-DEVICE.csv, limits for every problem, and .json, what was found of the intervals that are stated.
+    """
+
+    def run(given: Namespace) -> None:
+        from ladder.analysis import repeatability
+        from ladder.core.files import ROOT
+
+        written = repeatability.write(ROOT / "results" / "published")
+        print("\n".join(map(str, written)) or "no model of device has two published runs with a confirmation")
+
+    return run
+
+
+def compare(parser: ArgumentParser) -> Run:
+    """Say what is faster and slower in dataset B than in A: of two commits, machines, drivers or days.
+
+    First what differs between their environments, then every kernel and problem of which the times differ by more than processes and,
+    where `ladder repeat` knows them, runs of the same code do. A and B are datasets, or folders with datasets of the same names.
+
+    Exit codes: 0, or 1 where there is nothing to compare, 2 for arguments that are none, and 3 where --fail-if-slower finds something.
+    A change as large as the given one is found in half of the runs: give half of what must not be missed.
+    """
+    parser.add_argument("one", type=Path, metavar="A", help="a folder results/CAMPAIGN/DEVICE or results/CAMPAIGN")
+    parser.add_argument("other", type=Path, metavar="B", help="another")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
+    parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and STEM.png")
+    parser.add_argument(
+        "--fail-if-slower",
+        type=_percent,
+        metavar="PERCENT",
+        help="exit with code 3 where the time of something is longer by so much, such as 2%%, and surely is longer at all",
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.analysis import compare
+        from ladder.cli import compare_figure
+        from ladder.core.files import ROOT
+
+        found = compare.compare(given.one, given.other, ROOT / "results" / "published")
+        print("\n\n".join(comparison.text() for comparison in found))
+        if given.json:
+            compare.write_json(found, given.json)
+        if given.figure:
+            compare_figure.draw(found, given.figure)
+        if given.fail_if_slower is not None and max(len(it.slower(given.fail_if_slower)) for it in found):
+            sys.exit(compare.SLOWER)
+
+    return run
+
+
+def try_(parser: ArgumentParser) -> Run:
+    """Compile, verify and time one kernel, and say what has changed since its last right try.
+
+    It is timed beside the reference, the best rung and its last right try in the same rounds. Exit code 0: right; 1: wrong; 2: could not be
+    tried. Nothing of a campaign's results is touched; what is kept lies in results/try/.
+    """
+    parser.add_argument("file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
+    size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
+    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64 or float16 (float32)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUES",
+        help="a parameter's values, such as BM=64,128, in place of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",
+    )  # fmt: skip
+    parser.add_argument("--watch", action="store_true", help="answer at every save")
+    parser.add_argument(
+        "--counters", action="store_true", help="also Nsight Compute's top reasons for stalls, where it can count"
+    )
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import trial
+
+        with clear_errors(2):
+            one = trial.Trial(trial.Asked(given.file, _size(given), given.type, _lists(given.set), given.counters))
+            try:
+                if given.watch:
+                    trial.watch(one)
+                right = one.once()
+            except KeyboardInterrupt:
+                one.bench.kill()
+                print("Interrupted", file=sys.stderr)
+                sys.exit(130)
+            finally:
+                one.bench.close()
+        sys.exit(0 if right else 1)
+
+    return run
+
+
+def _percent(text: str) -> float:
+    """The share that `2%` is."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
+    if not found:
+        raise ArgumentTypeError(f"got {text!r}; expected per cent, such as 2%")
+    return float(found[1]) / 100
+
+
+def _size(given: Namespace) -> tuple[int, int, int] | None:
+    """M, N and K that `--size` or `--problem` asks for."""
+    from ladder.core.errors import InputError
+
+    if given.size is not None:
+        option, parts, expected = f"--size {given.size}", [given.size] * 3, "a size such as 512"
+    elif given.problem is not None:
+        option, parts, expected = f"--problem {given.problem}", given.problem.split("x"), "MxNxK such as 64x4096x4096"
+    else:
+        return None
+    if len(parts) != 3 or not all(re.fullmatch("[1-9][0-9]{0,5}|1000000", part) for part in parts):
+        raise InputError(f"{option}: expected {expected}, from 1 to 1000000")
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def _lists(given: Sequence[str]) -> dict[str, list[str]]:
+    """`BM=64,128` as a name and its values."""
+    from ladder.core.errors import InputError
+
+    lists: dict[str, list[str]] = {}
+    for one in given:
+        name, is_given, values = one.partition("=")
+        if not is_given or name in lists:
+            raise InputError(f"--set {one}: expected NAME=VALUES such as BM=64,128, each name once")
+        lists[name] = values.split(",")
+    return lists
+
+
+def new(parser: ArgumentParser) -> Run:
+    """Write a kernel to begin with: a simple one that is right, with a header."""
+    parser.add_argument("name", metavar="NAME", help="letters, digits and _; a number at the beginning places it on the ladder")
+    parser.add_argument("--cpu", action="store_true", help="a kernel in C for the CPU instead of a CUDA one")
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import new_kernel
+
+        path = new_kernel.write("cpu" if given.cpu else "cuda", given.name)
+        print(f"wrote {path}; now: ladder try {path}")
+
+    return run
+
+
+COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
+    publish: "ladder publish results/default/nvidia-h200",
+    story: "ladder story",
+    repeat: "ladder repeat",
+    compare: "ladder compare results/published/nvidia-h200 results/default/nvidia-h200 --fail-if-slower 2%",
+    new: "ladder new mine --cpu",
+    try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
+}
+"""The sub-commands, each with an example: functions that add their arguments to a parser and return what runs them.
+
+They import what they need when they run, so that `ladder --help` answers at once.
+"""
+
+
+class _Paragraphs(HelpFormatter):
+    """Fills paragraphs to the terminal's columns; an example stays in a line of its own."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return text if text.startswith("example:") else "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+
+
+def parser() -> ArgumentParser:
+    """The parser of the command line; what it returns has the sub-command's function as `run`."""
+    whole = ArgumentParser("ladder", description="Gemm Ladder, beside what Snakemake runs: README.md.")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    for command, example in COMMANDS.items():
+        text = (command.__doc__ or "").replace("\n    ", "\n").strip()
+        one = commands.add_parser(
+            example.split()[1],
+            help=text.partition("\n")[0].rstrip("."),
+            description=text,
+            epilog=f"example:\n  {example}",
+            formatter_class=_Paragraphs,
+        )
+        one.set_defaults(run=command(one))
+    return whole
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line, by default that of the process; an `InputError` is its message and exit code 1."""
+    given = parser().parse_args(arguments)
+    try:
+        with clear_errors():
+            given.run(given)
+            sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on, as behind `| head`; nor will what is left in the buffer be missed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A kernel to begin with, for each device kind."""
+
+import re
+from pathlib import Path
+
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT, write_whole
+from ladder.model.kernel import SUFFIX
+
+TEXT = {
+    "cuda": """/*---
+title: {title}
+idea: a thread an element; say here what it does better than the rung below
+parameters: {{BX: 32, BY: 8}}
+sweep: {{BX: [16, 32], BY: [8, 16]}}
+block: [BX, BY]
+grid: ["ceil_div(N, BX)", "ceil_div(M, BY)"]
+---*/
+// C <- alpha*A*B + beta*C, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc). T, BX and BY are defined for you.
+
+extern "C" __global__ void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {{
+  const int row = blockIdx.y * BY + threadIdx.y, col = blockIdx.x * BX + threadIdx.x;
+  if (row >= M || col >= N) return;
+  Acc sum = 0;
+  for (int k = 0; k < K; ++k) sum += A[size_t(row) * lda + k] * B[size_t(k) * ldb + col];
+  T* c = &C[size_t(row) * ldc + col];
+  *c = beta == 0 ? alpha * sum : alpha * sum + beta * *c;  // what is in C may be NaN where beta is 0
+}}
+""",
+    "cpu": """/*---
+title: {title}
+idea: rows of B are read one after another; say here what it does better than the rung below
+---*/
+// C <- alpha*A*B + beta*C, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc). T is defined for you.
+#include <stddef.h>
+
+void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {{
+  for (int i = 0; i < M; ++i) {{
+    T* c = &C[(size_t)i * ldc];
+    for (int j = 0; j < N; ++j) c[j] = beta == 0 ? 0 : beta * c[j];  // what is in C may be NaN where beta is 0
+    for (int k = 0; k < K; ++k) {{
+      const T a = alpha * A[(size_t)i * lda + k];
+      for (int j = 0; j < N; ++j) c[j] += a * B[(size_t)k * ldb + j];
+    }}
+  }}
+}}
+""",
+}
+
+
+def write(kind: str, name: str) -> Path:
+    """Write the template of a kind under a name, and return its path. Raises `InputError` for a name that is none, or taken."""
+    path = ROOT / "kernels" / kind / f"{name}{SUFFIX[kind]}"
+    if not re.fullmatch("[A-Za-z0-9_]+", name) or name == "baselines":
+        raise InputError(f"{name}: the name of a kernel; expected letters, digits and _ only, and not baselines")
+    if path.exists():
+        raise InputError(f"{path}: is there already; expected a name that is not taken")
+    write_whole(path, TEXT[kind].format(title=name.lstrip("0123456789_").replace("_", " ").capitalize() or name).encode())
+    return path

@@ -1,0 +1,296 @@
+"""One kernel, tried: compiled, run through the gauntlet, timed beside the reference, the best rung and its own last try.
+
+The worker, the rounds and the verdicts are those of a campaign. What is kept lies in `results/try/`.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tqdm import tqdm
+
+from ladder.cli import trial_report
+from ladder.compiling.compile import SUFFIX as BINARY
+from ladder.compiling.compile import Resource, compile_support
+from ladder.compiling.provenance import fingerprint
+from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
+from ladder.core import clock
+from ladder.core.errors import InputError, unwritable
+from ladder.core.files import ROOT, write_whole
+from ladder.devices.detect import Device, detect_cpu, detect_gpus
+from ladder.devices.lock import exclusive, uuids
+from ladder.measuring.bench import Bench
+from ladder.measuring.contestants import FOLDER, SIZE, Contestant, best_rung, compiled
+from ladder.measuring.probe import probe
+from ladder.model import campaign_file
+from ladder.model.campaign import Campaign
+from ladder.model.kernel import OF_BUILD, SUFFIX, Configuration, Kernel
+from ladder.model.kernel_file import parse
+from ladder.model.problem import Problem
+from ladder.pipeline import code_digest
+from ladder.storage.dataset_layout import read_environment
+
+WATCH_SECONDS = 0.1
+"""Between looks at the file."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for. `lists` are values of parameters, of the compiler and of its options."""
+
+    path: Path
+    size: tuple[int, int, int] | None = None
+    element_type: str = "float32"
+    lists: Mapping[str, Sequence[str]] | None = None
+    counters: bool = False
+
+
+class Trial:
+    """Tries of one file. Between them the worker stays, with its device open."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        path = asked.path.resolve()
+        self.kind = next((kind for kind, suffix in SUFFIX.items() if path.suffix == suffix), "")
+        if not self.kind or path.parent != ROOT / "kernels" / self.kind:
+            raise InputError(f"{asked.path}: expected a kernel in kernels/cuda/*.cu or kernels/cpu/*.c of {ROOT}")
+        self.path = path
+        found = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
+        self.device: Device | None = found[0] if found else None
+        self.kept = FOLDER / self.kind / path.stem
+        """Where the last right try is kept, with the suffix of each file."""
+        tqdm.monitor_interval = 0  # no thread beside what forks
+        self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
+        """On a terminal, what is being done; it is gone when that is said."""
+        self.bench = Bench(self.kind, self.line.set_description_str)
+        self.rung: tuple[Path, str] | None = None
+        self.sought = False
+        self.unkept = ""
+        """Why what was found could not be kept."""
+
+    def once(self) -> bool:
+        """Try the file as it is now and print what was found; returns whether it is right. Raises `InputError`."""
+        try:
+            return self._once()
+        finally:
+            self.line.clear()
+
+    def _once(self) -> bool:
+        start = clock.now()
+        kernel = parse(self.path)
+        plan = self._plan(kernel)
+        (problem,) = plan.problems(self.kind, self.asked.element_type)
+        arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
+        self.line.set_description_str("compiling")
+        mine, refused = self._compile_and_open(kernel, plan.configurations[kernel.id], arch)
+        where = f" on {self.device.name}" if self.device else ""
+        self.line.clear()
+        print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
+        for said in trial_report.refused(refused):
+            print(said)
+        wrong = any(row.status == "compile_error" for row in refused)
+        if not self.device:
+            for one in mine:
+                print(f"compiled for {arch}: {one.label}: {trial_report.resources(one.resource)}")
+        if not self.device and not wrong:
+            raise InputError("no GPU was found here: compiled, not run; expected an NVIDIA GPU and its driver")
+        if mine and self.device:
+            support = self._support(arch)
+            with exclusive([self.bench.uuid] if self.bench.uuid else uuids(self.device)) as (self.bench.uuid, _):
+                self.bench.open(support)  # a device or support file that cannot be used is told by it in a line
+                environment = self._environment(support)
+                last = self._last(kernel)
+                changed = [one for one in last if one.resource["sha256"] not in {one.resource["sha256"] for one in mine}]
+                self.bench.judge_and_time(mine, [*changed, *self._best_rung(problem, arch)], problem, environment)
+                self.line.clear()
+                self._report(mine, last, problem, environment)
+            wrong |= any(one.status not in ("correct", "not_supported") for one in mine)
+        if wrong:  # who knows what it did to the worker
+            self.bench.close()
+        elif self.device and not any(one.status == "correct" for one in mine):
+            raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
+        print(f"{'wrong' if wrong else 'right'}; {clock.now() - start:.1f} s", flush=True)
+        if self.unkept:
+            print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
+        return not wrong
+
+    def _plan(self, kernel: Kernel) -> Campaign:
+        """A campaign of this kernel alone on the one problem, checked as any other."""
+        lists = self.asked.lists or {}
+        build = {name: values for name, values in lists.items() if name in OF_BUILD}
+        own = {name: _numbers(values) for name, values in lists.items() if name not in build}
+        if self.asked.element_type not in kernel.element_types:
+            raise InputError(
+                f"--type {self.asked.element_type}: expected one of the element_types in the header of {kernel.id}, "
+                f"{', '.join(kernel.element_types)}"
+            )
+        if build and self.kind == "cpu":
+            raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA kernels are compiled so")
+        data = {
+            "campaign": "tried",
+            "problems": {self.kind: [list(self.asked.size or [SIZE[self.kind]] * 3)]},
+            "element_types": [self.asked.element_type],
+            "parameters": {kernel.id: own} if own else {},
+            "options": {name: _numbers(values) for name, values in build.items() if name != "compiler"},
+        }
+        compiler = {"compiler": list(build["compiler"])} if "compiler" in build else {}
+        return campaign_file.load(data | compiler, "ladder try", {kernel.id: kernel})
+
+    def _compile_and_open(
+        self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
+    ) -> tuple[list[Contestant], list[Resource]]:
+        """What `compiled` returns. Meanwhile the worker is opened, where nobody holds the device: what the compiler says waits for no run.
+
+        With several configurations it is not: before all are compiled, another run may take that device, and leave others free.
+        """
+        if self.bench.is_open or not self.device or len(configurations) > 1:
+            return compiled(kernel, configurations, arch)
+        pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
+        compiling = pool.submit(compiled, kernel, configurations, arch)
+        pool.shutdown(wait=False)  # it ends when that is done: an idle process answers Ctrl-C with a traceback
+        # where it cannot be opened, that is said when it is needed
+        with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (self.bench.uuid, _):
+            self.bench.open(self._support(arch))
+        return compiling.result()
+
+    def _support(self, arch: str) -> Path:
+        """What the pipeline itself runs on the device, compiled once for each version of it."""
+        path = FOLDER / "build" / arch / f"support-{code_digest.digest('devices.operands', 'compiling.compile')}.bin"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, compile_support(self.kind, arch))
+        return path
+
+    def _environment(self, support: Path) -> dict[str, Any]:
+        """`environment.json` of the device, measured when it is tried for the first time."""
+        assert self.device
+        path = FOLDER / self.device.slug / "environment.json"
+        if path.exists():
+            known = read_environment(path)
+            if known["fingerprint"] == fingerprint(self.device):
+                return known
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
+            found = pool.submit(probe, self.device, self.bench.uuid, support).result()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(found).encode())
+        return found
+
+    def _last(self, kernel: Kernel) -> list[Contestant]:
+        """The best of the last right try, where it was of the same device, as a contestant."""
+        note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(SUFFIX[self.kind])
+        if not note.exists():
+            return []
+        try:
+            known = json.loads(note.read_text())
+            if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.asked.element_type:
+                return []
+            configuration = Configuration.of(known["element_type"], known["configuration"])
+            return [Contestant(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
+        except (ValueError, TypeError, KeyError, InputError) as error:
+            raise InputError(
+                f"{note}: {type(error).__name__}: {error}; expected what the last right try has left. Remove it and try again"
+            ) from None
+
+    def _best_rung(self, problem: Problem, arch: str) -> list[Contestant]:
+        """The best rung of this device's own or published results, compiled; none where there are no results, or it does not run here."""
+        if not self.sought:
+            self.sought, self.rung = True, best_rung(self.device, self.path, problem) if self.device else None
+        if self.rung is None:
+            return []
+        kernel = parse(self.rung[0])
+        one = Configuration.of(problem.element_type, self.rung[1])
+        return compiled(kernel, [(one, kernel.objection(one))], arch)[0]
+
+    def _report(
+        self, mine: list[Contestant], last: Sequence[Contestant], problem: Problem, environment: Mapping[str, Any]
+    ) -> None:
+        """Print what was found, and keep it."""
+        timed = sorted((one for one in mine if one.series and one.status == "correct"), key=lambda one: -one.ratio()[0])
+        for one in timed:
+            print(trial_report.timed(one, problem, environment))
+            if modelled := trial_report.modelled(one, problem, environment):
+                print(f"  {modelled}")
+        if timed:
+            print("  intervals: 95 %, within-run")
+            if said := trial_report.beside(self.kind, self.bench.others):
+                print(f"  {said}")
+            for one in last:
+                print(f"  since the last right try: {trial_report.changes(timed[0], one)}")
+        if timed and self.asked.counters:
+            print(f"  {self._stalls(timed[0], problem)}")
+        for one in mine:
+            if one.status not in ("correct", "skipped"):
+                print(f"{one.status}: {one.label}: {one.reason}")
+        if untried := [one.label for one in mine if one.status == "skipped"]:
+            print(
+                f"not tried after the timeout: {', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
+            )
+        self.unkept = ""
+        try:
+            self._keep(timed, mine, problem)
+        except InputError as error:
+            self.unkept = str(error)
+        except OSError as error:
+            self.unkept = str(unwritable(error.filename or FOLDER, error))
+
+    def _stalls(self, best: Contestant, problem: Problem) -> str:
+        from ladder.measuring.counters import NotCounted, stalls  # they take longer to import than all else
+
+        functions = ["gemm", *(launch["function"] for launch in best.kernel.then)]
+        given = {name: value for name, value in vars(problem).items() if name not in ("offset", "seed")}
+        task = {"uuid": self.bench.uuid, "support": str(self.bench.support), "kernel": str(best.kernel.path), "functions": functions,
+                "configuration": best.configuration.label, "binary": str(best.binary), "problem": given}  # fmt: skip
+        try:
+            return "stalls, cycles an issued instruction: " + ", ".join(f"{name} {value:.2g}" for name, value in stalls(task))
+        except NotCounted as why:
+            return f"no counters: {why}"
+
+    def _keep(self, timed: Sequence[Contestant], mine: Sequence[Contestant], problem: Problem) -> None:
+        """Keep the best of a right try for the next one, and a line of every try in `history.jsonl`."""
+        assert self.device
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        line: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "kernel": f"{self.kind}/{self.path.stem}",
+            "device": self.device.slug,
+            "element_type": problem.element_type,
+            "problem": problem.label,
+            "status": {one.configuration.label: one.status for one in mine},
+        }
+        if timed:
+            best = timed[0]
+            line |= {"configuration": best.configuration.label, "ratio": best.ratio(), "sha256": best.resource["sha256"]}
+            write_whole(self.kept.with_suffix(SUFFIX[self.kind]), best.kernel.text.encode())
+            write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
+            write_whole(self.kept.with_suffix(".json"), json.dumps(line | {"resource": best.resource}).encode())
+        with (FOLDER / "history.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _numbers(values: Sequence[str]) -> list[int | str]:
+    return [int(value) if re.fullmatch("[0-9]{1,18}", value) else value for value in values]
+
+
+def watch(trial: Trial) -> NoReturn:
+    """Try the file now and whenever it, or what it includes, has changed, until interrupted."""
+    tried = None
+    while True:
+        try:
+            state = [path.read_bytes() for path in [trial.path, *parse(trial.path).includes]]
+        except (InputError, OSError) as error:
+            state = [str(error).encode()]
+        if state != tried:
+            tried = state
+            try:
+                trial.once()
+            except InputError as error:
+                print(f"Error: {error}", flush=True)
+        clock.sleep(WATCH_SECONDS)

@@ -1,0 +1,99 @@
+"""What `ladder try` says: what was refused, how fast it is beside the others, and what has changed since the last try."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psutil
+
+from ladder.analysis.kernel_model import model
+from ladder.compiling.compile import Resource
+from ladder.core import verdicts
+from ladder.core.stats import median_interval
+from ladder.core.types import rate_unit, tflops
+from ladder.measuring.contestants import Contestant, label_of
+from ladder.model.campaign import BASELINES
+from ladder.model.problem import Problem
+
+OTHERS = 0.25
+"""Cores from which on what other processes use is told: counters of the system go by hundredths of a second."""
+
+
+def refused(rows: Sequence[Resource]) -> list[str]:
+    """What the compiler refused, of the configurations of which it says the same once."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        alike.setdefault((row.status, row.reason or ""), []).append(label_of(row.kernel, row.configuration))
+    return [
+        f"{status}: {', '.join(labels[:3])}{f' and {len(labels) - 3} more' if len(labels) > 3 else ''}\n{reason}"
+        for (status, reason), labels in alike.items()
+    ]
+
+
+def timed(one: Contestant, problem: Problem, environment: Mapping[str, Any]) -> str:
+    """How fast it is, beside the reference, the best rung and the measured peak, with within-run intervals."""
+    unit, size = rate_unit(one.kernel.kind)
+    us, low, high = median_interval((one.series or {})["samples"])
+    rate, least, most = (tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low))
+    words = [f"{one.label}: {_interval(rate, least, most)} {unit}"]
+    words.append(f"of {BASELINES[one.kernel.kind][0]} {_interval(*one.ratio())}")
+    rungs = [rung for rung in one.beside if rung.series and rung.kernel.path.parent == one.kernel.path.parent]
+    words += [f"of {rung.kernel.name} {_interval(*one.ratio(rung))}" for rung in rungs]
+    if problem.element_type == "float32":
+        words.append(f"of the measured peak {rate * size / environment['peaks']['fp32_tflops']:.0%}")
+    return "; ".join(words)
+
+
+def modelled(one: Contestant, problem: Problem, environment: Mapping[str, Any]) -> str:
+    """What a GPU's model says of a configuration, in words; "" for a CPU."""
+    if one.kernel.kind != "cuda":
+        return ""
+    row = model(one.kernel, one.configuration, problem, one.resource, environment)
+    words = [resources(one.resource)]
+    if "occupancy" in row:
+        words.append(
+            f"{row['shared_bytes']} bytes of shared memory a block, {row['blocks_per_sm']} blocks an SM, occupancy {row['occupancy']:.0%} "
+            f"(limited by {row['occupancy_limit']})"
+        )
+    if "bank_conflicts" in row:
+        words.append(f"bank conflicts by the model {row['bank_conflicts'] / max(row['shared_wavefronts'], 1):.0%} of wavefronts")
+    return "; ".join(words)
+
+
+def resources(resource: Mapping[str, Any]) -> str:
+    """Registers, spills and static shared memory of what the compiler made."""
+    spills = (resource["spill_stores"] or 0) + (resource["spill_loads"] or 0)
+    return (
+        f"{resource['registers']} registers, {spills} bytes of spills, {resource['static_shared']} bytes of static shared memory"
+    )
+
+
+def beside(kind: str, others: float) -> str:
+    """What other processes did while it was timed, in words; "" where that is too little to tell."""
+    if kind == "cuda":
+        return f"timed while {others:.0f} other process(es) computed on the device" if others else ""
+    return f"timed while other processes used {others:.1f} of {psutil.cpu_count()} cores" if others >= OTHERS else ""
+
+
+def changes(best: Contestant, last: Contestant) -> str:
+    """How the best compares with that of the last try."""
+    names = ("registers", "static_shared", "spill_stores", "spill_loads")
+    changed = [
+        f"{name.replace('_', ' ')} {last.resource[name]} -> {best.resource[name]}"
+        for name in names
+        if last.resource[name] != best.resource[name]
+    ]
+    again = next((one for one in best.beside if one.kernel.path == last.kernel.path), None)
+    if best.resource["sha256"] == last.resource["sha256"]:
+        verdict = "the same machine code"
+    elif again is None:
+        verdict = f"{best.label} is the best now, {last.label} was"
+    elif again.series is None:
+        verdict = f"it could not be timed again: {again.reason}"
+    else:
+        ratio, low, high = best.ratio(again)
+        verdict = f"{verdicts.of(low, high)}, {_interval(ratio, low, high)} times as fast in the same rounds"
+    return "; ".join([verdict, *changed])
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    return f"{value:.3g} [{low:.3g}, {high:.3g}]"

@@ -1,0 +1,1 @@
+"""Compilers, their output (registers, machine code, the issue model), and provenance."""

@@ -1,0 +1,175 @@
+"""Compile the configurations of a kernel side by side, one row of `resources.csv` each."""
+
+import hashlib
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from ladder.compiling import cubin, issue_model
+from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc
+from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, compiler_version
+from ladder.core import clock
+from ladder.core.errors import InputError
+from ladder.core.files import digest, write_whole
+from ladder.model.kernel import Configuration, Kernel
+
+SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
+FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "cc": CPU_FLAGS}
+LINE_SECONDS = 10.0
+"""Between lines of progress."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One row of `resources.csv`: a configuration compiled for an architecture. Memory in bytes."""
+
+    kernel: str
+    slug: str
+    element_type: str
+    configuration: str
+    arch: str
+    status: str
+    """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
+    compiler: str = ""
+    """`nvcc`, `nvrtc` or `cc`; empty where nothing was compiled."""
+    version: str = ""
+    """The compiler's."""
+    options: str = ""
+    """What the campaign asked of it."""
+    reason: str = ""
+    """The compiler's own message, or why the configuration was not compiled."""
+    binary: str = ""
+    """File name beside `resources.csv`."""
+    sha256: str = ""
+    function: str = ""
+    """The one of the kernel's functions that takes the most registers: they, `static_shared` and `stack_frame` are its."""
+    registers: int | None = None
+    static_shared: int | None = None
+    stack_frame: int | None = None
+    spill_stores: int | None = None
+    spill_loads: int | None = None
+    """Both over all of its functions."""
+    multiply_adds_per_clock: float | None = None
+    """In float32, by the model of `issue`, where the compiler made a loop of them, and no tensor cores do the work, for an architecture that
+    it knows."""
+    seconds: float | None = None
+    """Time the compiler took."""
+
+
+def compile_kernel(
+    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str, folder: Path, workers: int
+) -> list[Resource]:
+    """Compile every legal configuration for `arch` in up to `workers` processes; binaries go to `folder`.
+
+    What was compiled before from the same source by the same compiler is taken as it is. A refusal is a row with the
+    compiler's message, never an exception.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    job = partial(_compile_or_reuse, kernel, arch, folder)
+    if workers == 1 or len(configurations) == 1:
+        rows = [job(item) for item in configurations]
+    else:
+        for compiler in {_compiler(kernel, configuration) for configuration, _ in configurations}:
+            _load(compiler)  # before the processes: each would for itself
+        # fork: a spawned child would import the main module, which under Snakemake is the whole job script
+        ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback of each: the job tells
+        context = get_context("fork")
+        with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=signal.signal, initargs=ended) as pool:
+            rows, said = [], clock.now()
+            for row in pool.map(job, configurations):
+                rows.append(row)
+                if clock.now() - said > LINE_SECONDS:
+                    said = clock.now()
+                    print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
+    statuses = [row.status for row in rows]
+    if "compile_error" in statuses and "compiled" not in statuses:
+        _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
+    return rows
+
+
+def _compiler(kernel: Kernel, configuration: Configuration) -> str:
+    return configuration.compiler if kernel.kind == "cuda" else "cc"
+
+
+EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
+"""Kernels that every compiler that works takes."""
+
+
+def _check_compiler(kernel: Kernel, arch: str) -> None:
+    """Raise `InputError` where a kernel that does nothing does not compile either: then it is not the kernel's fault."""
+    include = kernel.path.resolve().parents[1] / "include"
+    try:
+        {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
+    except CompileError as error:
+        raise InputError(f"the compiler refuses an empty kernel too, so it says nothing of {kernel.id}: {error}") from None
+
+
+def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Configuration, str]) -> Resource:
+    configuration, objection = item
+    row: dict[str, Any] = {
+        "kernel": kernel.name,
+        "slug": configuration.slug,
+        "element_type": configuration.element_type,
+        "configuration": configuration.label,
+        "arch": arch,
+    }
+    if objection:
+        return Resource(**row, status="skipped", reason=objection)
+    if kernel.architecture and capability(arch) != capability(kernel.architecture):
+        return Resource(**row, status="not_supported", reason=f"needs architecture {kernel.architecture}")
+    row["arch"] = arch = kernel.architecture or arch
+    if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
+        return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
+    binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
+    source = kernel.source(configuration)
+    compiler, options = _compiler(kernel, configuration), configuration.options if kernel.kind == "cuda" else []
+    row |= {"compiler": compiler, "version": compiler_version(compiler), "options": " ".join(options)}
+    key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
+    if note.exists() and binary.exists():
+        made = json.loads(note.read_text())
+        if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
+            return Resource(**made["row"])
+    start = time.perf_counter()
+    include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
+    try:
+        with _limited():
+            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
+    except CompileError as error:
+        return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
+    modelled = arch.startswith(issue_model.MODELLED) and not cubin.uses_tensor_cores(built)
+    resource = Resource(
+        **row,
+        **usage,
+        multiply_adds_per_clock=issue_model.multiply_adds_per_clock(built) if modelled else None,
+        status="compiled",
+        binary=binary.name,
+        sha256=hashlib.sha256(built).hexdigest(),
+        seconds=round(time.perf_counter() - start, 3),
+    )
+    write_whole(binary, built)
+    write_whole(note, json.dumps({"key": key, "row": asdict(resource)}).encode())
+    return resource
+
+
+def compile_support(kind: str, arch: str) -> bytes:
+    """What the pipeline itself runs on a device (`devices/support.*`), compiled. Raises `InputError` where the compiler refuses it."""
+    folder = Path(__file__).resolve().parents[1] / "devices"
+    compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
+    try:
+        return compiler((folder / name).read_text(), arch, folder)[0]
+    except CompileError as error:
+        raise InputError(f"the compiler refuses the pipeline's own {name}, which compiles elsewhere: {error}") from None
+
+
+def capability(arch: str) -> float:
+    """Compute capability of an architecture: `sm_90` and `sm_90a` -> 9.0."""
+    return int(re.sub(r"\D", "", arch)) / 10

@@ -1,0 +1,98 @@
+"""What a measurement depends on: versions, the project's commit, and the machine."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ladder.compiling.toolchain import COMPILER, cc, compiler_version, nvcc
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.devices.detect import Device, detect_cpu
+from ladder.devices.simulation import simulated
+
+PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
+
+
+def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise `InputError` where this machine's fingerprint is not that of `environment.json`: a dataset has one environment."""
+    for key in sorted({*found, *expected}):
+        if found.get(key) != expected.get(key):
+            raise InputError(
+                f"{platform.node()}: {key} is {found.get(key)!r}; expected {expected.get(key)!r}, as in environment.json. "
+                f"Name resources under `partitions` that only machines alike have, or let `--forcerun probe` describe it anew"
+            )
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of the Python packages that a measurement or a figure depends on; those not installed are left out."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def project_state() -> dict[str, Any]:
+    """The project's commit, and whether files differed from it or were new; None where neither git nor an image's build tells."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    image = ROOT / "REVISION"  # an image has no git; its build has left this there
+    if image.exists():
+        commit, _, dirty = image.read_text().strip().partition("-")
+        return {"commit": commit or None, "dirty": bool(dirty) if commit else None}
+    changes = git("status", "--porcelain")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
+
+
+def fingerprint(device: Device) -> dict[str, Any]:
+    """What a measurement depends on besides the project: a change of any of it makes earlier measurements stale."""
+    versions = package_versions()
+    common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
+    if device.kind == "cuda":
+        return common | {
+            "uuids": list(device.uuids),
+            "driver": device.driver,
+            **{p: versions.get(p) for p in ("pycuda", "nvidia-cublas")},
+            **({"simulated": True} if simulated() else {}),
+        }
+    return common | {"cores": os.cpu_count(), "python": platform.python_version()}
+
+
+def describe(device: Device) -> dict[str, Any]:
+    """`environment.json` less what only the device itself can tell (its attributes and peaks)."""
+    return {
+        "device": device.slug,
+        "kind": device.kind,
+        "name": device.name,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fingerprint": fingerprint(device),
+        "compiler": {
+            "path": Path(nvcc() if device.kind == "cuda" else cc()).name,
+            "version": compiler_version(COMPILER[device.kind]),
+        },
+        "host": {
+            "cpu": detect_cpu().name,
+            "cores": os.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "system": f"{platform.system()} {platform.release()}",
+        },
+        "python": {"version": sys.version.split()[0], "packages": package_versions()},
+        "project": project_state(),
+    }

@@ -1,0 +1,1 @@
+"""Types, errors, files, statistics and expressions that every other package uses."""

@@ -1,0 +1,44 @@
+"""Files of the project: its root, reading JSON, writing a file whole or not at all."""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ladder.core.errors import InputError, unwritable
+
+ROOT = Path(__file__).resolve().parents[3]
+
+MEND = "Where it is committed, restore it: git checkout. Else remove it and run again"
+
+
+def read_json(path: Path) -> Any:
+    """The data in a JSON file. Raises `InputError` for another."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: {error}; expected JSON. {MEND}") from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that nobody ever sees half of it. Raises `InputError` where it cannot be written."""
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            part = file.name
+            file.write(data)
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    except OSError as error:
+        if part:
+            with contextlib.suppress(OSError):
+                Path(part).unlink()
+        raise unwritable(path, error) from None
+
+
+def digest(data: Any) -> str:
+    """A short digest of plain data, the same in every process."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]

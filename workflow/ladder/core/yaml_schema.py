@@ -1,0 +1,132 @@
+"""Read YAML of the user's and check it against a schema; every complaint names the file, the key, the value and what was expected."""
+
+import json
+import re
+from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from ladder.core.errors import InputError
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+
+
+class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
+    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and aliases, few of which can stand for gigabytes.
+
+    Every job reads some: libyaml's parser, which is quick, below PyYAML's composer, for libyaml's own recurses without end.
+    """
+
+    def __init__(self, text: str) -> None:
+        yaml.CSafeLoader.__init__(self, text)
+        yaml.composer.Composer.__init__(self)
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias: Any = self.peek_event()
+            raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", alias.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {', '.join(sorted(twice))} is given twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def read(path: Path) -> str:
+    """The text of a file of the user's. Raises `InputError`."""
+    try:
+        return path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; expected text in UTF-8") from None
+
+
+def load(text: str, source: str) -> Any:
+    """The data in YAML `text`; `source` is what messages call it. Raises `InputError`."""
+    try:
+        return _Loader(text).get_single_data()
+    except Exception as error:  # a value that its tag denies, such as `!!int x`, makes PyYAML raise whatever comes
+        said = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls a text; the source is named already
+        raise InputError(f"{source}: not valid YAML: {said}") from None
+
+
+@lru_cache
+def _validator(schema: str) -> Any:
+    return jsonschema.Draft202012Validator(load((SCHEMAS / f"{schema}.schema.yaml").read_text(), schema))
+
+
+def check(data: Any, schema: str, source: str) -> None:
+    """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, a line each."""
+    _check_plain(data, source, "")
+    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: [str(part) for part in error.absolute_path])
+    if errors:
+        raise InputError("\n".join(dict.fromkeys(_complaint(error, source) for error in errors)))
+
+
+def _check_plain(value: Any, source: str, path: str) -> None:
+    """Raise `InputError` for what YAML can say but a schema cannot judge: keys that are no text, NaN, numbers without end."""
+    match value:
+        case dict():
+            for key, part in value.items():
+                if not isinstance(key, str):
+                    raise InputError(
+                        f"{source}: {path or 'the file'}: got the key {shorten(str(key)[:80])}; expected keys to be text"
+                    )
+                _check_plain(part, source, f"{path}.{key}".lstrip("."))
+        case list():
+            for index, part in enumerate(value):
+                _check_plain(part, source, f"{path}[{index}]")
+        case int() | float() if not abs(value) < 2**63:  # nor is NaN
+            raise InputError(f"{source}: {path or 'the file'}: got a number that is NaN or too large; expected one below 2**63")
+
+
+def _complaint(error: Any, source: str) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
+    if error.validator == "additionalProperties":
+        known = sorted(error.schema.get("properties", {}))
+        unknown = [key for key in error.instance if key not in known]
+        where = f"{source}: {path}: " if path else f"{source}: "
+        return f"{where}unknown key {', '.join(map(repr, unknown))}; expected one of {', '.join(known)}"
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"
+    expected = error.schema.get("description") or f"{error.validator} {json.dumps(error.validator_value)}"
+    expected += ", each once" if error.validator == "uniqueItems" else ""
+    return f"{source}: {path or 'the file'}: got {shorten(error.instance)}; expected {expected}{_hint(error.instance)}"
+
+
+def _hint(value: Any) -> str:
+    """What to write for a number that YAML takes for text: of a power of ten it wants the point and the sign."""
+    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+", value):
+        return f"; YAML takes it for text, write {float(value):.1e}"
+    return ""
+
+
+def typed(value: Any) -> Any:
+    """What Snakemake's `--config` leaves as text inside lists and mappings, as YAML has it: numbers, true and false."""
+    match value:
+        case dict():
+            return {key: typed(part) for key, part in value.items()}
+        case list():
+            return [typed(part) for part in value]
+        case str():
+            try:
+                read = load(value, "")
+            except InputError:
+                return value
+            return read if isinstance(read, int | float) else value
+    return value
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """`value` as JSON, cut to `limit` characters, for a message."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

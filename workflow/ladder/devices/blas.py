@@ -1,0 +1,55 @@
+"""NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same; threads fixed through threadpoolctl."""
+
+import ctypes
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np  # noqa: F401 - loads the BLAS
+from threadpoolctl import ThreadpoolController
+
+from ladder.devices.base import Call, Launch, Refused
+from ladder.devices.cpu import Cpu, available_cores
+
+ROW_MAJOR, NO_TRANSPOSE = 101, 111
+"""CBLAS's own values of CblasRowMajor and CblasNoTrans."""
+_SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
+
+
+@lru_cache
+def controller() -> ThreadpoolController:
+    """NumPy's BLAS as threadpoolctl sees it."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+@lru_cache
+def _gemm(letter: str) -> tuple[Any, Any]:
+    """cblas_?gemm of the BLAS that NumPy loaded, and the ctypes integer it takes."""
+    for library in controller().info():
+        loaded = ctypes.CDLL(library["filepath"])
+        for symbol in _SYMBOLS:
+            if hasattr(loaded, symbol.format(letter)):
+                return getattr(loaded, symbol.format(letter)), ctypes.c_int64 if "64_" in symbol else ctypes.c_int
+    raise Refused("not_supported", "NumPy's BLAS exports no cblas_gemm")
+
+
+def version() -> str:
+    """Name and version of the BLAS, and the processor that it chose its kernels for: `openblas 0.3.30 (SkylakeX)`."""
+    return ", ".join(f"{b['internal_api']} {b['version']} ({b.get('architecture', 'unknown')})" for b in controller().info())
+
+
+def launch(device: Cpu, name: str) -> Launch:
+    """`blas_1` or `blas_all` on the device's operands, with one thread or one a core."""
+    gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
+    gemm.restype = None
+    threads = 1 if name == "blas_1" else available_cores()
+
+    def bind(*addresses: int) -> Call:
+        m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)
+        return partial(gemm, ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, *(integer(x.value) for x in (m, n, k)),
+                       alpha, a, integer(lda.value), b, integer(ldb.value), beta, c, integer(ldc.value))  # fmt: skip
+
+    def limit() -> None:
+        for library in controller().lib_controllers:
+            library.set_num_threads(threads)
+
+    return Launch(bind, limit)

@@ -1,0 +1,104 @@
+"""One device for one job at a time, among all processes of all users of a machine."""
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ladder.core import clock
+from ladder.core.errors import InputError, plain
+from ladder.devices.detect import Device, detect_gpus
+from ladder.devices.simulation import simulated
+
+COMMAND = 120
+"""Characters of another process's command that are shown."""
+WAIT_SECONDS = 0.5
+"""Between attempts to take a device that another run holds."""
+
+
+def visible(slug: str) -> list[str]:
+    """The UUIDs of the GPUs of a model that this process may use."""
+    if gpus := simulated():
+        return list(gpus.visible(slug))
+    from ladder.devices import cuda  # where there is no driver, it cannot be imported
+
+    return cuda.visible(slug)
+
+
+def uuids(device: Device) -> list[str]:
+    """What can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
+    if device.kind == "cpu":
+        return [device.slug]
+    found = visible(device.slug)
+    if not found:
+        raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
+    return found
+
+
+def first_gpu() -> Device:
+    """The first GPU that this process may use, as a device that has no other. Raises `InputError` for none."""
+    for device in detect_gpus():
+        for uuid in visible(device.slug):
+            return replace(device, uuids=(uuid,))
+    raise InputError("no GPU is to be seen; expected an NVIDIA GPU, its driver, and that CUDA_VISIBLE_DEVICES does not hide it")
+
+
+def _name(uuid: str) -> str:
+    """The name of a device's lock. Tests set `LADDER_LOCK`, so that no two of them wait for each other."""
+    return f"{os.environ.get('LADDER_LOCK', 'gemm-ladder')} {uuid}"
+
+
+def holders(uuid: str) -> list[str]:
+    """The processes that hold a device, those that this user may see: pid and command (proc(5), /proc/net/unix)."""
+    table = Path("/proc/net/unix").read_text().splitlines()
+    sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@{_name(uuid)}")}
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        if not sockets.isdisjoint(_open(process)):
+            with contextlib.suppress(OSError):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append(f"process {process.name}: {plain(command.strip(), COMMAND)}")
+    return found
+
+
+def _open(process: Path) -> Iterator[str]:
+    """What a process has open, as far as it does not end meanwhile, and this user may see it."""
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(descriptor.readlink())
+
+
+@contextlib.contextmanager
+def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[str, int]]:
+    """Hold one of several devices for timing, with a lock that every process of every user on this machine sees.
+
+    While all are held it waits, or raises `BlockingIOError`. Yields the device's UUID and the lock's file descriptor. The lock is a name in
+    the abstract namespace of Unix sockets (unix(7)): no file whose folder, owner or permissions could be wrong, and gone with the last
+    process that holds it.
+    """
+    waiting = False
+    while True:
+        for uuid in candidates:
+            with socket.socket(socket.AF_UNIX) as lock:
+                try:
+                    lock.bind(f"\0{_name(uuid)}")
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                    continue
+                yield uuid, lock.fileno()
+                return
+        if not wait:
+            raise BlockingIOError(f"{', '.join(candidates)}: in use by another run")
+        if not waiting:
+            who = "; ".join(holder for uuid in candidates for holder in holders(uuid)) or "which this user may not see"
+            print(
+                f"{', '.join(candidates)}: in use by another run; waiting until it is free ({who})", file=sys.stderr, flush=True
+            )
+        waiting = True
+        clock.sleep(WAIT_SECONDS)

@@ -1,0 +1,144 @@
+"""What operands are filled with, and where they lie in memory."""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
+from ladder.devices.base import Errors
+from ladder.model.problem import Problem
+
+GUARD = 1024
+"""Canary elements before and after every matrix."""
+CANARY = 0x7FF87FF9
+"""32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
+BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert")
+"""Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
+
+
+RESULT_SHIFTS = 16
+"""Places where the C of a launch may begin in its room, on a boundary of a line or more: which, only chance tells. A launch that also
+computes what later ones of its sample are asked for does not know where to write it."""
+TF32_DIGITS = 11
+"""Significant bits of an operand in TF32: those after the point, and the one before."""
+
+
+class Draw(NamedTuple):
+    """What a matrix is filled with; the fields are those of `Draw` in `operands.h`."""
+
+    distribution: int
+    matrix: int
+    k: int
+    small: int
+    wide: int
+    period: int
+    alone: int
+    lowest: int
+    highest: int
+    seed: int
+
+
+class Place(NamedTuple):
+    """Where a matrix lies in its buffer, in elements."""
+
+    total: int
+    first: int
+    rows: int
+    cols: int
+    ld: int
+
+
+def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
+    """What A, B and C are filled with.
+
+    `exact` are whole numbers from -4 to 4 (fewer where K is so large that sums would not be exact), among which one in `period` along K is
+    wider than the next narrower format has bits: a kernel that rounds an operand anywhere is off by a whole number. |A||B| stays below a
+    quarter of where the accumulator stops counting, in every order of summation. Where elements of C have fewer bits, so many products
+    cancel in pairs, half of K apart, all but one in `alone`, that the standard deviation of sums over small ones is a sixteenth of where
+    those bits stop counting at most: each element shows one product left out. `exact_tf32` is for what rounds
+    operands to TF32: this leaves the wide ones as they are too.
+    """
+    element = ELEMENT_TYPES[problem.element_type]
+    digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
+    # half of the budget for the small ones (beta C is counted with them), half for the wide ones
+    small = next(
+        (s for s in (4, 2, 1) if s * s * max((problem.k + 1) / 2 ** (digits - 3), problem.k**0.5 / 2 ** (output - 2)) <= 1), 1
+    )
+    wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
+    period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
+    mean_square = (small + 1) * (2 * small + 1) / 6
+    alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
+    limits = np.finfo(np.dtype(problem.element_type))
+    common = (problem.k, small, wide, period, alone, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
+    a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
+    return a, b, c
+
+
+def whole(problem: Problem) -> bool:
+    """Whether every order of summation gives the same bits, to which results are then compared.
+
+    Of whole numbers, where alpha and beta are powers of two or 0.
+    """
+    factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
+    return problem.distribution in ("integers", "exact", "exact_tf32") and all(factor in (0.0, 0.5) for factor in factors)
+
+
+def exactly(problem: Problem, tf32: bool = False) -> Problem:
+    """The problem with operands for which every order of summation gives the same bits: whole numbers, alpha and beta powers of two."""
+
+    def power(factor: float) -> float:
+        return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor) if factor else 0.0
+
+    return replace(problem, distribution="exact_tf32" if tf32 else "exact", alpha=power(problem.alpha), beta=power(problem.beta))
+
+
+def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
+    """Where A, B (with `extra` rows below its K) and C lie, in buffers of whole 32-bit words."""
+
+    def place(rows: int, cols: int, ld: int) -> Place:
+        total = rows * ld + problem.offset + 2 * GUARD
+        return Place(total + total % 2, GUARD + problem.offset, rows, cols, ld)
+
+    m, n, k = problem.m, problem.n, problem.k
+    return place(m, k, problem.lda), place(k + extra, n, problem.ldb), place(m, n, problem.ldc)
+
+
+def view_step(problem: Problem) -> int:
+    """Rows of B between the operands of one launch of a sample and the next: none where that would spoil the distribution.
+
+    So many that B begins on the same 16-byte boundary in all, and an even number: `alternating` goes by pairs of rows.
+    """
+    return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
+
+
+def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
+    """In which of `RESULT_SHIFTS` places the C of each launch of a sample begins; that of the first in the first."""
+    return [0, *random.integers(RESULT_SHIFTS, size=launches - 1).tolist()]
+
+
+def audited(random: np.random.Generator, times: int) -> int:
+    """Which of a sample's launches is looked at: the last in half of the samples, for what is put off until the next launch lacks there."""
+    return times - 1 if random.integers(2) else int(random.integers(times))
+
+
+def scalars(problem: Problem) -> tuple[Any, Any]:
+    """alpha and beta rounded to the element type, as the kernels get them."""
+    element = np.dtype(problem.element_type).type
+    return element(problem.alpha), element(problem.beta)
+
+
+def errors_of(sums: NDArray[np.float64]) -> Errors:
+    """`Errors` from a row of the seven sums of `compare` for each part of C."""
+    total, first = sums.sum(axis=0), int(sums[:, 3].argmax())
+    return Errors(
+        float(total[0]),
+        float(total[1]),
+        float(total[2]),
+        float(sums[first, 3]),
+        int(sums[first, 4]),
+        int(total[5]),
+        int(total[6]),
+    )

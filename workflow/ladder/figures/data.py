@@ -1,0 +1,289 @@
+"""What a figure is drawn from, with the names, colours and markers that all figures share."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from ladder.analysis.finalists import AS_WARM
+from ladder.analysis.tables import BETWEEN, shown
+from ladder.core.stats import geometric_mean
+from ladder.core.types import rate_unit
+from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.model.campaign import WIDTH, is_baseline
+from ladder.model.hardware_limits import flop_per_clock
+
+MARKERS = "osD^vPX<>hp*"
+COLUMN = 5.4
+"""Inches: a narrower figure stands in one column of a paper, with fewer panels, and rungs by their numbers."""
+BASELINE_STYLE = {
+    "cublas": ("#000000", "-"),
+    "cublas_tf32": ("#7f7f7f", "--"),
+    "cublaslt_best": ("#000000", ":"),
+    "blas_1": ("#000000", "-"),
+    "blas_all": ("#7f7f7f", "--"),
+}
+CONTEXT_STYLE = [*product(["#8c564b", "#7f7f7f", "#c49c94"], ["-.", (0, (3, 1, 1, 1, 1, 1))])]
+"""Colour and dashes of kernels that solve an easier problem, one after the other."""
+BASELINE_NAME = {
+    "cublas": "cuBLAS",
+    "cublas_tf32": "cuBLAS, TF32 (context)",
+    "cublaslt_best": "cuBLASLt's best (context)",
+    "blas_1": "BLAS, 1 thread",
+    "blas_all": "BLAS, all threads (context)",
+}
+MARKS = {
+    "throttled": ("t", "#d62728", "the clock was held down"),
+    "drifting": ("d", "#ff7f0e", "times rose or fell within a process"),
+    "multimodal": ("m", "#e377c2", "p90/p10 above 1.05"),
+    "raced": ("~", "#17becf", "lost the race, few samples"),
+    "few": ("f", "#8f8f8f", "fewer than three processes"),
+}
+"""What `best.csv` marks: the letter that stands in text, the colour of a marker's edge, and what it says."""
+
+
+def marked(row: Mapping[str, Any]) -> list[str]:
+    """The marks of a row, the gravest first."""
+    found = str(row["marks"]).split("; ")
+    return [mark for mark in MARKS if mark in found]
+
+
+def letters(row: Mapping[str, Any]) -> str:
+    """The letters of a row's marks."""
+    return "".join(MARKS[mark][0] for mark in marked(row))
+
+
+def lettered(value: str, row: Mapping[str, Any]) -> str:
+    """A value with the letters of its row's marks: `~7.01 m`."""
+    found = marked(row)
+    return ("~" if "raced" in found else "") + " ".join([value, *(MARKS[mark][0] for mark in found if mark != "raced")])
+
+
+def edge(row: Mapping[str, Any]) -> str:
+    """The colour of the edge of a row's marker: that of its gravest mark, or white."""
+    return MARKS[marked(row)[0]][1] if marked(row) else "#ffffff"
+
+
+def edges(rows: pd.DataFrame) -> list[Line2D]:
+    """The legend of those edges, as far as rows have marks."""
+    present = {mark for row in rows.to_dict("records") for mark in marked(row)}
+    return [
+        Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
+        for mark in MARKS
+        if mark in present
+    ]
+
+
+def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the letters of the marks in a figure's text mean."""
+    present = {mark for row in rows for mark in marked(row)}
+    told = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in MARKS if mark in present]
+    return f"{'; '.join(told)}." if told else ""
+
+
+class Dataset:
+    """The tables of one device, element type and state, with what every figure's labels need. `width` is the figures', in inches."""
+
+    def __init__(
+        self, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], state: str, width: float = WIDTH
+    ) -> None:
+        summary, best, pairs = (tables[name].astype({"problem": str}) for name in ("summary", "best", "pairs"))
+        self.models = tables["models"]
+        self.width, self.environment, self.state = width, environment, state
+        self.in_column = width < COLUMN
+        self.summary = summary[summary["state"] == state]
+        self.pairs = pairs[pairs["state"] == state]
+        self.rounds, self.references = (self._of_state(tables[name]) for name in ("rounds", "references"))
+        square = best["problem"].str.fullmatch(r"\d+")
+        best = best.assign(square=square, as_warm=best["reason"].astype(str).str.startswith(AS_WARM) & best["tflops"].isna())
+        self.best = best[(best["state"] == state) & best["tflops"].notna()]
+        """The best configurations that have a rate in this state."""
+        self.as_warm = best[(best["state"] == state) & best["as_warm"]]
+        """Those that were not measured in it, since it makes no difference to them."""
+        keys = ["kernel", "element_type", "problem"]
+        warm = best[(best["state"] == "warm") & best["tflops"].notna()]
+        self.whole = pd.concat([self.best, warm.merge(self.as_warm[keys], on=keys).assign(as_warm=True)], ignore_index=True)
+        """Both, with the rates that those have warm."""
+        self.order = list(dict.fromkeys(best["problem"]))
+        """All problems."""
+        self.shown = shown(best) if best["tflops"].notna().any() else ""
+        """The problem that the ladder is shown at."""
+        self.unit, self.unit_size = rate_unit(environment["kind"])
+        easier = set(best.loc[best["precision"].notna(), "kernel"])
+        have = set(self.whole["kernel"])
+        names = [kernel for kernel in dict.fromkeys(best["kernel"]) if kernel in have]
+        self.kernels = [kernel for kernel in names if not is_baseline(kernel) and kernel not in easier]
+        self.baselines = [kernel for kernel in names if kernel not in self.kernels]
+        """With them what rounds its operands: drawn for context."""
+        self.reference = str(summary["reference"].iloc[0]) if len(summary) else ""
+        self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
+        self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
+        self.peak: float | None = environment["peaks"]["fp32_tflops"] / self.unit_size if self.element_type == "float32" else None
+        """The measured peak, which is one of float32."""
+        per_clock, clock = flop_per_clock(environment), environment["attributes"].get("max_sm_clock_mhz")
+        self.clock_peak = per_clock * clock * 1e-6 / self.unit_size if self.peak and per_clock and clock else None
+        """The same by arithmetic: two operations a lane and clock at the highest clock."""
+
+    def _of_state(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table[table["state"] == self.state].astype({"problem": str})
+
+    def rate(self, tflops: Any) -> Any:
+        """TFLOP/s in the device's unit."""
+        return tflops / self.unit_size
+
+    @staticmethod
+    def easier(row: Mapping[str, Any]) -> bool:
+        """Whether a row is of a call or kernel that rounds its operands."""
+        return bool(pd.notna(row["precision"]))
+
+    def label(self, kernel: str) -> str:
+        """A kernel's or baseline's name in a legend or at an axis, for which a column has little room."""
+        return self.brief(kernel) if self.in_column else self.nice(kernel)
+
+    def nice(self, kernel: str) -> str:
+        """A kernel's or baseline's name as it is shown."""
+        name = BASELINE_NAME.get(kernel, kernel.replace("_", " "))
+        return f"{name} (context)" if kernel in self.baselines and not is_baseline(kernel) else name
+
+    def at(self, problem: str) -> pd.DataFrame:
+        """The rows of `whole` of one problem, by kernel: rungs in their order, then the baselines."""
+        rows = self.whole[self.whole["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
+        return rows.loc[[kernel for kernel in [*self.kernels, *self.baselines] if kernel in rows.index]]
+
+    def where(self) -> str:
+        """The problem that the ladder is shown at, in words."""
+        row = self.whole[self.whole["problem"] == self.shown].iloc[0]
+        return f"M = N = K = {self.shown}" if self.shown.isdigit() else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
+
+    def common(self) -> list[str]:
+        """The problems that every rung has a result for: the set over which means are taken."""
+        have = self.whole[self.whole["kernel"].isin(self.kernels)].groupby("problem", sort=False)["kernel"].nunique()
+        return [problem for problem in self.order if have.get(problem, 0) == len(self.kernels) > 0]
+
+    def mean(self, kernel: str) -> float | None:
+        """The geometric mean of a kernel's ratios to the reference over `common`."""
+        rows = self.whole[(self.whole["kernel"] == kernel) & self.whole["problem"].isin(self.common())]
+        return geometric_mean(list(rows["ratio"])) if len(rows) else None
+
+    def gain(self, kernel: str, problem: str) -> Mapping[str, Any] | None:
+        """The row of `pairs` of a rung against the rung below it."""
+        pairs = self.pairs
+        rows = pairs[(pairs["pair"] == "gain") & (pairs["kernel"] == kernel) & (pairs["problem"] == problem)].to_dict("records")
+        return rows[0] if rows else None
+
+    def colours(self) -> dict[str, Any]:
+        """A colour a kernel or baseline: a ladder is ordered, so are its rungs'; dark to light, as the colour-blind see it too."""
+        rungs = dict(zip(self.kernels, sns.color_palette("viridis", len(self.kernels) + 1), strict=False))
+        return rungs | {kernel: style[0] for kernel, style in self.context().items()}
+
+    def context(self) -> dict[str, tuple[str, Any]]:
+        """Colour and dashes of what is not a rung."""
+        others = [kernel for kernel in self.baselines if kernel not in BASELINE_STYLE]
+        found = {kernel: CONTEXT_STYLE[i % len(CONTEXT_STYLE)] for i, kernel in enumerate(others)}
+        return {kernel: BASELINE_STYLE.get(kernel) or found[kernel] for kernel in self.baselines}
+
+    def markers(self) -> dict[str, str]:
+        """A marker a kernel or baseline."""
+        return {kernel: MARKERS[i % len(MARKERS)] for i, kernel in enumerate([*self.kernels, *self.baselines])}
+
+    def handles(self, rows: pd.DataFrame, lines: bool = True) -> list[Line2D]:
+        """The legend of `rows` of `best`: kernels and baselines, as lines or as markers alone, then the marks that there are."""
+        colours, markers, context, have = self.colours(), self.markers(), self.context(), set(rows["kernel"])
+        found = []
+        for kernel in [kernel for kernel in [*self.kernels, *self.baselines] if kernel in have]:
+            dash = context[kernel][1] if kernel in context else "-"
+            marker = "" if lines and kernel in context else markers[kernel]
+            found.append(
+                Line2D(
+                    [],
+                    [],
+                    color=colours[kernel],
+                    ls=dash if lines else "",
+                    marker=marker,
+                    mec="white",
+                    mew=0.5,
+                    label=self.label(kernel),
+                )
+            )
+        return [*found, *edges(rows)]
+
+    def as_warm_note(self) -> str:
+        """From what size up each kernel is `cold` as it is `warm`, in words: where its line ends."""
+        told: dict[str, list[str]] = {}
+        for kernel in [*self.kernels, *self.baselines]:
+            rows = self.as_warm[self.as_warm["kernel"] == kernel]
+            words = [f"from {rows.loc[rows['square'], 'm'].min()} up"] if rows["square"].any() else []
+            words += [f"at {problem.replace('x', '×')}" for problem in rows.loc[~rows["square"], "problem"]]
+            if words:
+                told.setdefault(", ".join(words), []).append(self.brief(kernel))
+        if not told:
+            return ""
+        listed = "; ".join(f"{', '.join(kernels)} {where}" for where, kernels in told.items())
+        return f"Lines end where a launch takes so long that {self.state} is as warm: {listed}."
+
+    def brief(self, kernel: str) -> str:
+        """A rung's number, or a baseline's name."""
+        return self.nice(kernel).removesuffix(" (context)") if is_baseline(kernel) else kernel.split("_")[0]
+
+    def intervals(self) -> str:
+        """What kind the intervals of `best` are, in words."""
+        best = self.best
+        if best.empty:
+            return "no results"
+        kind = str(best["interval"].iloc[0])
+        width = ((best["tflops_high"] - best["tflops_low"]) / 2 / best["tflops"]).replace(np.inf, np.nan).quantile(0.9)
+        count = span(best["samples"])
+        of = f" in {span(best['processes'])} processes" if kind == BETWEEN else ""
+        return f"Intervals: {kind}, 95 %, nine in ten within ±{100 * width:.1f} %; n = {count} samples a point{of}."
+
+    def note(self, intervals: str | None = None) -> str:
+        """The line below every figure: device, power limit, software, operands, date, commit, samples, the intervals' kind and the peaks.
+
+        `intervals` stands in place of what is said of those of `best`.
+        """
+        env = self.environment
+        attributes, limit = env["attributes"], env["attributes"].get("power_limit_w")
+        commit = (env["project"]["commit"] or "unknown")[:10] + (", changed" if env["project"]["dirty"] else "")
+        name = env["name"] + (f" (power limit {limit:g} W)" if limit else "")
+        whose = f"{name}, {attributes['library']}, {self.element_type}, operands {self.distribution}, {self.state}"
+        told = [f"{whose}, {env['time'][:10]}, commit {commit}.", self.intervals() if intervals is None else intervals]
+        if self.peak:
+            by_clock = f"; {self.clock_peak:.3g} by lanes × clock" if self.clock_peak else ""
+            told.append(f"FP32 peak {self.peak:.3g} {self.unit}, measured{by_clock}.")
+        if "repeated_launch_us" in env:
+            told.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
+        return " ".join(filter(None, told))
+
+
+def span(values: Sequence[float]) -> str:
+    """The least and the most of some whole numbers: `5–8`, or `5`."""
+    low, high = int(min(values)), int(max(values))
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def said(gain: Mapping[str, Any] | None) -> str:
+    """A gain over the rung below in words: `×1.92 faster`, `≈×1.00 not distinguishable`; nothing where there is none."""
+    if gain is None:
+        return ""
+    factor = f"×{gain['ratio']:.3g}"
+    return (
+        f"≈{factor} {SAME}"
+        if gain["verdict"] == SAME
+        else factor
+        if gain["verdict"] == UNCONFIRMED
+        else f"{factor} {gain['verdict']}"
+    )
+
+
+def hatches(row: Mapping[str, Any]) -> str:
+    """How a bar is hatched: where it has a mark."""
+    return "////" if marked(row) else ""
+
+
+HATCHED = Patch(facecolor="#ffffff", edgecolor="#666666", hatch="////", label="hatched: marked by the letters in its text")
+OUTSIDE = "What rounds its operands, for context, may leave the panel."

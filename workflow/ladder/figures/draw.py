@@ -1,0 +1,174 @@
+"""The figures, each drawn from a dataset's tables and environment alone; no device is touched. One module a family.
+
+Every figure is written as SVG, and as PDF and PNG where asked for, the same bytes for the same data.
+"""
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ladder.core.errors import InputError
+from ladder.figures.accuracy import accuracy, distributions
+from ladder.figures.changes import changes
+from ladder.figures.compilers import compared, compilers
+from ladder.figures.counters import counters
+from ladder.figures.data import Dataset
+from ladder.figures.devices import comparison, gpus, on_all
+from ladder.figures.issue import issue, modelled
+from ladder.figures.layout import save, style
+from ladder.figures.parameters import parameters
+from ladder.figures.roofline import roofline
+from ladder.figures.rungs import energy, ladder
+from ladder.figures.samples import samples
+from ladder.figures.scaling import performance, ratio, time
+from ladder.model.campaign import WIDTH, is_baseline
+
+FIGURES: dict[str, Callable[[Dataset], Figure]] = {
+    "performance": performance,
+    "ratio": ratio,
+    "time": time,
+    "ladder": ladder,
+    "roofline": roofline,
+    "issue": issue,
+    "accuracy": accuracy,
+    "distributions": distributions,
+    "samples": samples,
+    "energy": energy,
+    "gpus": gpus,
+    "compilers": compilers,
+}
+NEEDS: dict[str, Callable[[Dataset], bool]] = {
+    "issue": lambda data: len(modelled(data)) > 0,
+    "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
+    "distributions": lambda data: data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1,
+    "samples": lambda data: len(data.rounds) > 0,
+    "energy": lambda data: bool(data.best["tflop_per_j"].notna().any()),
+    "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
+    "compilers": lambda data: len(compared(data)) > 0,
+}
+"""When there is something to draw."""
+ANY_OPERANDS = ("accuracy", "distributions", "compilers")
+"""Figures of all operands; the others, which have no place for distributions, are of the first one."""
+
+
+def draw(name: str, data: Dataset) -> Figure:
+    """The figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError` for another."""
+    style(data.width)
+    if name.startswith("parameters-"):
+        return parameters(data, name.removeprefix("parameters-"))
+    if name not in FIGURES:
+        raise InputError(f"unknown figure {name}; expected {', '.join(FIGURES)} or parameters-<kernel>")
+    return FIGURES[name](data)
+
+
+def draw_all(
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    folder: Path,
+    threads: int = 1,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
+) -> None:
+    """Draw and write every figure of a dataset, of which `DRAWN_FROM` are given, `width` inches wide: `<figure>-<state>.<format>`.
+
+    Of element types but float32 it is `<figure>-<element type>-<state>`. `formats` are those besides SVG.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
+    for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
+        typed = _of_type(tables, element_type)
+        whole, data = (Dataset(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
+        if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
+            continue
+        # the sweep is that of the first state; another follows its best configurations only
+        sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
+        which = state if element_type == "float32" else f"{element_type}-{state}"
+        for name in (*FIGURES, *sweeps):
+            drawn = whole if name in ANY_OPERANDS else data
+            if name not in NEEDS or NEEDS[name](drawn):
+                tasks.append((drawn, name, folder / f"{name}-{which}", formats))
+    if threads == 1:
+        list(map(_draw_and_save, tasks))
+        return
+    # Ctrl-C ends these processes without a traceback of each: the job tells. `map` would cancel what has not begun, of which the pool's
+    # own thread, which finds its processes gone, sometimes prints a traceback
+    ended = signal.SIGINT, signal.SIG_DFL
+    with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
+        for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
+            drawing.result()
+
+
+def _draw_and_save(task: tuple[Dataset, str, Path, Sequence[str]]) -> None:
+    data, name, stem, formats = task
+    save(draw(name, data), stem, formats)
+
+
+def _of_type(tables: Mapping[str, pd.DataFrame], element_type: str) -> dict[str, pd.DataFrame]:
+    return {name: table[table["element_type"] == element_type] for name, table in tables.items()}
+
+
+def _of_first_distribution(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    summary = tables["summary"]
+    first = set(summary.loc[summary["distribution"] == summary["distribution"].iloc[0], "problem"].astype(str))
+    return {
+        name: table[table["problem"].astype(str).isin(first)] if "problem" in table else table for name, table in tables.items()
+    }
+
+
+def draw_counters(
+    counts: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    stem: Path,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
+) -> None:
+    """Draw model against count and write it as `stem`, in SVG and other formats."""
+    style(width)
+    save(counters(Dataset(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem, formats)
+
+
+def draw_comparison(
+    datasets: Mapping[str, Mapping[str, pd.DataFrame]],
+    environments: Mapping[str, Mapping[str, Any]],
+    stem: Path,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
+) -> None:
+    """Draw datasets, of each of which `DRAWN_FROM` are given, side by side in the first element type and state measured."""
+    style(width)
+    drawn = {}
+    for name, tables in datasets.items():
+        first = tables["summary"].iloc[0]
+        drawn[name] = Dataset(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
+    save(comparison(drawn), stem, formats)
+
+
+def draw_changes(
+    rows: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
+    environment: Mapping[str, Any],
+    other: str,
+    stem: Path,
+    width: float = WIDTH,
+    formats: Sequence[str] = (),
+) -> None:
+    """Draw what changed from a dataset, of which `DRAWN_FROM` are given, to another, by the rows of `compare.changes`.
+
+    In SVG and other formats; of several element types the first.
+    """
+    style(width)
+    first = str(rows["element_type"].iloc[0])
+    data = Dataset(_of_type(tables, first), environment, str(rows["state"].iloc[0]), width)
+    save(changes(data, rows[rows["element_type"] == first], other), stem, formats)

@@ -1,0 +1,179 @@
+"""What all figures have in common on the page: style, panels, title, legend and note, and the files.
+
+A figure has exactly the width that is asked for. Its height is what its panels, text and legend take: nothing is placed by a guess.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.transforms import Bbox
+
+from ladder.core.files import write_whole
+from ladder.figures.data import Dataset
+
+PANEL = 3.6
+"""Inches that a panel is wide, about: how many stand side by side follows from the figure's width."""
+PAD = 0.06
+"""Inches between the parts of a figure, and round it."""
+NOTE = "#444444"
+
+
+def text_size(width: float) -> float:
+    """Points of a figure's text: 10 where it is 11 inches wide, 8.6 in two columns of a paper, 7.2 in one."""
+    return min(10.0, 5.8 + 0.4 * width)
+
+
+def style(width: float) -> None:
+    """Set the style of figures of a width in inches."""
+    size, small = text_size(width), 0.9 * text_size(width)
+    sns.set_theme(context="notebook", style="whitegrid", rc={
+        "figure.dpi": 100, "savefig.dpi": 160 if width > 8 else 300, "axes.spines.top": False, "axes.spines.right": False,
+        "font.size": size, "axes.titlesize": size, "axes.labelsize": size, "xtick.labelsize": small, "ytick.labelsize": small,
+        "legend.fontsize": small, "legend.title_fontsize": small, "lines.linewidth": 0.16 * size, "lines.markersize": 0.6 * size,
+        "axes.titlelocation": "left", "axes.titlepad": 4, "axes.labelpad": 2, "xtick.major.pad": 2, "ytick.major.pad": 2,
+        "grid.linewidth": 0.06 * size, "axes.linewidth": 0.08 * size, "hatch.linewidth": 0.08 * size,
+        "svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "pdf.fonttype": 42,
+    })  # fmt: skip
+
+
+def inches(lines: float, size: float) -> float:
+    """The height of lines of text of a size in points."""
+    return lines * size * 1.25 / 72
+
+
+def side_by_side(width: float) -> int:
+    """How many panels stand side by side in a figure."""
+    return max(1, round(width / PANEL))
+
+
+def panels(data: Dataset, count: int, height: float, most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels in as many columns as its width has room for, `most` of them, each of a height in inches.
+
+    `narrow` panels stand where one usually does.
+    """
+    columns = min(count, most, narrow * side_by_side(data.width))
+    rows = -(-count // columns)
+    # none of pyplot's: seaborn draws those whole on the way, to see whether labels touch
+    figure = Figure(figsize=(data.width, rows * height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    axes = list(grid.flat)
+    for unused in axes[count:]:
+        unused.remove()
+    return figure, axes[:count]
+
+
+def finish(
+    figure: Figure,
+    data: Dataset,
+    title: str,
+    handles: Sequence[Artist] = (),
+    notes: Sequence[str] = (),
+    intervals: str | None = None,
+) -> Figure:
+    """Put the title above the panels and the legend and the notes below them; the figure grows by what they take.
+
+    `intervals` replaces what the note of the dataset says of its intervals.
+    """
+    width, body = figure.get_size_inches()
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
+    dpi, size, left = figure.dpi, text_size(width), PAD / width
+
+    def height(artist: Any) -> float:
+        return float(artist.get_window_extent(renderer).height) / dpi
+
+    # at the very top, text that wraps has no width
+    head = figure.text(left, 0.5, title, ha="left", va="top", fontsize=1.2 * size, fontweight="bold", wrap=True)
+    foot = figure.text(
+        left,
+        0,
+        " ".join(filter(None, [*notes, data.note(intervals)])),
+        ha="left",
+        va="bottom",
+        fontsize=0.8 * size,
+        color=NOTE,
+        wrap=True,
+    )
+    parts = [height(head) + 2 * PAD, height(foot) + 2 * PAD]
+    for text in (head, foot):  # wrapped once, and not again whenever a size is asked for
+        text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
+        text.set_wrap(False)
+    legend = None
+    for columns in range(min(len(handles), 8), 0, -1):
+        legend = figure.legend(
+            handles=list(handles), loc="lower left", ncols=columns, frameon=False, borderpad=0, borderaxespad=0, columnspacing=1.5,
+            handlelength=1.8, labelspacing=0.3, bbox_to_anchor=(left, 0),
+        )  # fmt: skip
+        if columns == 1 or legend.get_window_extent(renderer).width / dpi <= width - 2 * PAD:
+            break
+        legend.remove()
+    between = height(legend) + PAD if legend else 0.0
+    total = body + sum(parts) + between
+    figure.set_size_inches(width, total)
+    head.set_y(1 - PAD / total)
+    foot.set_y(PAD / total)
+    if legend:
+        legend.set_bbox_to_anchor((left, parts[1] / total))
+    bottom = (parts[1] + between) / total
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, bottom, 1, body / total), w_pad=PAD, h_pad=PAD)
+    for _ in range(2):  # labels may change with the panels' size
+        engine.execute(figure)
+    figure.set_layout_engine("none")
+    for axes in figure.axes:  # the solver's last digits depend on where in memory its variables lie
+        axes.set_position(Bbox.from_bounds(*(round(float(value), 4) for value in axes.get_position(original=True).bounds)))
+    return figure
+
+
+def plain(value: float, _: Any = None) -> str:
+    """A tick's label on a logarithmic axis, without an exponent."""
+    return f"{value:g}" if value < 1e5 else f"{value:.0f}"
+
+
+def logarithmic(axes: Axes, name: str = "y") -> None:
+    """Give an axis, "x" or "y", a logarithmic scale with labels in full, as many as it has room for. Its data have been drawn."""
+    axis: Axis = axes.xaxis if name == "x" else axes.yaxis
+    (axes.set_xscale if name == "x" else axes.set_yscale)("log")
+    low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
+    decades = np.log10(high / low) if 0 < low < high else 1.0
+    few = 1.0 if name == "x" else 2.5
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < few else (1, 3) if decades < 4 else (1,), numticks=50))
+    axis.set_major_formatter(FuncFormatter(plain))
+    axis.set_minor_locator(NullLocator())
+
+
+def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float = 0.7) -> None:
+    """Label the places `first`, `first` + 1, … of the x axis with problems, aslant where they would touch.
+
+    `share` is what labels beside it will leave of the panel's width.
+    """
+    shown = [label.replace("x", "×") for label in labels]
+    figure: Any = axes.figure
+    room = share * axes.get_position().width * figure.get_size_inches()[0] / max(len(labels), 1)
+    fits = max(map(len, shown), default=0) * 0.65 * text_size(figure.get_size_inches()[0]) / 72 < room
+    aslant: dict[str, Any] = {} if fits else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks([first + place for place in range(len(labels))], shown, **aslant)
+    axes.set_xlim(first - 0.5, first + len(labels) - 0.5)
+    axes.grid(axis="x", visible=False)
+
+
+def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
+    """Write `stem` as SVG and with the suffix of every other format, pdf or png; no file holds the time at which it was drawn."""
+    text, canvas = io.StringIO(), FigureCanvasSVG(figure)
+    canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
+    write_whole(stem.with_suffix(".svg"), text.getvalue().encode())
+    for suffix in formats:
+        file = io.BytesIO()
+        figure.savefig(file, format=suffix, metadata={"pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix])
+        write_whole(stem.with_suffix(f".{suffix}"), file.getvalue())

@@ -1,0 +1,117 @@
+"""What takes part in a try: a kernel's configurations as they are now, and the best rung of what was measured before."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.compiling.compile import Resource, capability, compile_kernel
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval, paired_ratio
+from ladder.devices.detect import Device
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import parse
+from ladder.model.problem import VARIED, Problem
+from ladder.storage import samples
+
+FOLDER = ROOT / "results" / "try"
+SIZE = {"cuda": 4096, "cpu": 256}
+"""The square that a kernel is tried on unless another problem is asked for."""
+
+
+@dataclass
+class Contestant:
+    """A compiled configuration of the kernel, of a rung, or of the last try."""
+
+    kernel: Kernel
+    configuration: Configuration
+    binary: Path
+    resource: Mapping[str, Any]
+    status: str = "correct"
+    reason: str = ""
+    tensor_cores: bool = False
+    series: Mapping[str, Any] | None = None
+    """What it was timed at."""
+    beside: Sequence["Contestant"] = ()
+    """What was timed in the same rounds."""
+
+    @property
+    def label(self) -> str:
+        """What it is called here."""
+        return label_of(self.kernel.name, self.configuration.label)
+
+    def given(self) -> tuple[Any, ...]:
+        """What the worker makes a launch of."""
+        return self.kernel.name, str(self.kernel.path), self.configuration.parameters, str(self.binary), self.kernel.precision
+
+    def ratio(self, other: "Contestant | None" = None) -> tuple[float, float, float]:
+        """How many times as fast as the reference, or as another of the same rounds, with the ends of the interval, within-run."""
+        mine = self.series or {}
+        theirs = (other.series or {})["samples"] if other else mine["reference"]
+        rounds = min(len(mine["samples"]), len(theirs))
+        return paired_ratio(theirs[:rounds], mine["samples"][:rounds])
+
+
+def compiled(
+    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
+) -> tuple[list[Contestant], list[Resource]]:
+    """What compiled, and the rows of what did not."""
+    folder = FOLDER / "build" / arch / kernel.id
+    rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
+    pairs = list(zip(rows, configurations, strict=True))
+    found = [Contestant(kernel, one, folder / row.binary, asdict(row)) for row, (one, _) in pairs if row.status == "compiled"]
+    return found, [row for row in rows if row.status not in ("compiled", "skipped")]
+
+
+def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
+    """Kernel file and configuration of the fastest rung, relative to the reference, on a problem.
+
+    By all of the device's own results and those published of it; what they have not measured, of a configuration on a problem, is taken
+    from those published of others of its kind. Where none has that problem, on their largest square up to `SIZE`. None where no results
+    have a rung whose file is still there and that is compiled for the device.
+    """
+    results = ROOT / "results"
+    published = [
+        path
+        for path in sorted(results.glob("published/*/samples"))
+        if path.parent.name.startswith("cpu-") == (device.kind == "cpu")
+    ]
+    ours = [path for path in published if path.parent.name.startswith(device.slug)]
+    own = _rows([*sorted(results.glob(f"*/{device.slug}/samples")), *ours])
+    measured = set(map(_what, own))
+    rows = [*own, *(row for row in _rows([path for path in published if path not in ours]) if _what(row) not in measured)]
+    rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
+    rows = [r for r in rows if r["kernel"] != tried.stem]
+    rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
+    squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
+    for size in (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3:
+        at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
+        for row in sorted(at, key=lambda r: median_interval(r["samples_us"])[0] / median_interval(r["reference_us"])[0]):
+            path = tried.parent / f"{row['kernel']}{tried.suffix}"
+            if path.exists() and _is_for(parse(path), device):
+                return path, str(row["configuration"])
+    return None
+
+
+def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The samples in folders of them."""
+    return [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in samples.read(path)[0]]
+
+
+def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a kernel a row is about, whatever came of it."""
+    return tuple(row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED))
+
+
+def _is_for(kernel: Kernel, device: Device) -> bool:
+    """Whether a kernel is compiled for a device: another device's best may need what this one has not."""
+    if device.kind == "cpu":
+        return True
+    mine = capability(device.arch)
+    return mine == capability(kernel.architecture) if kernel.architecture else mine >= kernel.compute_capability
+
+
+def label_of(kernel: str, configuration: str) -> str:
+    """A configuration's label; the kernel's name where it has no parameters."""
+    return kernel if configuration == "-" else configuration

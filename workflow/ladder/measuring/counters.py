@@ -1,0 +1,194 @@
+"""Hardware counters of the best configuration of every rung, by Nsight Compute (`ncu`): what the models are held against.
+
+Started as `python -m ladder.measuring.counters TASK`, below `ncu`, it launches one configuration once.
+"""
+
+import contextlib
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ladder.analysis.kernel_model import KEY
+from ladder.analysis.tables import shown
+from ladder.measuring.worker import open_device
+from ladder.model import kernel_file
+from ladder.model.kernel import SUFFIX, Configuration, Kernel
+from ladder.model.problem import Problem
+
+SECONDS = 600.0
+"""Time that counting one kernel may take."""
+METRICS = {
+    "global_read_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global_write_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "l2_read_sectors": "lts__t_sectors_srcunit_tex_op_read.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "shared_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "shared_read_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "shared_write_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "read_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "write_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "instructions": "sm__inst_executed.sum",
+    "multiply_adds": "sm__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"). Of one GEMM, caches flushed before each launch."""
+STALLS = {
+    name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
+    for name in (
+        "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
+        "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+    )
+}  # fmt: skip
+"""Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): warps that do, an issued instruction."""
+ORIGIN = ["device", "uuid", "commit", "dirty"]
+"""Where and by what was counted, which need not be where and by what the dataset was measured."""
+COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts"]
+_PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+class NotCounted(Exception):
+    """Nsight Compute is missing, refused, or gave no counts; the message is why."""
+
+
+def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
+    """The `metrics` in what `ncu --csv --page raw` printed, in bytes, counts and per cent; sums over its launches, else their means.
+
+    The table begins at the line with the column `ID`, and its first row are units; what comes before is of the program or of ncu itself.
+    Raises `NotCounted`, with ncu's own error where it gave one, if there is no table.
+    """
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), None)
+    rows = [] if start is None else list(csv.DictReader(lines[start:]))
+    launches = [row for row in rows if (row["ID"] or "").isdigit()]
+    if not launches:
+        errors = [line for line in lines if line.startswith("==ERROR==")] or lines[-1:] or ["it printed nothing"]
+        raise NotCounted(f"ncu gave no counts: {re.sub('==[A-Z]+==', '', errors[0]).strip()}")
+    units = rows[0] if not rows[0]["ID"] else {}
+    found = {}
+    for metric in metrics:
+        unit = units.get(metric) or ""
+        scale = _PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0
+        values = []
+        for row in launches:
+            with contextlib.suppress(ValueError):  # n/a: this GPU has no such counter
+                values.append(float((row.get(metric) or "").replace(",", "")) * scale)
+        if values:
+            found[metric] = sum(values) / (1 if metric.endswith(".sum") else len(values))
+    return found
+
+
+def stalls(task: Mapping[str, Any], most: int = 3) -> list[tuple[str, float]]:
+    """The reasons for which warps of a task wait the most, each with warps that do an issued instruction. Raises `NotCounted`."""
+    found = profile(task, STALLS.values())
+    reasons = [(name.replace("_", " "), found[metric]) for name, metric in STALLS.items() if metric in found]
+    return sorted(reasons, key=lambda reason: -reason[1])[:most]
+
+
+def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
+    """Run a task below `ncu`, which is looked for on the PATH; returns the metrics. Raises `NotCounted`."""
+    if not task["kernel"].endswith(SUFFIX["cuda"]):
+        raise NotCounted("Nsight Compute counts on NVIDIA GPUs only")
+    ncu = shutil.which("ncu")
+    if not ncu:
+        raise NotCounted("ncu (Nsight Compute) is not on the PATH")
+    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
+               "--kernel-name", f"regex:^({'|'.join(task['functions'])})$",
+               "--metrics", ",".join(metrics), sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                               env=os.environ | {"LC_ALL": "C"})  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the program below ncu too
+        process.communicate()
+        raise NotCounted(f"no counts within {SECONDS:g} s") from None
+    try:
+        return parse(output, metrics)
+    except NotCounted:
+        print(output, file=sys.stderr)  # all of it, for the log
+        raise
+
+
+def tasks(
+    best: pd.DataFrame,
+    resources: pd.DataFrame,
+    chosen: Mapping[str, Kernel],
+    build: Path,
+    support: Path,
+    origin: Mapping[str, Any],
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What is counted: how a row begins, of `KEY` to the binary's sha256, and the task for it, for every kernel on the problem that the
+    ladder is shown at.
+
+    `origin` has the columns `ORIGIN`: its `uuid` is that of the GPU.
+    """
+    rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
+    rows = (
+        rated[(rated["problem"].astype(str) == shown(rated)) & (rated["state"] == rated["state"].iloc[0])]
+        if len(rated)
+        else rated
+    )
+    binaries = resources.set_index(["kernel", "element_type", "configuration"])[["binary", "sha256"]].to_dict("index")
+    found = []
+    for row in rows.to_dict("records"):
+        problem = {"m": row["m"], "n": row["n"], "k": row["k"]} | {
+            name: row[name] for name in ("element_type", "alpha", "beta", "padding", "distribution")
+        }
+        compiled = binaries[row["kernel"], row["element_type"], row["configuration"]]
+        task = {
+            "uuid": origin["uuid"],
+            "support": str(support),
+            "kernel": str(chosen[row["kernel"]].path),
+            "functions": ["gemm", *(launch["function"] for launch in chosen[row["kernel"]].then)],
+            "configuration": row["configuration"],
+            "binary": str(build / row["kernel"] / compiled["binary"]),
+            "problem": problem,
+        }
+        found.append(({name: row[name] for name in KEY} | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
+    return found
+
+
+def count(
+    todo: Sequence[tuple[dict[str, Any], dict[str, Any]]], measure: Callable[[Mapping[str, Any]], dict[str, float]] = profile
+) -> pd.DataFrame:
+    """A row a task: its counters, or the reason why it has none. When the first has none the others are not tried."""
+    rows: list[dict[str, Any]] = []
+    for key, task in todo:
+        if rows and rows[0].get("reason"):
+            rows.append(key | {"reason": rows[0]["reason"]})
+            continue
+        try:
+            found = measure(task)
+        except NotCounted as why:
+            rows.append(key | {"reason": str(why)})
+            continue
+        counted = {column: found.get(metric) for column, metric in METRICS.items()}
+        conflicts = counted["read_conflicts"], counted["write_conflicts"]
+        rows.append(key | counted | {"bank_conflicts": None if None in conflicts else sum(filter(None, conflicts))})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def launch(task: Mapping[str, Any]) -> None:
+    """Launch one configuration once, on operands as a measurement has them."""
+    device = open_device("cuda", task["uuid"], Path(task["support"]))
+    problem = Problem(**task["problem"])
+    device.operands(problem)
+    configuration = Configuration.of(problem.element_type, task["configuration"])
+    device.check(device.kernel(kernel_file.parse(Path(task["kernel"])), configuration, Path(task["binary"]).read_bytes()))
+    device.close()
+
+
+if __name__ == "__main__":
+    launch(json.loads(sys.argv[1]))

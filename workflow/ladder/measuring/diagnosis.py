@@ -1,0 +1,137 @@
+"""What went wrong in a result: its first wrong element, and which common mistake gives just these numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ladder.devices.operands import CANARY, scalars, whole
+from ladder.model.problem import Problem
+
+ROWS = 2**28
+"""Products that are summed at a time: of a large problem only the rows up to the first wrong one are computed."""
+TILES = (128, 64, 32, 16, 8, 4, 2)
+POISON = np.full(2, CANARY, np.uint32).tobytes()
+"""What an element of any size has that nobody has written."""
+UNTOUCHED = "nothing is written there, or C is read although beta is 0: it was NaN before"
+COMPUTED = "it is computed as not a number, or from C, which was NaN before, although beta is 0"
+"""Of NaN with other bits: a GPU makes the same of every NaN that it reads."""
+Flat = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The first wrong element, C[row][column], what it is and should be, and how many of the elements looked at are wrong."""
+
+    row: int
+    column: int
+    got: float
+    wanted: float
+    wrong: int
+    elements: int
+    guesses: list[str]
+    """The mistakes that it looks like."""
+
+
+def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
+    """The matrix that begins at the first element, as far as there are elements; beyond them are zeros."""
+    needed = (rows - 1) * ld + cols
+    padded = flat[:needed] if len(flat) >= needed else np.concatenate([flat, np.zeros(needed - len(flat), flat.dtype)])
+    return np.lib.stride_tricks.as_strided(padded, (rows, cols), (ld * flat.itemsize, flat.itemsize)).astype(np.float64)
+
+
+def _wanted(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other: Any) -> tuple[Flat, Flat]:
+    """`alpha*A*B + beta*C` in float64 and `|alpha| |A| |B| + |beta| |C|` of some rows; `other` is what a mistake takes."""
+    alpha, beta = (float(value) for value in scalars(problem))
+    alpha, beta, depth = other.get("alpha", alpha), other.get("beta", beta), other.get("k", problem.k)
+    left = _matrix(a, problem.m, problem.k, other.get("lda", problem.lda))[rows, :depth]
+    right = _matrix(b, problem.k, problem.n, other.get("ldb", problem.ldb))[:depth]
+    with np.errstate(invalid="ignore", over="ignore"):
+        product, scale = alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
+        if beta:
+            before = _matrix(old, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
+            product, scale = product + beta * before, scale + abs(beta) * np.abs(before)
+    return product, scale
+
+
+def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float) -> Diagnosis | None:
+    """Look at the `result` of a launch and that of a second one, `again`; None where no element is wrong by itself.
+
+    All are flat, from the first element of the matrix on, `old` is C before the launch. An element is wrong where it is off by more than
+    `bound` times |alpha| |A| |B| + |beta| |C|, on whole numbers where it is off at all.
+    """
+    step = max(1, ROWS // (problem.n * problem.k))
+    bound = 0.0 if whole(problem) else bound
+    got = _matrix(result, problem.m, problem.n, problem.ldc)
+
+    def differ(mine: Flat, wanted: Flat, scale: Flat) -> NDArray[np.bool_]:
+        with np.errstate(invalid="ignore"):
+            close = np.abs(mine - wanted) <= bound * scale
+        off: NDArray[np.bool_] = ~(close | (mine == wanted) | (np.isnan(mine) & np.isnan(wanted)))
+        return off
+
+    for start in range(0, problem.m, step):
+        rows = slice(start, min(start + step, problem.m))
+        wanted, scale = _wanted(problem, a, b, old, rows)
+        wrong = differ(got[rows], wanted, scale)
+        if wrong.any():
+            break
+    else:
+        return None
+    row, column = (int(index) for index in np.argwhere(wrong)[0])
+
+    def same(**other: Any) -> bool:
+        """Whether a mistake gives this result."""
+        taken = _matrix(result, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
+        return not differ(taken, *_wanted(problem, a, b, old, rows, **other)).any()
+
+    found, place = got[rows], (start + row) * problem.ldc + column
+    if not np.array_equal(result.view(np.uint8), again.view(np.uint8)):
+        guesses = ["a race, or memory that nobody set: two launches differ"]
+    else:
+        guesses = [words for words, other in _mistakes(problem) if same(**other)]
+        # a wrong stride meets the NaN between rows: it explains the same result, but not on the problems that have nothing there
+        if problem.beta == 0 and np.isnan(found[row, column]) and (np.isnan(found).all() or not guesses):
+            guesses.insert(0, UNTOUCHED if result[place : place + 1].tobytes() in POISON else COMPUTED)
+    guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
+    return Diagnosis(
+        start + row, column, float(found[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses
+    )
+
+
+def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Common mistakes in words, and as what `_wanted` takes."""
+    if problem.alpha != 1:
+        yield "alpha is left out", {"alpha": 1.0}
+    if problem.beta != 0:
+        yield "beta is left out: the old C is not added", {"beta": 0.0}
+        yield "beta is left out: the old C is added as it is", {"beta": 1.0}
+        yield "alpha and beta are exchanged", {"alpha": problem.beta, "beta": problem.alpha}
+    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc, "K": problem.k, "N": problem.n}
+    for name in ("lda", "ldb", "ldc"):
+        for other, value in strides.items():
+            if value != strides[name]:
+                yield f"leading dimension: {name} is taken for {other}", {name: value}
+    if problem.padding:
+        yield "leading dimensions are left out", {"lda": problem.k, "ldb": problem.n, "ldc": problem.n}
+    for left in dict.fromkeys(problem.k % tile for tile in TILES):
+        if 0 < left < problem.k:
+            yield f"the last {left} of K are left out", {"k": problem.k - left}
+
+
+def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:
+    """Whether only the last rows or columns are wrong, in words."""
+    places = np.argwhere(wrong)
+    row, column = places[:, 0] + looked_at.start, places[:, 1]
+    rows, columns = problem.m - int(row.min()), problem.n - int(column.min())
+    if rows <= problem.m // 2 and rows < TILES[0]:  # what a tile leaves over is less than one
+        return f"an edge: only the last {rows} rows are wrong"
+    if columns <= problem.n // 2 and columns < TILES[0]:
+        return f"an edge: only the last {columns} columns are wrong"
+    for tile in reversed(TILES):
+        edge = (row >= problem.m - problem.m % tile) | (column >= problem.n - problem.n % tile)
+        if edge.all() and problem.m >= tile and problem.n >= tile:
+            return f"an edge: only what tiles of {tile} leave over is wrong"
+    return ""

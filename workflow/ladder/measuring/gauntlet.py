@@ -1,0 +1,62 @@
+"""The small problems that every configuration must get right before it may have a speed: where GEMM kernels go wrong.
+
+One list for measuring, the GPU tests and the emulation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from ladder.model.problem import Problem
+
+PROBLEMS = (
+    Problem(1, 1, 1),
+    Problem(1, 1, 257, alpha=-0.5),
+    Problem(1, 129, 1, beta=2.0),
+    Problem(127, 1, 63, padding=1),
+    Problem(1, 1000, 31, padding=4, alpha=2.0, beta=0.5),
+    Problem(2, 3, 5, offset=1),
+    Problem(7, 13, 3, padding=3, alpha=0.5, beta=-1.0),
+    Problem(15, 17, 16),
+    Problem(16, 16, 17, padding=4),
+    Problem(31, 33, 37, offset=2, beta=1.0),
+    Problem(32, 64, 8, alpha=2.0),
+    Problem(36, 40, 12, offset=1),  # rows as vectors want them, but where they begin
+    Problem(33, 31, 1, padding=2),
+    Problem(63, 65, 129, offset=3, padding=1, alpha=-1.0, beta=0.5),
+    Problem(64, 32, 64, beta=-0.5),
+    Problem(65, 63, 15, padding=7),
+    Problem(97, 101, 103, padding=5, alpha=0.5, beta=2.0),
+    Problem(127, 129, 9),
+    Problem(128, 128, 128, padding=4, alpha=2.0, beta=-1.0),
+    Problem(129, 127, 65, offset=1, padding=3),
+    Problem(191, 67, 200, beta=0.5),
+    Problem(255, 257, 33),
+    Problem(257, 255, 70, padding=8, alpha=-2.0),
+    Problem(300, 5, 1030, padding=1, beta=1.0),
+    Problem(5, 515, 515, alpha=0.5),
+    Problem(130, 259, 516, padding=2, offset=2, alpha=-1.0, beta=0.5),
+)
+"""On whole numbers, compared to the bit. alpha and beta are powers of two, `offset` and `padding` elements."""
+ROUNDED = (
+    Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
+    Problem(67, 61, 300, distribution="nonfinite"),
+    Problem(129, 65, 511, distribution="positive", alpha=-0.3),
+)
+"""On numbers that are rounded: within the bounds of `verify`; infinities and NaN where float64 has them."""
+
+
+@lru_cache
+def problems(element_type: str, tf32: bool = False) -> Sequence[Problem]:
+    """The gauntlet for an element type; for what rounds operands to TF32, with whole numbers that this leaves as they are."""
+    whole = "exact_tf32" if tf32 else "exact"
+    exact = [replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS]
+    return [*exact, *(replace(problem, element_type=element_type) for problem in ROUNDED)]
+
+
+def describe(problem: Problem) -> str:
+    """What sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5 beta=-1 exact`."""
+    extras = {name: getattr(problem, name) for name in ("padding", "offset", "alpha", "beta")}
+    usual = vars(Problem(1, 1, 1))
+    said = [f"{name}={value:g}" for name, value in extras.items() if value != usual[name]]
+    return " ".join([f"M={problem.m} N={problem.n} K={problem.k}", *said, problem.distribution])

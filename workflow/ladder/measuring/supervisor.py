@@ -1,0 +1,250 @@
+"""The worker process in which kernels run, supervised: what hangs is killed, what dies leaves a reason, and nothing is left behind."""
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from ladder.core import clock
+from ladder.core.errors import InputError, plain
+from ladder.core.types import Status
+from ladder.measuring import worker_start
+from ladder.model.problem import Problem
+
+START_SECONDS = 120.0
+"""Time a child has to open its device and make the operands of a problem."""
+FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""Signals by which a user, a batch system or a machine out of memory ends a process; a kernel's own faults have others."""
+LOOK_SECONDS = 0.5
+"""How often a child without an answer is looked at: what a kernel left behind may hold the pipe open when the child is gone."""
+ANSWER_SECONDS = 10
+"""Time for the rest of an answer to come once it has begun."""
+ANSWER_BYTES = 1 << 24
+"""The most of an answer."""
+LAST_BYTES = 4096
+"""What is read of the end of that which a child has printed."""
+MARK = "GEMM_LADDER_CHILD"
+"""The variable in a child's environment by which the processes that a kernel starts there are known."""
+IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20"}
+"""OpenBLAS's threads spin for 2^20 cycles after a call instead of 2^26: what is timed next waits until they rest."""
+NO_FAULT = "no fault of a kernel's, and recorded of none; what was measured before is kept, run again once it is mended"
+_numbers = itertools.count()
+T = TypeVar("T")
+
+
+def pipe() -> tuple[Connection, Connection]:
+    """Our end and the child's: on ours, what has begun to come is waited for `ANSWER_SECONDS` at most (socket(7), SO_RCVTIMEO)."""
+    ours, theirs = Pipe()
+    with socket.socket(fileno=os.dup(ours.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", ANSWER_SECONDS, 0))
+    return ours, theirs
+
+
+class Failure(Exception):
+    """The child ended, was killed at its time limit, or refused a request; `alive` where it can go on, `killed` if from outside."""
+
+    def __init__(self, status: Status, reason: str, alive: bool, killed: bool = False) -> None:
+        self.status, self.reason, self.alive, self.killed = status, plain(reason), alive, killed
+        super().__init__(self.reason)
+
+
+class Child:
+    """The worker process. A request is a tuple; its answers are yielded until it is done.
+
+    It holds the job's lock too: the device is not free before the last process that uses it is gone. It is a session of its own, so that a
+    kernel's signals to its process group reach nobody else. What kernels start there is adopted by this process, and ended with it.
+
+    Raises `InputError` where the device cannot be opened, in a second process either.
+    """
+
+    def __init__(self, kind: str, uuid: str, support: Path, lock: int) -> None:
+        self.busy_us = 0.0
+        self.loaded: set[int] = set()
+        """Contestants of which it has the launch, on the operands that it has."""
+        for last in (False, True):
+            self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
+            try:
+                for _ in self.ask(("open", kind, uuid, str(support)), START_SECONDS):
+                    pass
+                return
+            except Failure as failure:
+                self.close()
+                if last:
+                    raise InputError(f"{uuid}: the device cannot be opened: {failure.reason}; {NO_FAULT}") from None
+            except InputError:
+                self.close()
+                raise
+
+    def _start(self, kind: str, settings: dict[str, str], lock: int) -> None:
+        self.connection, theirs = pipe()
+        self.errors = tempfile.TemporaryFile()
+        self.mark = f"{os.getpid()}-{next(_numbers)}"
+        ctypes.CDLL(None).prctl(36, 1)  # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
+        # Snakemake sets the threads of every library to those of the job; here the measurement decides
+        inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", worker_start.__name__, str(theirs.fileno()), kind],
+            pass_fds=[theirs.fileno(), lock],
+            stdin=subprocess.DEVNULL,
+            stdout=self.errors,
+            stderr=self.errors,
+            env=inherited | settings | {MARK: self.mark},
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def ask(self, request: tuple[Any, ...], timeout: float) -> Iterator[list[Any]]:
+        """Send a request; yield its answers.
+
+        Raises `Failure` when none comes for `timeout` seconds, the child ends, or what it sends is no answer, and `InputError` where it says
+        that the machine lets it do no work.
+        """
+        try:
+            self.connection.send(request)
+            while (answer := self._answer(timeout))[0] != "done":
+                if answer[0] == "refused":
+                    raise Failure(answer[1], answer[2], alive=not answer[3])
+                if answer[0] == "unusable":
+                    raise InputError(f"{answer[1]}; {NO_FAULT}")
+                yield answer
+            self.busy_us = float(answer[1])
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self.process.wait()
+            killed = -self.process.returncode in FROM_OUTSIDE
+            raise Failure("launch_error", self._epitaph(), alive=False, killed=killed) from None
+
+    def _answer(self, timeout: float) -> list[Any]:
+        end = clock.now() + timeout
+        while not clock.wait(self.connection, max(0.0, min(LOOK_SECONDS, end - clock.now()))):
+            if self.process.poll() is not None and not self.connection.poll():
+                raise EOFError
+            if clock.now() >= end:
+                self.kill()
+                raise Failure("timeout", f"no answer within {timeout:g} s", alive=False)
+        try:
+            answer = json.loads(self.connection.recv_bytes(ANSWER_BYTES))
+            if isinstance(answer, list) and answer and isinstance(answer[0], str):
+                return answer
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except (OSError, ValueError, RecursionError):
+            pass
+        self.kill()
+        raise Failure("launch_error", "something wrote to the pipe of the child process what is no answer", alive=False)
+
+    def _epitaph(self) -> str:
+        code = self.process.returncode
+        self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - LAST_BYTES))
+        last = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return ": ".join([f"the child process {how}", *last])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """Let the child end by itself, kill it if it does not, and end what kernels have left running there."""
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._end_left_behind()
+        self.connection.close()
+        self.errors.close()
+
+    def _end_left_behind(self) -> None:
+        left = []
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(MARK) == self.mark:
+                    process.kill()
+                    left.append(process)
+        if left:
+            pids = ", ".join(str(process.pid) for process in left)
+            print(f"a kernel left processes behind ({pids}); they were killed", file=sys.stderr, flush=True)
+            psutil.wait_procs(left, timeout=5)
+
+
+class Supervisor:
+    """The worker process of a job, one after the other: a fresh one where the last cannot go on.
+
+    `busy_us` is the time that the device was busy with those that have ended, `children` how many were started.
+    """
+
+    def __init__(self, device: str, kind: str, uuid: str, support: Path, lock: int, reference: str) -> None:
+        self.device, self.reference = device, reference
+        self.given = kind, uuid, support, lock
+        self.child: Child | None = None
+        self.current: Problem | None = None
+        """Whose operands the child has."""
+        self.busy_us, self.children = 0.0, 0
+
+    def alive(self) -> Child:
+        """A child that can be asked."""
+        if self.child is None:
+            self.child = Child(*self.given)
+            self.children += 1
+        return self.child
+
+    def ready(self, problem: Problem) -> Child:
+        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
+
+        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
+        """
+        for last in (False, True):
+            child = self.alive()
+            if self.current == problem:
+                break
+            self.current = None
+            child.loaded.clear()
+            try:
+                list(child.ask(("problem", vars(problem), self.reference), START_SECONDS))
+                self.current = problem
+            except Failure as failure:
+                if failure.status == "not_supported":
+                    raise
+                self.end()
+                if last:
+                    raise InputError(
+                        f"{self.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                    ) from None
+        return child
+
+    def twice(self, attempt: Callable[[], T]) -> T:
+        """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again.
+
+        Raises its `Failure`, and then has no child that cannot go on.
+        """
+        for last in (False, True):
+            try:
+                return attempt()
+            except Failure as failure:
+                if not failure.alive:
+                    self.end()
+                if last or not failure.killed:
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def end(self) -> None:
+        """Let the child end."""
+        if self.child:
+            self.busy_us += self.child.busy_us
+            self.child.close()
+        self.child = self.current = None

@@ -1,0 +1,152 @@
+"""Timed rounds: what is measured and its reference, interleaved in a seeded random order, until the median is known well enough."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ladder.core import clock
+from ladder.core.stats import DRIFT, paired_ratio, relative_half_width, trend
+from ladder.devices.base import Device, Errors, Launch, Refused, Sample, Timed
+from ladder.measuring.verify import fault
+from ladder.model.campaign import Limits
+
+WARM_MOST = 3
+"""How many times a device's `warm_seconds` are spent at the most."""
+LONG_US = 1e5
+"""A launch that takes so long is not made again only to warm up."""
+SETTLED = 0.02
+"""Two successive rounds that agree within this share of the time end the warm-up."""
+RACE_SAMPLES = 5
+"""The fewest samples of a configuration that loses the race."""
+RACE_MARGIN = 0.05
+"""A configuration loses when even the upper end of its ratio is below the lower end of the best one's by this share."""
+DRIFT_EVERY = 1.1
+"""A drift is looked for whenever the samples have grown by this factor: seldom enough to be cheap, and to find few that are none."""
+
+
+@dataclass
+class Series:
+    """The samples of one contestant. Times of one launch in microseconds; element i of every list is from round i."""
+
+    repeats: int
+    """Launches a sample; the time is the sample's divided by this."""
+    samples: list[float] = field(default_factory=list)
+    reference: list[float] = field(default_factory=list)
+    readings: list[Mapping[str, Any]] = field(default_factory=list)
+    """What `Device.monitor` read while the round ran."""
+    stop: str = ""
+    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`."""
+    fault: str = ""
+    """What the audit of a timed launch found."""
+    errors: Errors | None = None
+    """Of a timed launch of a round chosen at random, every element of its result."""
+
+
+def measure(
+    device: Device, launches: Mapping[int, Launch], reference: Launch, state: str, limits: Limits, seed: int, best: float = 0.0
+) -> Iterator[tuple[int, Series] | None]:
+    """Measure several launches side by side; yields each key with its samples as soon as they suffice, and None after every round.
+
+    A round draws new operands, then times every launch that is not done and the reference once, in random order, and audits each.
+    Launches shorter than `limits.sample_us` are repeated within a sample, in state `cold` only on a device that rotates copies of the
+    operands for it; there each sample begins after a flush of the caches. With `limits.race` a launch leaves early that is clearly slower
+    than the best of these, or than one whose ratio to the reference is at least `best`.
+    """
+    cold, start, random = state == "cold", clock.now(), np.random.default_rng(seed)
+    given: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
+
+    def seeds() -> int:
+        return int(random.integers(2**63))
+
+    def round_of(samples: Mapping[int | None, Sample], seed: int, compare: bool = False) -> dict[int | None, Timed]:
+        return dict(zip(samples, device.time_round(list(samples.values()), cold, seed, compare), strict=True))
+
+    def total(samples: Mapping[int | None, Sample]) -> float:
+        return sum(timed.us for timed in round_of(samples, seeds()).values())
+
+    # the first launches include the loading of code; the second ones tell how long one takes
+    single = {key: device.sample(launch, 1, cold) for key, launch in given.items()}
+    times = round_of(single, seeds())
+    quick = {key: single[key] for key, one in times.items() if one.us < LONG_US}
+    times |= round_of(quick, seeds()) if quick else {}
+    counts = {key: _repeats(one.us, limits.sample_us) if device.rotates or not cold else 1 for key, one in times.items()}
+    device.reserve(max(counts.values()), cold)
+    ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
+    # until two rounds agree; a launch as long as that has warmed up by now what there is to warm up
+    warming = {key: sample for key, sample in ready.items() if times[key].us < device.warm_seconds * 1e6}
+    before = sum(times[key].us for key in warming) if max(counts.values()) == 1 else math.inf
+    while warming:
+        now, elapsed = total(warming), clock.now() - start
+        yield None
+        least = device.warm_seconds
+        if elapsed > WARM_MOST * least or (elapsed > least and abs(now - before) < SETTLED * now):
+            break
+        before = now
+
+    series = {key: Series(counts[key]) for key in launches}
+    active, lows = dict(series), {}
+    compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
+    while active:
+        order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
+        # on its own operands the reference of a problem is at hand
+        seed = device.given.seed if turn == compared else seeds()
+        times = round_of({key: ready[key] for key in order}, seed, compare=turn == compared)
+        yield None
+        faults = {key: fault(one.audit, device.given, given[key].tf32) for key, one in times.items()}
+        # who overwrites an operand spoils it for those that follow in the round
+        spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))
+        if faults[None] and order.index(None) <= spoilt:
+            raise Refused("incorrect", f"the reference beside it became wrong: {faults[None]}", fatal=True)
+        ratios = {}
+        for key, mine in active.items():
+            if order.index(key) <= spoilt and faults[key]:
+                mine.fault, mine.stop = f"sample {turn + 1}: {faults[key]}", "fault"
+            elif spoilt == len(order):
+                mine.samples.append(times[key].us / counts[key])
+                mine.reference.append(times[None].us / counts[None])
+                mine.readings.append(dict(device.reading))
+                mine.errors = times[key].errors or mine.errors
+                if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
+                    ratios[key] = paired_ratio(mine.reference, mine.samples)
+                    lows[key] = ratios[key][1]
+        if spoilt == len(order):
+            turn += 1
+        for key in list(active):
+            if key in ratios:
+                active[key].stop = active[key].stop or _stop(active[key], ratios[key], limits, max(best, *lows.values()))
+            if active[key].stop:
+                yield key, active.pop(key)
+
+
+def _repeats(time_us: float, sample_us: float) -> int:
+    return max(1, math.ceil(sample_us / max(time_us, 0.5)))
+
+
+def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, best: float) -> str:
+    n, (median, low, high) = len(series.samples), ratio
+    if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
+        return "race"
+    if n < limits.min_samples:
+        return ""
+    if max(relative_half_width(series.samples), (high - median) / median, (median - low) / median) <= limits.target:
+        return "target"
+    if _due(n, 2 * limits.min_samples) and (_drifts(series.samples) or _drifts(np.array(series.reference) / series.samples)):
+        return "drift"
+    if n >= limits.max_samples:
+        return "max_samples"
+    if sum(series.samples) * series.repeats > limits.max_seconds * 1e6:
+        return "max_seconds"
+    return ""
+
+
+def _due(n: int, first: int) -> bool:
+    """Whether n samples are as many as at a look for a drift: at the first, and each time they have grown by `DRIFT_EVERY`."""
+    return n == first or (n > first and int(math.log(n / first, DRIFT_EVERY)) > int(math.log((n - 1) / first, DRIFT_EVERY)))
+
+
+def _drifts(values: ArrayLike) -> bool:
+    return abs(trend(values)) > DRIFT

@@ -1,0 +1,95 @@
+"""Whether a result is right: its errors against float64, the audits of timed launches, and the bounds they must keep."""
+
+import math
+from dataclasses import dataclass
+
+from ladder.core.types import ELEMENT_TYPES, Status
+from ladder.devices.base import Audit, Errors
+from ladder.devices.operands import whole
+from ladder.model.problem import Problem
+
+TF32_ROUNDOFF = 2.0**-11
+"""An operand rounded to TF32's 10 explicit bits."""
+COMPONENT_FACTOR = 3.0
+FROBENIUS_FACTOR = 2.0
+ONE_SIDED = ("hilbert",)
+"""Distributions whose rounding errors all go one way: each product is smaller than the sum so far, which keeps the less of it the longer."""
+AUDIT_FACTOR = 4.0
+"""Rounding errors of a sum of K products have a standard deviation of about 0.3 sqrt(K) u of what the audit's scale measures; of all the
+rows and samples of a campaign none is then expected beyond a quarter of this."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a verification. Errors are None where the result cannot be compared (NaN), or to the bit only."""
+
+    status: Status
+    reason: str = ""
+    frobenius_error: float | None = None
+    """`|C - R|_F / |R|_F`."""
+    component_error: float | None = None
+    """Largest `|C - R| / (|alpha| |A| |B| + |beta| |C|)` of an element."""
+    component_bound: float | None = None
+
+
+def _growth(problem: Problem) -> float:
+    """How rounding errors grow with K, in units of roundoff."""
+    return problem.k + 2.0 if problem.distribution in ONE_SIDED else math.sqrt(problem.k + 2)
+
+
+def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
+    """The verdict on a result of which every element was compared.
+
+    On whole numbers, where all orders of summation give the same bits, the result must be these bits. Else: the worst case of a sum of K
+    products grows with K*u; rounding errors being as good as independent, it stays below a small multiple of sqrt(K)*u with probability
+    next to one (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). What rounding
+    the operands adds does not grow: at most 2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have (S/sqrt(K)).
+    The result's own rounding is relative to the result. Both the largest element's error and the Frobenius norm must keep their
+    bound. A NaN or an infinity where float64 has none, one that is missing, an element not written or a write outside C fails whatever the
+    errors.
+    """
+    element = ELEMENT_TYPES[problem.element_type]
+    growth = _growth(problem)
+    operands = 2 * TF32_ROUNDOFF if tf32 else 0.0
+    bound = COMPONENT_FACTOR * growth * element.unit_roundoff + operands + 2 * element.output_roundoff
+    result = math.sqrt(errors.ref2)
+    size = max(result, math.sqrt(errors.scale2) / growth)
+    limit = (FROBENIUS_FACTOR * growth * element.unit_roundoff + operands) * size + 2 * element.output_roundoff * result
+    off = math.sqrt(errors.diff2)
+    place = f"C[{errors.where // problem.n}][{errors.where % problem.n}]"
+    reason = ""
+    if errors.wild:
+        reason = f"{errors.wild} of {problem.m * problem.n} elements, {place} for one, are NaN or infinite, or are not where they should be"
+    elif errors.stray:
+        reason = f"{errors.stray} elements outside C were overwritten"
+    elif whole(problem) and errors.diff2 > 0:
+        reason = f"{place} is not exact on whole numbers, of which all sums are"
+    elif not errors.worst <= bound:
+        reason = f"{place} is off by {errors.worst:.3g} of |A||B|; at most {bound:.3g}"
+    elif not off <= limit:
+        reason = f"the Frobenius error is {off / size:.3g}; at most {limit / size:.3g}"
+    if errors.wild:
+        return Verdict("incorrect", reason, component_bound=bound)
+    frobenius = off / result if result > 0 else (0.0 if off == 0 else math.inf)
+    return Verdict("incorrect" if reason else "correct", reason, frobenius, errors.worst, bound)
+
+
+def fault(audit: Audit, problem: Problem, tf32: bool = False) -> str:
+    """What an audit of a timed launch found, or "".
+
+    A row of C times a vector of random signs differs from what it should be by the errors of its elements, which are as good as
+    independent (but for `ONE_SIDED`): their squares add up to `AUDIT_FACTOR` standard deviations of the row at most. On whole numbers
+    only the audit's own sums, in float64, and an output narrower than the sums are rounded.
+    """
+    element = ELEMENT_TYPES[problem.element_type]
+    unit, operands, output = element.unit_roundoff, TF32_ROUNDOFF if tf32 else 0.0, element.output_roundoff
+    if whole(problem):
+        unit, operands, output = ELEMENT_TYPES["float64"].unit_roundoff, 0.0, output if output > unit else 0.0
+    roundoff = _growth(problem) * unit + operands + output
+    if audit.changed:
+        return f"{audit.changed} elements of A and B were overwritten"
+    if audit.stray:
+        return f"{audit.stray} elements outside C were overwritten"
+    if not audit.worst <= AUDIT_FACTOR * roundoff:
+        return f"a row of C is off by {audit.worst:.3g} of its size; at most {AUDIT_FACTOR * roundoff:.3g}"
+    return ""

@@ -1,0 +1,27 @@
+"""The worker's first steps: the driver makes the GPU's context, which takes it a tenth of a second, while the worker's modules are imported.
+
+Run as `python -m ladder.measuring.worker_start FD KIND`; the GPU is the first that CUDA_VISIBLE_DEVICES shows.
+"""
+
+import ctypes
+import sys
+import threading
+
+
+def make_context() -> None:
+    """Make the GPU's primary context. Who opens the device finds it made; where it cannot be made, that one is told why."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    if driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), 0) == 0:
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "cuda":
+        threading.Thread(target=make_context, daemon=True).start()
+    from ladder.measuring import worker  # now, while the driver is at work
+
+    worker.main(int(sys.argv[1]))

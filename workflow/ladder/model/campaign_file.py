@@ -1,0 +1,214 @@
+"""Reads a campaign's file and checks it whole before anything runs."""
+
+import difflib
+import fnmatch
+import itertools
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ladder.core import yaml_schema
+from ladder.core.errors import InputError
+from ladder.core.files import digest
+from ladder.core.types import KINDS
+from ladder.model.campaign import BASELINES, FEWEST, WIDTH, Campaign, Confirm, Limits, Partition
+from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
+from ladder.model.problem import VARIED
+
+MOST_OF_NAME = 40
+"""Characters of a campaign's name, as schemas/config.schema.yaml has it."""
+MAX_PROBLEMS = 10_000
+"""Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
+
+
+def find(folder: Path, name: str) -> Path:
+    """The file under `config/` whose `campaign:` is `name`; raises `InputError` that lists those there are."""
+    known = {}
+    for path in sorted(folder.glob("*.yaml")):
+        data = yaml_schema.load(yaml_schema.read(path), str(path))
+        if isinstance(data, dict) and "campaign" in data:
+            known[str(data["campaign"])] = path
+    if name not in known:
+        raise InputError(f"--config campaign={name}: no such campaign in {folder}; expected one of {', '.join(known)}")
+    return known[name]
+
+
+def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The data of the campaign that the command line asks for, and what messages call it.
+
+    `files` are those of --configfile, which Snakemake has merged into `given` already. Without any it is the campaign under `folder` that
+    `given` names, with `given` over it. Where `given` has other kernels than the file, it is a campaign of its own, whose name says which:
+    the tables and figures of the whole one stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    """
+    if files:
+        loaded = [
+            yaml_schema.load(yaml_schema.read(file), str(file)) for file in files
+        ]  # Snakemake's loader takes more than ours
+        whole = {key: value for one in loaded if isinstance(one, dict) for key, value in one.items()}
+        source = ", ".join(os.path.relpath(file) for file in files)
+    else:
+        path = find(folder, given.get("campaign", "default"))
+        whole, source = yaml_schema.load(yaml_schema.read(path), str(path)), str(path.relative_to(folder.parent))
+    data = {} if files else dict(whole)
+    data |= {key: value if files and whole.get(key) == value else yaml_schema.typed(value) for key, value in given.items()}
+    if len(files) < 2 and data != whole:
+        source += " and --config"
+    return (data | {"campaign": _narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
+
+
+def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    """Whether the command line asks for other kernels than the file; what is not of the form that the schema demands is refused later."""
+    kernels = data.get("kernels", "all")
+    right = isinstance(kernels, list) and all(isinstance(one, str) for one in kernels) and isinstance(data.get("campaign"), str)
+    return right and kernels != whole.get("kernels", "all")
+
+
+def _narrowed(name: str, patterns: Sequence[str]) -> str:
+    """The name of a campaign with other kernels: `default-cpu-mine`, or, where that is too long or not plain, with a digest at its end."""
+    plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
+    exact = all(re.fullmatch("(cuda|cpu)/[a-z0-9_]+", pattern) for pattern in patterns)
+    return (
+        plain
+        if exact and len(plain) <= MOST_OF_NAME
+        else f"{plain[: MOST_OF_NAME - 7].rstrip('-_')}-{digest(list(patterns))[:6]}"
+    )
+
+
+def load(
+    data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError] | None = None
+) -> Campaign:
+    """Check a campaign and build it; `source` is the file that messages name, `refused` are the kernels that cannot be used.
+
+    Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a
+    legal configuration.
+    """
+    yaml_schema.check(data, "config", source)
+    chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
+    parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
+    given = dict(data.get("measure", {}))
+    shard, energy = given.pop("shard", 0), [str(label) for label in given.pop("energy", [])]
+    limits = Limits(**given)
+    if limits.max_samples < limits.min_samples:
+        raise InputError(
+            f"{source}: measure.max_samples: got {limits.max_samples}; expected at least min_samples, {limits.min_samples}"
+        )
+    common = dict(data.get("confirm", {}))
+    own = {kind: common.pop(kind, {}) for kind in KINDS}
+    confirm = {kind: Confirm(**common | own[kind]) for kind in KINDS}
+    if 0 < confirm["cuda"].processes < FEWEST:
+        raise InputError(
+            f"{source}: confirm.processes: got {confirm['cuda'].processes}; expected 0, which leaves the confirmation out, or at least "
+            f"{FEWEST}: how far processes differ cannot be told from fewer"
+        )
+    devices, architectures = data.get("devices", "auto"), data.get("architectures", "auto")
+    campaign = Campaign(
+        name=data["campaign"],
+        source=source,
+        kernels=chosen,
+        devices=["auto"] if devices == "auto" else devices,
+        architectures=[] if architectures == "auto" else architectures,
+        problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
+        element_types=data.get("element_types", ["float32"]),
+        parameters=parameters,
+        header_configurations=data.get("header_configurations", False),
+        builds=_builds({"compiler": data.get("compiler", COMPILERS[0])} | data.get("options", {})),
+        baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
+        limits=limits,
+        confirm=confirm,
+        energy=energy,
+        partitions=_partitions(data.get("partitions", {}), source),
+        shard=shard,
+        operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
+        width=data.get("figures", {}).get("width", WIDTH),
+        formats=data.get("figures", {}).get("formats", []),
+    )
+    for id, configurations in campaign.configurations.items():
+        if not configurations:
+            raise InputError(
+                f"{source}: element_types: got {json.dumps(list(campaign.element_types))}; {id} supports "
+                f"{', '.join(chosen[id].element_types)} only; choose its kernels under `kernels`"
+            )
+        if all(reason for _, reason in configurations):
+            configuration, reason = configurations[0]
+            raise InputError(
+                f"{source}: parameters.{id}: none of the {len(configurations)} configurations is legal; "
+                f"expected at least one (the first, {configuration.label}, is refused: {reason})"
+            )
+    return campaign
+
+
+def _unknown(value: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
+    return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
+
+
+def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]) -> dict[str, Kernel]:
+    for id, error in refused.items():
+        if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
+            raise error
+    if patterns == "all":
+        return dict(kernels)
+    matches = {}
+    for index, pattern in enumerate(patterns):
+        matches[pattern] = fnmatch.filter(kernels, pattern)
+        if not matches[pattern]:
+            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {_unknown(pattern, list(kernels))}")
+    chosen = set(itertools.chain.from_iterable(matches.values()))
+    return {id: kernel for id, kernel in kernels.items() if id in chosen}
+
+
+def _check_parameters(
+    parameters: Mapping[str, Mapping[str, Sequence[int]]],
+    source: str,
+    chosen: Mapping[str, Kernel],
+    kernels: Mapping[str, Kernel],
+) -> Mapping[str, Mapping[str, Sequence[int]]]:
+    for id, lists in parameters.items():
+        if id not in kernels:
+            raise InputError(f"{source}: parameters.{id}: unknown kernel; {_unknown(id, list(kernels))}")
+        for name, values in lists.items():
+            if name not in kernels[id].parameters:
+                known = list(kernels[id].parameters)
+                raise InputError(
+                    f"{source}: parameters.{id}.{name}: got {list(values)}; {_unknown(name, known) if known else 'it has no parameters'}"
+                )
+    return {id: lists for id, lists in parameters.items() if id in chosen}
+
+
+def _builds(given: Mapping[str, Any]) -> list[Build]:
+    """All combinations of compilers and options; the usual compiler is not named."""
+    lists = [[(name, str(value)) for value in _many(given[name])] for name in OF_BUILD if name in given]
+    return [tuple(pair for pair in build if pair != ("compiler", COMPILERS[0])) for build in itertools.product(*lists)]
+
+
+def _many(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:
+    partitions = {name: Partition(**entry) for name, entry in entries.items()}
+    for name, partition in partitions.items():
+        if partition.kind == "cuda" and not partition.architecture:
+            raise InputError(f"{source}: partitions.{name}: missing key architecture; expected that of its GPUs, such as sm_90")
+    return partitions
+
+
+def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for index, entry in enumerate(entries):
+        if isinstance(entry, dict) and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS:
+            raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
+        if isinstance(entry, list):
+            sizes: list[tuple[int, ...]] = [tuple(entry)]
+        elif "square" in entry:
+            sizes = [(size, size, size) for size in _many(entry["square"])]
+        else:
+            sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
+        own = {name: _many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+        for values in itertools.product(*own.values()):
+            found += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
+    return found

@@ -1,0 +1,58 @@
+"""What a device can do at most: a result that is faster has not been computed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ladder.core.types import ELEMENT_TYPES
+from ladder.model.problem import Problem
+
+FEW_LANES = ("6.0", "7.0", "7.2", "7.5", "8.0")
+"""Compute capabilities with 64 float32 lanes an SM; other GPUs since Maxwell have 128 (CUDA Programming Guide, "Arithmetic Instructions")."""
+TENSOR_FLOP_PER_CLOCK = {"7.0": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.9": 2048, "9.0": 4096}
+"""Dense float16 operations a clock and SM on the tensor cores (the architectures' white papers: A100 312 TFLOP/s, H100 SXM 989 TFLOP/s)."""
+MOST_TENSOR_FLOP_PER_CLOCK = 16384
+"""For what is not in the table."""
+HALF_LANES = 4
+"""Lanes of float16 that a lane of float32 stands for at most."""
+MEMORY_SLACK, UNKNOWN_CLOCK_SLACK = 1.25, 1.5
+"""What a GPU's memory may do beyond the measured copy rate, and one whose highest clock is not known beyond its measured peak."""
+CORE_TFLOPS = 0.4
+"""No core of a CPU does more in float32: two fused multiply-adds of 512 bits a clock, 64 operations, at 6.2 GHz."""
+
+
+def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
+    """What a GPU can do at most in a clock, 2 * lanes * SMs float32 operations; None for a CPU."""
+    if environment["kind"] != "cuda":
+        return None
+    attributes = environment["attributes"]
+    lanes = 64 if attributes["compute_capability"] in FEW_LANES else 128
+    return 2.0 * lanes * float(attributes["sm_count"])
+
+
+def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", tensor_cores: bool = False) -> float:
+    """The rate that no kernel can pass: of a GPU all lanes, or all tensor cores, at the highest clock; of a CPU all cores.
+
+    What was measured of a CPU bounds nothing: other work, that has the cores meanwhile, makes it any fraction of what comes later.
+    """
+    per_clock, attributes = flop_per_clock(environment), environment["attributes"]
+    if per_clock is None:
+        return CORE_TFLOPS * float(attributes["cores"])
+    if not attributes.get("max_sm_clock_mhz"):
+        return UNKNOWN_CLOCK_SLACK * float(environment["peaks"]["fp32_tflops"])
+    if tensor_cores:
+        of_sm = TENSOR_FLOP_PER_CLOCK.get(attributes["compute_capability"], MOST_TENSOR_FLOP_PER_CLOCK)
+        per_clock = max(per_clock, float(of_sm * attributes["sm_count"]))
+    elif element_type == "float16":
+        per_clock *= HALF_LANES
+    return per_clock * float(attributes["max_sm_clock_mhz"]) * 1e-6
+
+
+def least_us(environment: Mapping[str, Any], problem: Problem, tensor_cores: bool) -> float:
+    """The time in microseconds that a problem takes at the least: for its operations, and on a GPU for what of its operands fits no cache."""
+    computing = problem.flops / peak_tflops(environment, problem.element_type, tensor_cores)
+    if environment["kind"] != "cuda":
+        return computing * 1e-6
+    size = ELEMENT_TYPES[problem.element_type].size
+    moved = size * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n)
+    beyond = max(0, moved - environment["attributes"].get("cache_bytes", moved))
+    return float(max(computing, beyond / (MEMORY_SLACK * environment["peaks"]["copy_tb_s"])) * 1e-6)

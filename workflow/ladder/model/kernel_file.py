@@ -1,0 +1,151 @@
+"""Reads kernel files: parses a header, checks its names, and finds all kernels of a checkout."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.core import yaml_schema
+from ladder.core.errors import InputError
+from ladder.core.expressions import Number, evaluate, names_in
+from ladder.core.types import KINDS
+from ladder.model.kernel import _INCLUDE, SUFFIX, Configuration, Kernel
+
+SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
+"""Suffixes of what somebody may mean to be a kernel."""
+
+PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment")
+DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
+"""What expressions call attributes of a GPU, and what `environment.json` calls them."""
+THREAD_NAMES = ("thread", "x", "y")
+_OF_CONFIGURATION = ("block", "requires")
+"""Keys whose expressions know the parameters only."""
+_OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
+"""Keys whose expressions know the problem too, and of a CUDA kernel the device."""
+_HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
+_GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
+_READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)", re.MULTILINE)
+"""Whatever makes a compiler read another file; `_INCLUDE` must see it too."""
+
+
+def parse(path: Path) -> Kernel:
+    """The kernel in a file; raises `InputError` naming the file and the key for a header that cannot be used."""
+    kind, text = path.parent.name, yaml_schema.read(path)
+    if not re.fullmatch("[A-Za-z0-9_]+", path.stem) or path.stem == "baselines":
+        raise InputError(f"{path}: the name of a kernel's file; expected letters, digits and _ only, and not baselines")
+    found = _HEADER.match(text)
+    if not found:
+        raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML")
+    before = text[: found.start(1)].count("\n")  # so that messages name lines of the file
+    header = yaml_schema.load("\n" * before + found.group(1), f"{path}: header")
+    yaml_schema.check(header, "kernel", f"{path}: header")
+    kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
+    _check_names(kernel, header)
+    _check_includes(path, text, found.end())
+    for included in kernel.includes:
+        if included.is_relative_to(path.parents[1]):
+            _check_includes(included, included.read_text(errors="replace"), 0)
+    return kernel
+
+
+def _check_includes(path: Path, text: str, start: int) -> None:
+    """Whatever is read from another file is seen by `includes`: else a change of that file would leave a stale result."""
+    for found in _READS.finditer(text, start):
+        begins = found.start(found.lastindex or 0)
+        if not _INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
+            line = text.count("\n", 0, found.end()) + 1
+            raise InputError(
+                f'{path}: line {line}: got {yaml_schema.shorten(text[begins : found.end()])}; expected #include "..." or '
+                "#include <...> only, without a macro or a comment in it: what it names is looked at, to measure again when it has changed"
+            )
+
+
+def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
+    """Every expression uses known names only and gives a value for the default configuration."""
+    source = f"{kernel.path}: header"
+    for name in kernel.parameters:
+        if name in (*PROBLEM_NAMES, "element_size", "T", "Acc"):
+            raise InputError(f"{source}: parameters.{name}: the name is taken by the pipeline; choose another")
+    given = [("sweep", kernel.sweep), *((f"configurations[{i}]", one) for i, one in enumerate(kernel.configurations))]
+    for where, name in [(where, name) for where, values in given for name in values]:
+        if name not in kernel.parameters:
+            raise InputError(f"{source}: {where}.{name}: no such parameter; known: {', '.join(kernel.parameters) or 'none'}")
+    if kernel.precision and list(kernel.element_types) != ["float32"]:
+        raise InputError(
+            f"{source}: precision: got {yaml_schema.shorten(kernel.precision)}; expected element_types to be [float32]"
+        )
+    if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
+        raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
+    launching = sorted({"architecture", "block", "grid", "dynamic_shared", "then", "workspace"} & set(header))
+    if kernel.kind == "cpu" and launching:
+        raise InputError(
+            f"{source}: {launching[0]}: got {yaml_schema.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
+        )
+    if kernel.kind == "cpu" and "float16" in kernel.element_types:
+        raise InputError(f"{source}: element_types: got float16; expected CUDA kernels only to have it")
+    default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
+    known = default | dict.fromkeys((*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000)
+    of_thread = dict.fromkeys(THREAD_NAMES, 0)
+
+    def value_of(key: str, expression: str | int, names: Mapping[str, Number]) -> Number:
+        try:
+            unknown = names_in(expression) - set(names)
+            if unknown:
+                raise InputError(f"unknown name {', '.join(sorted(unknown))}; known: {', '.join(sorted(names))}")
+            return evaluate(expression, names)
+        except InputError as error:
+            text = str(expression)
+            cut = text.count("(") != text.count(")")  # YAML has taken a comma for the end of an element
+            hint = '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]' if cut else ""
+            raise InputError(f"{source}: {key}: {yaml_schema.shorten(expression)}: {error}{hint}") from None
+
+    for name, expression in kernel.where.items():
+        if name in (*known, *of_thread):
+            raise InputError(f"{source}: where.{name}: the name is taken by the pipeline; choose another")
+        known[name] = value_of(f"where.{name}", expression, known)
+    expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
+    for index, launch in enumerate(kernel.then):
+        expressions += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
+    for key, value in expressions:
+        last = key.rsplit(".", 1)[-1]
+        names = {**(known if last in _OF_PROBLEM else default), **(of_thread if last == "accesses" else {})}
+        if last == "accesses":
+            value = [expression for access in value for expression in access.values()]
+        for expression in value if isinstance(value, list) else [value]:
+            value_of(key, expression, names)
+
+
+def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
+    """All kernels below `root`/kernels, by id, in ladder order. Why the others cannot be used comes into `refused`, by their ids."""
+    found = {}
+    for kind in KINDS:
+        for path in _files(root, kind):
+            if path.suffix == SUFFIX[kind] and _begins_with_header(path):
+                try:
+                    kernel = parse(path)
+                    found[kernel.id] = kernel
+                except InputError as error:
+                    if refused is not None:
+                        refused[f"{kind}/{path.stem}"] = error
+    return found
+
+
+def strays(root: Path) -> list[str]:
+    """What to say of the files below `root`/kernels that are taken for no kernels."""
+    return [
+        f"{path}: taken for no kernel; expected the suffix {SUFFIX[kind]}, and a comment /*--- … ---*/ of YAML at the beginning"
+        for kind in KINDS
+        for path in _files(root, kind)
+        if path.suffix != SUFFIX[kind] or not _begins_with_header(path)
+    ]
+
+
+def _files(root: Path, kind: str) -> list[Path]:
+    """The files of a kind's folder, but for what editors leave beside those they edit."""
+    paths = (root / "kernels" / kind).glob("*")
+    return sorted(path for path in paths if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES)
+
+
+def _begins_with_header(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"/*---")

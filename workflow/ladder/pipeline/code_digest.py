@@ -1,0 +1,60 @@
+"""Which of the package's modules a stage depends on: Snakemake sees a job's script but not what the script imports."""
+
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+IMPORT = re.compile(r"^ *from ladder((?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+"""Found so and not by a parser, which takes much longer: every start of Snakemake, and most jobs, would wait for it."""
+
+
+@lru_cache
+def imports(module: str) -> frozenset[str]:
+    """The package's modules that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
+    found = set()
+    for base, several, one in IMPORT.findall(path(module).read_text()):
+        for name in re.findall(r"(\w+)(?: as \w+)?", several or one):
+            inner = f"{base}.{name}".strip(".")
+            found.add(inner if exists(inner) else base.strip("."))
+    return frozenset(found - {""})
+
+
+def exists(module: str) -> bool:
+    """Whether the package has a module of that name."""
+    return (PACKAGE / (module.replace(".", "/") + ".py")).exists() or (
+        PACKAGE / module.replace(".", "/") / "__init__.py"
+    ).exists()
+
+
+def path(module: str) -> Path:
+    """The file of a module."""
+    plain = PACKAGE / (module.replace(".", "/") + ".py")
+    return plain if plain.exists() else PACKAGE / module.replace(".", "/") / "__init__.py"
+
+
+def closure(*modules: str) -> set[str]:
+    """The modules and all that they import, through however many others."""
+    found: set[str] = set()
+    todo = list(modules)
+    while todo:
+        module = todo.pop()
+        if module not in found:
+            found.add(module)
+            todo += imports(module)
+            if "." in module:
+                todo.append(module.rsplit(".", 1)[0])
+    return found
+
+
+def digest(*modules: str) -> str:
+    """A digest of the modules, all that they import, and the device code and pages that lie beside them."""
+    state = hashlib.sha256()
+    for module in sorted(closure(*modules)):
+        files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]
+        if module.startswith("devices"):
+            files += sorted({*(PACKAGE / "devices").glob("*.c*"), *(PACKAGE / "devices").glob("*.h")})
+        for file in files:
+            state.update(file.read_bytes())
+    return state.hexdigest()[:16]

@@ -1,0 +1,47 @@
+"""The log of a job's script: what it writes to stderr, and the traceback of an error."""
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TextIO
+
+from ladder.core.errors import InputError, clear_errors
+
+
+class _Both:
+    """Writes to the terminal and to a log."""
+
+    def __init__(self, terminal: TextIO, log: TextIO) -> None:
+        self.terminal, self.log = terminal, log
+
+    def write(self, text: str) -> int:
+        """Write to both."""
+        with contextlib.suppress(OSError):  # where the disk is full, the terminal still tells
+            self.log.write(text)
+        return self.terminal.write(text)
+
+    def flush(self) -> None:
+        """Flush both."""
+        self.terminal.flush()
+
+
+@contextlib.contextmanager
+def job(log: str) -> Iterator[None]:
+    """Run the body with what it says on stderr in the log too.
+
+    An `InputError` ends the process with its message alone; of any other error the log has the traceback.
+    """
+    with clear_errors(), Path(log).open("wb", buffering=0) as raw:
+        file = TextIOWrapper(raw, write_through=True)
+        with contextlib.redirect_stderr(_Both(sys.stderr, file)), clear_errors():
+            try:
+                yield
+            except InputError:
+                raise
+            except Exception:
+                with contextlib.suppress(OSError):
+                    traceback.print_exc(file=file)
+                raise

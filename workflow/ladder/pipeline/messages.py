@@ -1,0 +1,58 @@
+"""What a run says at its end: why jobs failed, why Slurm refused them, how busy the device was."""
+
+import csv
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from ladder.core.errors import InputError
+from ladder.core.files import MEND
+
+ENDED = "Terminating processes on user request"
+"""What Snakemake says when it is interrupted."""
+REFUSALS = {
+    "invalid partition": "slurm_partition",
+    "Invalid generic resource": "gres, gpu or gpu_model",
+    "Requested node configuration is not available": "gres, gpu, gpu_model, constraint, mem_mb or slurm_extra, or of --set-threads",
+    "Invalid feature specification": "constraint",
+    "Invalid account": "slurm_account",
+    "Requested time limit is invalid": "runtime",
+}
+"""What Slurm says when it takes a job for impossible, and the resources that ask for it."""
+
+
+def busy_share(costs: Path) -> str:
+    """The share of the measure jobs' wall time in which the device was executing, in words, from a dataset's `costs.csv`.
+
+    Raises `InputError` for another file.
+    """
+    try:
+        with costs.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
+        share = f"{busy / wall:.0%}"
+    except (ValueError, KeyError, TypeError, ZeroDivisionError, csv.Error) as error:
+        raise InputError(f"{costs}: got {error!r}; expected the seconds of measure jobs. {MEND}") from None
+    return (
+        f"{costs.parent.name}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({share}); "
+        f"tables and figures in {costs.parent}"
+    )
+
+
+def errors(said: str) -> list[str]:
+    """The messages in the logs of the jobs that failed, each once, from what Snakemake said of a run."""
+    logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", said, re.MULTILINE))
+    lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
+    return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
+
+
+def refusals(logs: Iterable[str], source: str) -> list[str]:
+    """What to change where Slurm took a job of the campaign in the file `source` for impossible, from the text of Snakemake's logs."""
+    said = "".join(logs)
+    return [
+        f"Error: Slurm refused a job ({words}): no node of the cluster has what it asks for. Change {names}: in "
+        f"{source} under `partitions`, or in the profile. `sinfo -o '%P %D %c %m %G %f %l'` lists each partition's "
+        "nodes, cores, memory (MB), GPUs, features and time limit"
+        for words, names in REFUSALS.items()
+        if words in said
+    ]

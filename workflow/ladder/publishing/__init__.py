@@ -1,0 +1,1 @@
+"""Published datasets, the pages that are filled from them, and the explorer."""

@@ -1,0 +1,297 @@
+"""The page to look around in: one file with the tables of datasets, the charts, declared in Vega-Altair, and the scripts that draw them.
+
+It needs no network and may make no request. What it looks like and what its choices do is in `index.html` beside this module.
+"""
+
+import base64
+import gzip
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+import vl_convert
+
+from ladder.core.errors import InputError
+from ladder.core.files import MEND
+from ladder.core.types import rate_unit
+from ladder.figures.data import BASELINE_NAME, BASELINE_STYLE, CONTEXT_STYLE, MARKS
+from ladder.model.campaign import is_baseline
+
+TEMPLATE = Path(__file__).with_suffix(".html")
+LIMIT_BYTES = 5_000_000
+"""What a page may weigh. One that would be heavier is made without the samples, and says so."""
+DIGITS = 5
+"""Significant digits of what is shown."""
+SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
+"""Vega's markers: what tells kernels apart besides colour."""
+
+BEST = [
+    "kernel", "configuration", "element_type", "problem", "m", "n", "k", "state", "status", "reason", "tflops", "tflops_low", "tflops_high",
+    "ratio", "ratio_low", "ratio_high", "median_us", "low_us", "high_us", "energy_j", "energy_low_j", "energy_high_j", "energy_processes",
+    "samples", "processes", "interval", "marks", "configurations", "tied_with", "tensor_cores", "sm_clock_mhz",
+]  # fmt: skip
+"""What is shown of `best.csv`."""
+ASKED = ["registers", "spill_stores", "spill_loads", "occupancy", "occupancy_limit"]
+"""What a configuration asks of the machine: from `resources.csv` and `models.csv`."""
+SWEEP = ["kernel", "configuration", "element_type", "problem", "state", "status", "stop", "samples", "tflops"]
+"""What is shown of `summary.csv`."""
+
+
+Scale = Literal["linear", "log"]
+Chart = alt.LayerChart | alt.FacetChart
+
+
+def _short(value: Any) -> Any:
+    """A value as JSON has it, numbers to `DIGITS`."""
+    if isinstance(value, float | np.floating):
+        if not math.isfinite(value):
+            return None
+        number = float(value)
+        return int(number) if number == int(number) and abs(number) < 1e9 else float(f"{number:.{DIGITS}g}")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
+    """A table as columns; one of few different texts as numbers into a list of them, which weighs less."""
+    found: dict[str, Any] = {}
+    for name in table.columns:
+        values = [None if pd.isna(value) else _short(value) for value in table[name].tolist()]
+        texts = list(dict.fromkeys(values))
+        if len(texts) < len(values) / 2 and any(isinstance(text, str) for text in texts):
+            places = {text: place for place, text in enumerate(texts)}
+            found[name] = {"texts": texts, "places": [places[value] for value in values]}
+        else:
+            found[name] = values
+    return found
+
+
+def _asked(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a table with the columns of `ASKED`, empty where nothing is known."""
+    key = ["kernel", "configuration", "element_type"]
+    compiled = tables["resources"].reindex(columns=[*key, "registers", "spill_stores", "spill_loads"]).drop_duplicates(key)
+    models = tables["models"].astype({"problem": str})[[*key, "problem", "occupancy", "occupancy_limit"]]
+    found = rows.astype({"problem": str}).merge(compiled, on=key, how="left")
+    return found.merge(models.drop_duplicates([*key, "problem"]), on=[*key, "problem"], how="left")
+
+
+def _about(environment: Mapping[str, Any]) -> dict[str, str]:
+    """What a dataset was measured on, and by what, in words."""
+    attributes, fingerprint = environment["attributes"], environment["fingerprint"]
+    limit, commit = attributes.get("power_limit_w"), environment["project"]["commit"]
+    told = {
+        "device": environment["name"],
+        "driver": fingerprint.get("driver"),
+        "library": attributes.get("library"),
+        "compiler": fingerprint.get("compiler"),
+        "power limit": f"{limit:.0f} W" if limit else None,
+        "commit": f"{commit[:12]}{' with changes' if environment['project']['dirty'] else ''}" if commit else None,
+        "measured": environment["time"][:10],
+    }
+    return {name: str(value) for name, value in told.items() if value}
+
+
+def dataset(
+    name: str, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], samples: bool = True
+) -> dict[str, Any]:
+    """What the page has of a dataset, of which `INDEXED` are given. Rates in TFLOP/s, times in microseconds, energies in joules."""
+    best = _asked(tables, tables["best"].reindex(columns=BEST))
+    sweep = _asked(tables, tables["summary"].reindex(columns=SWEEP))
+    rounds = tables["rounds"].astype({"problem": str}) if samples else tables["rounds"].head(0)
+    unit, size = rate_unit(environment["kind"])
+    series = [
+        {**dict(zip(("kernel", "element_type", "problem", "state"), key, strict=True)),
+         "process": rows["process"].tolist(), "time_us": [_short(value) for value in rows["time_us"].tolist()]}
+        for key, rows in rounds.groupby(["kernel", "element_type", "problem", "state"], sort=False)
+    ]  # fmt: skip
+    return {
+        "name": name,
+        "kind": environment["kind"],
+        "about": _about(environment),
+        "unit": unit,
+        "size": size,
+        "peak": _short(environment["peaks"]["fp32_tflops"]),
+        "reference": BASELINE_NAME.get(reference := str(tables["summary"]["reference"].iloc[0]), reference),
+        "best": _columns(best),
+        "sweep": _columns(sweep[sweep["state"] == sweep["state"].iloc[0]]),
+        "samples": series,
+    }
+
+
+def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """How kernels and baselines look, by name, rungs first: colour, marker, whether it is a rung, and whether a line is dashed, since it
+    is there for context only.
+
+    Rungs go from dark to light, which the colour-blind see too; each kind of device has a ladder of its own.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for kind in dict.fromkeys(environment["kind"] for environment in environments):
+        of_kind = [table["best"] for table, environment in zip(tables, environments, strict=True) if environment["kind"] == kind]
+        rows = pd.concat([best[["kernel", "precision"]].astype(object) for best in of_kind]).drop_duplicates("kernel")
+        easier = {str(row["kernel"]) for row in rows.to_dict("records") if pd.notna(row["precision"])}
+        names = sorted(map(str, rows["kernel"]), key=lambda name: (is_baseline(name), name in easier, name))
+        rungs = [name for name in names if not is_baseline(name) and name not in easier]
+        palette = sns.color_palette("viridis", len(rungs) + 1).as_hex()
+        for place, name in enumerate(names):
+            style = BASELINE_STYLE.get(name, CONTEXT_STYLE[place % len(CONTEXT_STYLE)])
+            nice = BASELINE_NAME.get(name, name.replace("_", " "))
+            found[name] = {
+                "nice": f"{nice} (context)" if name in easier and not is_baseline(name) else nice,
+                "colour": palette[rungs.index(name)] if name in rungs else style[0],
+                "shape": SHAPES[place % len(SHAPES)],
+                "dashed": name not in rungs and style[1] != "-",
+                "rung": name in rungs,
+            }
+    return found
+
+
+def _parameter(name: str, value: Any) -> Any:
+    """What the page sets before it draws."""
+    return alt.param(name=name, value=value)
+
+
+LABELS: dict[Scale, str] = {
+    "linear": "format(datum.value, ',.4~r')",
+    "log": "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) < 0 ? '' : format(datum.value, ',.4~r')",
+}
+"""The scales of what is drawn against size, and their labels as Vega's expressions."""
+
+
+def against_size(scale: Scale, squares: bool) -> Chart:
+    """`value` of `rows` against size with its interval from `low` to `high`, a line a kernel, or for other shapes than squares a dot.
+
+    A row has a `colour`, a `shape`, a `tooltip` and a `label`, which is read out; `lines` are levels to compare with.
+    """
+    chosen = "datum.kernel === chosen_kernel && datum.problem === chosen_problem"
+    over = alt.selection_point(name="over", on="pointerover", clear="pointerout", fields=["kernel"])
+    rows = alt.Chart(alt.NamedData("rows"))
+    if squares:
+        axis = alt.Axis(values=alt.ExprRef("sizes"), labelOverlap=True, format="d")
+        rows = rows.encode(
+            x=alt.X("m:Q", title="M = N = K", scale=alt.Scale(type="log", base=2, nice=False, padding=12), axis=axis)
+        )
+    else:
+        rows = rows.encode(
+            x=alt.X("problem:N", title="M × N × K", sort=None, axis=alt.Axis(labelAngle=-40)),
+            xOffset=alt.XOffset("kernel:N", sort=None),
+        )
+    bounds = alt.Scale(type=scale, domain=[alt.ExprRef("y_low"), alt.ExprRef("y_high")], nice=False)
+    numbers = alt.Axis(labelExpr=LABELS[scale], labelOverlap=True, tickCount=6)
+    y = alt.Y("value:Q", title=None, scale=bounds, axis=numbers)
+    colour = alt.Color("colour:N", scale=None)
+    rows = rows.encode(y=y, color=colour, opacity=alt.condition(over, alt.value(1), alt.value(0.25)))
+    levels = alt.Chart(alt.NamedData("lines")).encode(y=alt.Y("value:Q", title=None, scale=bounds))
+    layers = [
+        levels.mark_rule(color="#b22222", strokeDash=[2, 3]),
+        levels.mark_text(align="left", baseline="bottom", dx=4, color="#b22222").encode(text="label:N", x=alt.value(0)),
+        rows.mark_rule(strokeWidth=3, opacity=0.5, clip=True, aria=False).encode(
+            y=alt.Y("low:Q", title=None, scale=bounds), y2="high:Q"
+        ),
+    ]
+    if squares:
+        dash = alt.condition("datum.dashed", alt.value([5, 4]), alt.value([1, 0]))
+        layers.append(rows.mark_line(strokeWidth=1.5, clip=True, aria=False).encode(strokeDash=dash, detail="kernel:N"))
+    ring = rows.transform_filter(chosen).mark_point(filled=False, size=260, strokeWidth=2, clip=True, aria=False)
+    layers += [
+        rows.mark_point(filled=True, size=70, strokeWidth=1, cursor="pointer", stroke="white", clip=True)
+        .encode(
+            shape=alt.Shape("shape:N", scale=None), tooltip=alt.TooltipValue(alt.ExprRef("datum.tooltip")), description="label:N"
+        )
+        .add_params(over),
+        ring.encode(color=alt.value("#000000"), opacity=alt.value(1)),
+    ]
+    given = {"y_low": 1, "y_high": 2, "sizes": [1], "chosen_kernel": "", "chosen_problem": ""}
+    return alt.layer(*layers).add_params(*(_parameter(*it) for it in given.items())).properties(width="container", height=360)
+
+
+def landscape() -> Chart:
+    """The sweep of a kernel: `cells`, configurations (`setting`) down, problems across, the share of the problem's best as colour."""
+    cells = alt.Chart(alt.NamedData("cells")).encode(
+        x=alt.X("problem:N", sort=None, title="problem", axis=alt.Axis(labelAngle=-40)),
+        y=alt.Y("setting:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
+    )
+    share = alt.Color(
+        "share:Q",
+        scale=alt.Scale(scheme="cividis", domain=[50, 100], clamp=True),
+        legend=alt.Legend(title="% of the best", orient="top"),
+    )
+    fill = alt.condition("isValid(datum.share)", share, alt.value("#e6e6e6"))
+    tooltip = alt.TooltipValue(alt.ExprRef("datum.tooltip"))
+    letter = alt.condition("datum.share > 80", alt.value("#000000"), alt.value("#ffffff"))
+    return alt.layer(
+        cells.mark_rect(stroke="white", cursor="pointer").encode(color=fill, tooltip=tooltip, description="label:N"),
+        cells.transform_filter("datum.sign")
+        .mark_text(fontSize=11, aria=False)
+        .encode(text="sign:N", color=letter, tooltip=tooltip),
+        cells.transform_filter("datum.best").mark_rect(filled=False, stroke="#d55e00", strokeWidth=2, aria=False),
+    ).properties(width="container", height=alt.Step(18))
+
+
+def distribution() -> Chart:
+    """The `samples` of a value: a dot each, a row a process; the tick is the process's median."""
+    samples = alt.Chart(alt.NamedData("samples")).encode(
+        x=alt.X("time_us:Q", title="µs", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
+        y=alt.Y("process:N", title=None),
+    )
+    tooltip = [alt.Tooltip("process:N"), alt.Tooltip("round:Q"), alt.Tooltip("time_us:Q", title="µs", format=".5~g")]
+    return alt.layer(
+        samples.mark_circle(size=40, opacity=0.45, color="#31688e").encode(tooltip=tooltip, description="label:N"),
+        samples.mark_tick(color="#d55e00", thickness=3, size=22, aria=False).encode(x=alt.X("median(time_us):Q", title="µs")),
+    ).properties(width="container", height=alt.Step(30))
+
+
+def charts() -> dict[str, Any]:
+    """The specifications of all charts, by name, without data."""
+    found = {f"{shape}-{scale}": against_size(scale, shape == "squares") for scale in LABELS for shape in ("squares", "others")}
+    every = found | {"landscape": landscape(), "distribution": distribution()}
+    return {
+        name: chart.configure(font="system-ui, sans-serif")
+        .configure_axis(labelFontSize=12, titleFontSize=12)
+        .configure_view(stroke=None)
+        .to_dict()
+        for name, chart in every.items()
+    }
+
+
+def read_claims(path: Path) -> list[dict[str, Any]]:
+    """The judged claims of a file. Raises `InputError` where it is not a list of them."""
+    try:
+        claims = json.loads(path.read_text())
+        if not (isinstance(claims, list) and all({"id", "says", "state"} <= set(claim) for claim in claims)):
+            raise ValueError("no list of mappings with id, says and state")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: {error}; expected judged claims. {MEND}") from None
+    return claims
+
+
+def page(
+    title: str,
+    datasets: Mapping[str, tuple[Mapping[str, pd.DataFrame], Mapping[str, Any]]],
+    claims: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The page of datasets, GPUs first, each given by its name, its tables (`INDEXED`) and its environment."""
+    datasets = dict(sorted(datasets.items(), key=lambda item: item[1][1]["kind"] != "cuda"))
+    tables, environments = ([pair[part] for pair in datasets.values()] for part in (0, 1))
+    given = {
+        "looks": looks(tables, environments),
+        "marks": {mark: words for mark, (_, _, words) in MARKS.items()},
+        "charts": charts(),
+        "claims": list(claims),
+    }
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
+    for samples in (True, False):
+        found = [dataset(name, *pair, samples) for name, pair in datasets.items()]
+        text = json.dumps(given | {"datasets": found, "sampled": samples}, separators=(",", ":"), allow_nan=False)
+        packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+        filled = (
+            TEMPLATE.read_text().replace("{{title}}", html.escape(title)).replace("{{data}}", packed).replace("{{vega}}", script)
+        )
+        if len(filled.encode()) < LIMIT_BYTES:
+            break
+    return filled

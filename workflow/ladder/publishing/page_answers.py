@@ -1,0 +1,98 @@
+"""What pages say of studies and claims."""
+
+import importlib
+
+from ladder.claims import definitions, report
+from ladder.claims.study import NOTHING, Study, studies
+from ladder.model.problem import Problem
+from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
+from ladder.publishing.page_data import Story
+
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim")
+"""What `value` knows."""
+
+
+def _study(story: Story, name: str) -> Study:
+    (found,) = (study for study in studies(story.root) if study.name == name)
+    return found
+
+
+def tried(story: Story, kernel: str) -> str:
+    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is.
+
+    What the study has now and had not when it was measured is named.
+    """
+    study, told = _study(story, "tried"), []
+    columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
+    asked = [
+        (one.what, Problem(*one.problem).label) for one in importlib.import_module(study.name).CHANGES if one.kernel == kernel
+    ]
+    for device, measured in study.published(story.root).values():
+        rows, known = [], set()
+        for one in (one for one in measured["changes"] if one["kernel"] == kernel):
+            ends = f"{one['low']:.3f} to {one['high']:.3f}"
+            rows.append([one["what"], _shown(one["problem"]), f"×{one['ratio']:.3f}", ends, f"`{one['configuration']}`"])
+            known.add((one["what"], one["problem"]))
+        if rows:
+            head = f"Of {_code(kernel)}, on `{device}`, in the same rounds as what is changed:"
+            told.append(f"{head}\n\n{_table(columns, rows, words=(0, 1, -1))}")
+        if left := [f"{what} ({_shown(problem)})" for what, problem in asked if (what, problem) not in known]:
+            told.append(f"{NOTHING.capitalize()}: {'; '.join(left)}.")
+    return "\n\n".join(told) or NOTHING.capitalize() + "."
+
+
+def answers(story: Story) -> str:
+    """Every study: its question, what was found on each device, the command, and the files."""
+    rows = []
+    for study in studies(story.root):
+        files = [f"[`{path.name}`]({path.relative_to(story.root)})" for path in study.published(story.root)] or ["–"]
+        rows.append([study.question, "<br>".join(study.told(story.root)), f"`{study.run}`", "<br>".join(files)])
+    return _table(["question", "found", "by", "data"], rows, words=range(4))
+
+
+def claimed(story: Story) -> str:
+    """Every claim, where it holds, and what the published data say to it."""
+    counted, rows = report.counts(story.entries), []
+    for claim in definitions.read(story.root):
+        entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
+        says = next((entry["says"] for entry in entries if entry["id"] == claim.id), claim.says)
+        where = entries[0]["where"] if entries else claim.place
+        rows.append([says, where, report.told(counted.get(claim.id, {})) or NOTHING])
+    return _table(["claim", "where", "the published data"], rows, words=range(3))
+
+
+def value(story: Story, name: str, *arguments: str) -> str:
+    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`, or `over KERNEL OTHER PROBLEM`, how many
+    times as fast as another; or what a study found: `study NAME`. After rate and share may stand a published dataset's name.
+
+    Or a claim's sentence, with its numbers: `claim ID`.
+    """
+    if name == "claim":
+        claim = next((claim for claim in definitions.read(story.root) if claim.id == arguments[0]), None)
+        if claim is None:
+            raise ValueError("no such claim in config/claims.yaml")
+        entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
+        return entry["says"] if entry else NOTHING
+    if name == "study":
+        return "; ".join(_study(story, arguments[0]).told(story.root))
+    if name in ("peak", "copy", "sms"):
+        data = story.data.get(arguments[0])
+        if data is None:
+            return NOTHING
+        if name == "sms":
+            return str(data.environment["attributes"]["sm_count"])
+        if name == "copy":
+            return f"{_number(data.environment['peaks']['copy_tb_s'])} TB/s"
+        return f"{_number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
+    if name == "over":
+        pair = story.over(*arguments)
+        return NOTHING if pair is None else _gain(pair)
+    if name == "gain":
+        gain = story.gain(*arguments)
+        return NOTHING if gain is None else _gain(gain)
+    kernel, problem, *of = arguments
+    data = story.campaign(*of) if of else story.beside(kernel)
+    row = story.best(kernel, problem, data) if data else None
+    if row is None or data is None:
+        return NOTHING
+    return _share(data, row) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"

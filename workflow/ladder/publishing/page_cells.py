@@ -1,0 +1,123 @@
+"""Cells, headings and legends that the tables of the pages share."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ladder.analysis.tables import BETWEEN
+from ladder.claims.study import NOTHING
+from ladder.core import verdicts
+from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.figures.data import BASELINE_NAME, MARKS, Dataset, lettered, span
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import DEVICE_NAMES
+from ladder.model.problem import Problem
+from ladder.publishing.page_data import Row
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+    """A Markdown table; the columns `words` hold words and are set left, the others numbers, set right."""
+    if not rows:
+        return NOTHING.capitalize() + "."
+    places = [i % len(columns) for i in words]
+    lines = [columns, ["---" if i in places else "---:" for i in range(len(columns))], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _unmeasured(name: str, columns: int) -> list[str]:
+    return [name, NOTHING, *["–"] * (columns - 2)]
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    if value is None:
+        return "–"
+    rounded = float(f"{value:.3g}")
+    return f"{sign}{value:,.0f}" if abs(rounded) >= 100 or isinstance(value, int) else f"{sign}{value:#.3g}"
+
+
+def _gain(row: Row | None) -> str:
+    """How many times as fast as another, with ≈ where the two cannot be told apart."""
+    return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
+
+
+def _rate(data: Dataset, row: Row) -> str:
+    """The rate in the device's unit, with the letters of its marks."""
+    return lettered(_number(data.rate(row["tflops"])), row)
+
+
+def _whence(data: Dataset) -> str:
+    return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
+
+
+def _legend(table: str, *more: str) -> str:
+    """The table, and below it what the letters in it mean, and more."""
+    letters = {letter for found in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in found.split()}
+    told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
+    told += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
+    told += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
+    told += more
+    return "\n\n".join([table, *(["; ".join(told) + "."] if told else [])])
+
+
+def _interval(row: Row) -> str:
+    """Where the ratio to the reference lies."""
+    low, high = (f"{100 * row[name]:#.4g}".rstrip(".") for name in ("ratio_low", "ratio_high"))
+    return f"{low} to {high} %"
+
+
+def _kind(data: Dataset | None) -> tuple[str, list[str]]:
+    """The head of a column of such intervals, and of how many processes they are."""
+    if data is None or data.best.empty:
+        return "95 %", []
+    count = span(data.best["processes"])
+    return f"95 %, {data.best['interval'].iloc[0]}", [f"n = {count} process{'' if count == '1' else 'es'}"]
+
+
+def _percent(value: float) -> str:
+    return f"{_number(100 * value)} %"
+
+
+def _share(data: Dataset, row: Row) -> str:
+    """The ratio to the reference, with ≈ where the two cannot be told apart."""
+    verdict = verdicts.of(row["ratio_low"], row["ratio_high"]) if row["interval"] == BETWEEN else UNCONFIRMED
+    return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{_percent(row['ratio'])}"
+
+
+def _shown(problem: str) -> str:
+    return problem.replace("x", " × ")
+
+
+def _code(kernel: str) -> str:
+    return BASELINE_NAME.get(kernel, f"`{kernel}`")
+
+
+def _parameters(row: Row) -> dict[str, int]:
+    """`BM=64 BN=32` as names and values."""
+    return dict(Configuration.of(row["element_type"], row["configuration"]).parameters)
+
+
+def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:
+    """The names of the header's expressions for a configuration, its problem and the dataset's device."""
+    attributes = data.environment["attributes"]
+    given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names()
+    given |= {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
+    return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
+
+
+def _blocks(kernel: Kernel, row: Row, data: Dataset) -> str:
+    """The blocks of every launch: `128 + 64`; a CPU's kernel has none."""
+    if kernel.kind != "cuda":
+        return "–"
+    launches = kernel.launches(Configuration.of(row["element_type"], row["configuration"]), _names(kernel, row, data))
+    return " + ".join(_number(math.prod(launch.grid)) for launch in launches)
+
+
+def _lacks(kernel: Kernel) -> str:
+    """What the kernel's own comment says holds it back."""
+    words = []
+    for line in kernel.text.partition("What holds it back:")[2].splitlines():
+        words.append(line.strip().removeprefix("//").removeprefix("*").removesuffix("*/").strip())
+        if not words[-1] or line.rstrip().endswith("*/"):
+            break
+    return " ".join(filter(None, words)).replace("*", r"\*") or "–"

@@ -1,0 +1,120 @@
+"""What is published, as the pages ask for it."""
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ladder.analysis.dataset_tables import of_folder
+from ladder.claims import judge
+from ladder.core import verdicts
+from ladder.core.stats import between_processes
+from ladder.figures.data import Dataset
+from ladder.model.kernel_file import discover
+from ladder.storage.dataset_layout import DRAWN_FROM, SHOWN
+
+Row = Mapping[str, Any]
+
+
+class Story:
+    """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
+
+    It is the one that the text was written about (`SHOWN`), else the first.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.found: dict[str, Dataset] = {}
+        self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
+
+    @cached_property
+    def data(self) -> dict[str, Dataset]:
+        """The dataset of each device kind."""
+        found: dict[str, Dataset] = {}
+        folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
+        for folder in sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name)):
+            kind = json.loads((folder / "environment.json").read_text())["kind"]
+            if kind not in found:
+                found[kind] = self.published(folder.name)
+        return found
+
+    def published(self, name: str) -> Dataset:
+        """The published dataset of a name. Raises `OSError` where there is none."""
+        if name not in self.found:
+            tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
+            ours = {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}
+            self.found[name] = Dataset(ours, environment, "warm")
+        return self.found[name]
+
+    def campaign(self, name: str) -> Dataset | None:
+        """The same, where there is one."""
+        return self.published(name) if (self.root / "results" / "published" / name).exists() else None
+
+    @cached_property
+    def entries(self) -> list[dict[str, Any]]:
+        """What the published data say to the claims."""
+        return judge.read_published(self.root)
+
+    def ladder(self, kind: str) -> list[str]:
+        """The names of a kind's kernels in their order."""
+        return [name for name, kernel in self.kernels.items() if kernel.kind == kind]
+
+    def dataset(self, kernel: str) -> Dataset | None:
+        """What is published about devices of the kernel's kind."""
+        return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
+
+    def beside(self, kernel: str) -> Dataset | None:
+        """The same, of a vendor's call too."""
+        return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel)
+
+    def best(self, kernel: str, problem: str, data: Dataset | None = None) -> Row | None:
+        """The kernel's best configuration on a problem."""
+        data = data or self.dataset(kernel)
+        if data is None:
+            return None
+        rows = data.best[(data.best["kernel"] == kernel) & (data.best["problem"] == problem)].to_dict("records")
+        return rows[0] if rows else None
+
+    def gain(self, kernel: str, problem: str) -> Row | None:
+        """The row of `pairs.csv` of the kernel against the rung below it, each at its best, with the `marks` of either."""
+        data = self.dataset(kernel)
+        row = data.gain(kernel, problem) if data else None
+        if row is None or row["other"] != self.below(kernel):
+            return None
+        both = [self.best(name, problem, data) for name in (row["kernel"], row["other"])]
+        return {**row, "marks": "; ".join(str(one["marks"]) for one in both if one)}
+
+    def over(self, kernel: str, other: str, problem: str) -> Row | None:
+        """How many times as fast as another kernel, or call, one is, each at its best: `ratio` and `verdict`, as those of `pairs.csv`.
+
+        By rounds in which both were timed; where they were timed apart, by their ratios to the reference.
+        """
+        data = self.beside(kernel)
+        if data is None:
+            return None
+        rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
+        mine, theirs = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
+        processes = []
+        for process in sorted({*mine.index.get_level_values(0)} & {*theirs.index.get_level_values(0)}):
+            one, two = mine.loc[process], theirs.loc[process]
+            both = one.join(two.add_suffix("_other"), how="inner")
+            if (both["reference_us"] == both["reference_us_other"]).all():  # the reference's are the same in the same rounds
+                processes.append(list(both["time_us_other"] / both["time_us"]))
+            else:
+                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (one, two)]
+                processes.append([ratios[0] / ratios[1]])
+        if not processes:
+            return None
+        ratio, low, high = between_processes(processes)
+        return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
+
+    def below(self, kernel: str) -> str | None:
+        """The rung below of the same precision: one that rounds its operands solves an easier problem than one that does not."""
+        if kernel not in self.kernels:
+            return None
+        own = self.kernels[kernel]
+        alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
+        index = alike.index(kernel)
+        return alike[index - 1] if index else None

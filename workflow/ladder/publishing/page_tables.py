@@ -1,0 +1,369 @@
+"""Tables of the pages that are made from published data."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ladder.claims.study import NOTHING
+from ladder.core.expressions import evaluate
+from ladder.core.stats import geometric_mean
+from ladder.core.types import ELEMENT_TYPES
+from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.figures.data import BASELINE_NAME, Dataset, lettered
+from ladder.model.campaign import is_baseline
+from ladder.model.kernel import COMPILERS
+from ladder.publishing.page_answers import answers, claimed, tried
+from ladder.publishing.page_cells import (
+    _blocks,
+    _code,
+    _gain,
+    _interval,
+    _kind,
+    _lacks,
+    _legend,
+    _names,
+    _number,
+    _parameters,
+    _percent,
+    _rate,
+    _shown,
+    _table,
+    _unmeasured,
+    _whence,
+)
+from ladder.publishing.page_data import Row, Story
+from ladder.storage.csv_files import read_csv
+
+ACCURATE, NEGLIGIBLE = 1.05, 4.0
+"""An error is as small as the reference's up to this factor, or in units of roundoff, where the reference's is smaller, up to this many."""
+
+
+def device(story: Story, kind: str) -> str:
+    """What was measured on."""
+    if kind not in story.data:
+        return NOTHING.capitalize() + "."
+    data = story.data[kind]
+    e = data.environment
+    attributes, project = e["attributes"], e["project"]
+    facts = {
+        "device": e["name"],
+        "multiprocessors (SMs)": attributes.get("sm_count"),
+        "cores": attributes.get("cores"),
+        "compute capability": attributes.get("compute_capability"),
+        "measured FP32 peak": f"{_number(data.peak)} {data.unit}",
+        "measured copy bandwidth": f"{_number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
+        "the vendor's library": attributes.get("library"),
+        "date and commit": f"{e['time'][:10]}, `{(project['commit'] or 'unknown')[:10]}`",
+    }
+    return _table(["", ""], [[name, str(value)] for name, value in facts.items() if value is not None], words=(0, 1))
+
+
+def _at(story: Story, kind: str, table: str) -> str:
+    """The table of the problem that the ladder is shown at, below a line that says which."""
+    data = story.data.get(kind)
+    return f"At {data.where()}:\n\n{table}" if data else table
+
+
+def _problem(story: Story, kind: str) -> str:
+    return story.data[kind].shown if kind in story.data else ""
+
+
+def best(story: Story, kind: str) -> str:
+    """The whole ladder on the problem that its figure shows it at."""
+    data, problem = story.data.get(kind), _problem(story, kind)
+    rows = []
+    for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
+        row = story.best(kernel, problem, data)
+        if row is None or data is None:
+            rows.append(_unmeasured(_code(kernel), 8))
+            continue
+        gain = None if is_baseline(kernel) else story.gain(kernel, problem)
+        rows.append([
+            _code(kernel), _number(float(row["median_us"])), _rate(data, row), _gain(gain), _percent(row["ratio"]),
+            _interval(row), "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
+        ])  # fmt: skip
+    unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
+    interval, processes = _kind(data)
+    columns = ["rung", "time, µs", unit, "over the rung below", f"of {reference}", interval, "of the peak", "best configuration"]
+    return _at(story, kind, _legend(_table(columns, rows, words=(0, -1)), *processes))
+
+
+def rung(story: Story, kernel: str, *problems: str) -> str:
+    """One rung on some problems, beside the rung below and the reference."""
+    data, rows = story.dataset(kernel), []
+    for problem in problems:
+        row = story.best(kernel, problem)
+        if row is None or data is None:
+            rows.append(_unmeasured(_shown(problem), 7))
+            continue
+        rows.append([
+            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(row["ratio"]), _interval(row),
+            _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
+        ])  # fmt: skip
+    unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
+    interval, processes = _kind(data)
+    columns = ["M × N × K", unit, "over the rung below", f"of {reference}", interval, "blocks", "best configuration"]
+    return _legend(_table(columns, rows, words=(0, -1)), *processes)
+
+
+def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
+    """The rates for every value of one parameter, the others fixed in each row."""
+    data = story.dataset(kernel)
+    if data is None:
+        return NOTHING.capitalize() + "."
+    chosen = data.summary[(data.summary["kernel"] == kernel) & (data.summary["problem"] == problem)]
+    rates: dict[str, dict[int, str]] = {}
+    for row in chosen[chosen["tflops"].notna()].to_dict("records"):
+        others = _parameters(row)
+        value = others.pop(parameter, 0)
+        label = " ".join(f"{name}={at}" for name, at in others.items())
+        rates.setdefault(label, {})[value] = _rate(data, row)
+    values = sorted({value for row in rates.values() for value in row})
+    rows = [[f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()]
+    head = f"{data.unit} at {_shown(problem)}, of the sweep: one process, within-run"
+    return _legend(_table([head, *(f"{parameter}={value}" for value in values)], rows))
+
+
+def methods(story: Story, kind: str) -> str:
+    """Method, global reads, time, and what it lacks: the table of the source "General Matrix Multiplication", for every rung."""
+    rows = []
+    for name in story.ladder(kind):
+        kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
+        each, time = "–", NOTHING
+        if row is not None:
+            time = lettered(_number(float(row["median_us"])), row)
+            each = _number(
+                evaluate(kernel.global_reads, _names(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
+            )
+        rows.append([kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, _lacks(kernel)])
+    columns = ["method", "global reads", "reads / MNK", "time, µs", "what it lacks"]
+    return _at(story, kind, _legend(_table(columns, rows, words=(0, 1, -1))))
+
+
+def gains(story: Story, kind: str) -> str:
+    """Every rung against the rung below, over the problems that every rung has: by direct pairs; no verdict where nothing was confirmed."""
+    data, rows = story.data.get(kind), []
+    common = data.common() if data else []
+    for kernel in filter(story.below, story.ladder(kind)):
+        found = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
+        if not found:
+            rows.append(_unmeasured(_code(kernel), 7))
+            continue
+        verdicts = Counter(row["verdict"] for row in found)
+        counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(found)}" for it in ("faster", SAME, "slower")]
+        by_ratio = sorted(found, key=lambda row: row["ratio"])
+        ends = [f"{lettered(_gain(row), row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
+        rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in found]), "×"), *counts, *ends])
+    table = _legend(_table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows))
+    return (
+        f"Over the {len(common)} problems that every rung has, {', '.join(map(_shown, common))}:\n\n{table}" if common else table
+    )
+
+
+def fastest_rungs(data: Dataset) -> list[Any]:
+    """The row of `best` of the fastest rung on every problem, each in its fastest configuration, of those whose error is no larger than
+    cuBLAS's where there are any: it may cut K into more and shorter sums.
+    """
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    rungs = data.best[data.best["kernel"].isin(data.kernels)]
+    precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
+    by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
+    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
+
+
+def past(story: Story, name: str, *chosen: str) -> str:
+    """Of a published campaign, on every problem the fastest rung, beside cuBLAS's own choice and its fastest algorithm.
+
+    The problems that the rungs were made for are `chosen`, the others have a table of their own.
+    """
+    data = story.campaign(name)
+    if data is None:
+        return NOTHING.capitalize() + "."
+    fastest = fastest_rungs(data)
+    parts = [[row for row in fastest if (row["problem"] in chosen) is inside] for inside in (True, False)]
+    rule = f"{_whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
+    return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
+
+
+def _beside(data: Dataset, found: Sequence[Row]) -> str:
+    """Rows of `best` beside cuBLAS, and how many are ahead."""
+    others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    rows, beyond = [], 0
+    for row in found:
+        other = others.get(row["problem"], math.nan)
+        beyond += bool(row["ratio"] >= other)
+        ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
+        against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
+        error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
+        ratio = lettered(f"×{row['ratio']:.3f}", row)
+        names = [_code(row["kernel"]), ratio, ends, against, error, f"`{row['configuration']}`"]
+        rows.append([_shown(row["problem"]), *names])
+    columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "error", "configuration"]
+    ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
+    precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in found)
+    return (
+        f"Ahead of cuBLAS on {ahead} of {len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on "
+        f"{beyond}; the geometric mean of the ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}; errors at most "
+        f"×{ACCURATE} of cuBLAS's on {precise}:\n\n{_legend(_table(columns, rows, words=(0, 1, -1)), *_kind(data)[1])}"
+    )
+
+
+def elsewhere(story: Story, name: str, other: str) -> str:
+    """Of two published campaigns, the problems on which the fastest rungs or their configurations are not the same."""
+    both = [data for data in (story.campaign(one) for one in (name, other)) if data]
+    if len(both) < 2:
+        return NOTHING.capitalize() + "."
+    fastest = [{row["problem"]: row for row in fastest_rungs(data)} for data in both]
+    problems, rows = [problem for problem in fastest[0] if problem in fastest[1]], []
+    for problem in problems:
+        pair = [of[problem] for of in fastest]
+        if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
+            cells = [(_code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
+            rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
+    columns = ["problem", *(data.environment["name"] for data in both)]
+    told = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
+    return f"{told} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else told
+
+
+MEASURES = ["frobenius_error", "component_error"]
+
+
+def _beside_reference(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
+    """Rows with errors in units of roundoff, those of the reference on the same problem (`_reference`), and what those allow (`_allowed`)."""
+    key = ["problem", *MEASURES]
+    both = rows.dropna(subset=MEASURES).merge(references[key], on="problem", suffixes=("", "_reference"))
+    for measure in MEASURES:
+        both[[measure, f"{measure}_reference"]] /= ELEMENT_TYPES["float32"].unit_roundoff
+        both[f"{measure}_allowed"] = (ACCURATE * both[f"{measure}_reference"]).clip(lower=NEGLIGIBLE)
+    return both
+
+
+def _within(rows: pd.DataFrame) -> str:
+    """How many errors are within what is allowed, and by their distributions those that are not."""
+    beyond = Counter(
+        name for measure in MEASURES for name in rows.loc[rows[measure] > rows[f"{measure}_allowed"], "distribution"]
+    )
+    total = len(MEASURES) * len(rows)
+    others = ", ".join(f"{count} of `{name}`" for name, count in beyond.items())
+    return f"{total - beyond.total()} of {total}" + (f" (the others: {others})" if others else "")
+
+
+def errors(story: Story, name: str, kernel: str) -> str:
+    """Of a published campaign, the errors of a rung beside those of the reference, by distribution: where they are the worst of all K.
+
+    Beside them where it is the slowest and the fastest, and below them of how many configurations and K they are as small.
+    """
+    data = story.campaign(name)
+    if data is None:
+        return NOTHING.capitalize() + "."
+    references = data.best[data.best["kernel"] == data.reference]
+    both, every = (
+        _beside_reference(rows[rows["kernel"] == kernel], references)
+        for rows in (data.best, data.summary[data.summary["tflops"].notna()])
+    )
+    rows = []
+    for distribution, at in both.groupby("distribution", sort=False):
+        cells = []
+        for measure in MEASURES:
+            worst = at.loc[(at[measure] / at[f"{measure}_allowed"]).idxmax()]
+            cells += [_number(worst[measure]), _number(worst[f"{measure}_reference"])]
+        ends = [at.loc[at["ratio"].idxmin()].to_dict(), at.loc[at["ratio"].idxmax()].to_dict()]
+        rows.append(
+            [f"`{distribution}`", *cells, *(lettered(f"{_number(row['ratio'], '×')} at {row['k']}", row) for row in ends)]
+        )
+    columns = [
+        "distribution",
+        "Frobenius norm",
+        "SGEMM's",
+        "worst element",
+        "SGEMM's",
+        "speed beside SGEMM, least, at K",
+        "most, at K",
+    ]
+    count = every["configuration"].nunique()
+    table = _legend(_table(columns, rows), *_kind(data)[1])
+    return (
+        f"{_whence(data)}, M × N = {', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, of the "
+        f"configuration that is the fastest on each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} where "
+        f"it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or {NEGLIGIBLE:g}, are {_within(both)}; of all "
+        f"{count} configurations {_within(every)}."
+    )
+
+
+def compilers(story: Story, name: str) -> str:
+    """Of a published campaign, rates and seconds of compiling by NVRTC beside nvcc, for every rung."""
+    data = story.campaign(name)
+    if data is None:
+        return NOTHING.capitalize() + "."
+    from ladder.figures.compilers import compared
+
+    both, rows = compared(data), []
+    resources = pd.read_csv(story.root / "results" / "published" / name / "resources.csv")
+    for kernel in data.kernels:
+        mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
+        ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
+        median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
+        seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
+        rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
+    columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
+    return f"{_whence(data)}, of the sweep: one process, within-run:\n\n{_legend(_table(columns, rows))}"
+
+
+def limits(story: Story, device: str) -> str:
+    """What two results of one configuration differ by at most on a model of device, by problem, `warm`, in float32, by `ladder repeat`."""
+    path = story.root / "results" / "published" / f"repeat-{device}.csv"
+    if not path.exists():
+        return NOTHING.capitalize() + "."
+    found = read_csv(path).astype({"problem": str})
+    found = found[(found["element_type"] == "float32") & (found["state"] == "warm")]
+    rows = []
+    for problem, of_problem in found.groupby("problem", sort=False):
+        cells = []
+        for on_tensor_cores in (False, True):
+            row: dict[str, Any] = next(iter(of_problem[of_problem["tensor_cores"] == on_tensor_cores].to_dict("records")), {})
+            limits = [math.expm1(row.get(f"{name}_limit", math.nan)) for name in ("repeat", "reproduce")]
+            cells += [*("–" if math.isnan(limit) else _percent(limit) for limit in limits), str(row.get("machines", "–"))]
+        rows.append([_shown(str(problem)), *cells])
+    columns = ["M × N × K", *(f"{of}{what}" for of in ("", "tensor cores: ") for what in ("one machine", "between", "machines"))]
+    return _table(columns, rows)
+
+
+def rates(story: Story, kind: str) -> str:
+    """Every rung and baseline on every problem."""
+    data = story.data.get(kind)
+    if data is None:
+        return NOTHING.capitalize() + "."
+    kernels = list(dict.fromkeys([*story.ladder(kind), *data.baselines]))
+    short = [BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0] for name in kernels]
+    rows = []
+    for problem in dict.fromkeys(data.best["problem"]):
+        found = [story.best(kernel, problem, data) for kernel in kernels]
+        rows.append([_shown(problem), *(_rate(data, row) if row else "–" for row in found)])
+    return _legend(_table([data.unit, *short], rows))
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    function.__name__: function
+    for function in (
+        device,
+        best,
+        rung,
+        compare,
+        methods,
+        gains,
+        past,
+        elsewhere,
+        errors,
+        compilers,
+        limits,
+        rates,
+        tried,
+        answers,
+        claimed,
+    )
+}

@@ -1,0 +1,71 @@
+"""Fills in what the README and the documents take from the published data.
+
+Such a part stands between `<!-- table: NAME ARGUMENTS -->`, or `<!-- value: … -->` within a line, and `<!-- end -->`. All else is written by
+hand and holds no number of ours, so the text cannot contradict the data.
+"""
+
+import re
+
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.core.types import KINDS
+from ladder.publishing.page_answers import VALUES, value
+from ladder.publishing.page_data import Story
+from ladder.publishing.page_tables import TABLES
+
+DOCUMENT = ROOT / "docs" / "ladder.md"
+DOCUMENTS = (
+    DOCUMENT,
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers", "results")),
+)
+MEASURED = re.compile(
+    r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
+    r"|(?<![\^\d.])\b\d[\d.,]*(?:\s?%|\s?[TG]FLOP(?:/s|s\b)|\s?[TG]B/s|\s(?:[µu]s|ms|s|J|W)\b|x\b(?!\s?\d)|\s?times\b)"
+    r"|(?i:\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|a hundred|a thousand)\s+times\b)"
+    r"|(?i:\btwice\s+(?:as|the\s+(?:rate|speed|time))\b)"
+    r"|\b\d[\d.,]*\s?(?:[MG]B\b(?!/s)|minutes?\b|seconds?\b|hours?\b)"
+    r"|(?i:\b(?:half\s+a\s+second|(?:an?|half\s+an?)\s+(?:minute|hour)|(?:two|three|four|five|six|ten|some|several)\s+(?:seconds|minutes|hours))\b)"
+    r"|(?i:\b(?:a|one)\s+(?:third|quarter|half|fifth|tenth)\s+(?:faster|slower|more|less|of\s+the\s+time)\b)"
+)
+"""A number as measurements give them, in words too: a rate, a share, a time, an energy, a size, how many times as fast."""
+CITED = re.compile(r"<!-- from: [^>]+? -->")
+"""Behind such a number: whose it is, where it is not ours."""
+UNENDED = re.compile(r"<!-- (?:table|value): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|value): |\Z))", re.DOTALL)
+"""A marker behind which the next one, or nothing, comes before an end."""
+PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
+
+
+def unsaid(text: str) -> list[str]:
+    """The measured numbers that a page says by hand, so that no claim and no table carries them.
+
+    Such is a number with a unit of rate, share, time or energy, or with `×`, `x` or `times`, in words too, outside code and outside the
+    parts that are filled in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
+    """
+    text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
+    found = []
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:\||- |\d+\. ))", text):
+        found += [match[0] for match in MEASURED.finditer(block) if not CITED.search(block, match.end())]
+    return found
+
+
+def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
+    """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown, or has no end."""
+
+    def part(found: re.Match[str]) -> str:
+        form, call = found.group(1), found.group(2)
+        name, *arguments = call.split()
+        if form == "table" and name not in TABLES:
+            raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
+        if form == "value" and name not in VALUES:
+            raise InputError(f"{document}: value: got {name}; expected {', '.join(VALUES)}")
+        try:
+            made = TABLES[name](story, *arguments) if form == "table" else value(story, name, *arguments)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise InputError(f"{document}: {call}: {error}; kinds are {', '.join(KINDS)}") from error
+        made = f"\n\n{made}\n\n" if form == "table" else made
+        return f"<!-- {form}: {call} -->{made}<!-- end -->"
+
+    if unended := UNENDED.search(text):
+        raise InputError(f"{document}: {unended[1]}: has no end; expected <!-- end --> behind it, before the next marker")
+    return PART.sub(part, text)

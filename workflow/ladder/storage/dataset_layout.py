@@ -1,0 +1,63 @@
+"""The files of a dataset: their names, and reading `environment.json`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ladder.core.errors import InputError
+from ladder.core.files import MEND
+
+ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes", "peaks")
+"""What `environment.json` has at the least."""
+CONFIRMED = "confirmed"
+"""The name of the confirmation's job and of its file, beside the folder of the sweep's samples."""
+DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
+"""The tables of a dataset that its figures are drawn from."""
+INDEXED = ("summary", "best", "models", "rounds", "resources")
+"""The tables of a dataset that the page to look around in shows."""
+
+ANSWERS = Path("results") / "studies"
+"""Where answers are written, below the checkout."""
+PUBLISHED = Path("results") / "published"
+
+CLAIMS = Path("config") / "claims.yaml"
+"""What the project says of its measurements."""
+CLAIMED_OF = ("best", "pairs", "summary", "costs")
+"""The tables of a dataset that claims are about."""
+JUDGED = "claims.json"
+"""What data say to the claims."""
+SHOWN = "nvidia-h200"
+"""The published dataset that README and story are about, and show figures of."""
+REDRAWN = "redrawn"
+"""The dataset whose samples are the published ones."""
+
+
+def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> dict[str, Any]:
+    """The data in an `environment.json`. Raises `InputError` for a file that has not all that is needed."""
+    try:
+        found = json.loads(Path(path).read_text())
+        missing = [key for key in needed if key not in found]
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        found, missing = {}, [f"readable JSON: {error}"]
+    if missing or not isinstance(found, dict):
+        raise InputError(f"{path}: has no {', '.join(missing)}; expected what describes a device. {MEND}")
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    """The files with the samples of the dataset in a folder: those of the sweep, then that of the confirmation if there is one."""
+    return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]
+
+
+def together(published: Path) -> dict[str, list[Path]]:
+    """The published datasets that are drawn side by side, by kind, where there are several: those published under their device's own name.
+
+    The others are repeats, or of other campaigns.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in sorted(published.glob("*/environment.json")):
+        environment = read_environment(path, ("device", "kind"))
+        if environment["device"] == path.parent.name:
+            found.setdefault(environment["kind"], []).append(path.parent)
+    return {kind: folders for kind, folders in found.items() if len(folders) > 1}

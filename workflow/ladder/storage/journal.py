@@ -1,0 +1,82 @@
+"""The journal of a measure job: each measurement is on disk before the next begins."""
+
+import errno
+import fcntl
+import json
+import os
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.core.errors import InputError, unwritable
+
+
+def journal_of(output: Path) -> Path:
+    """The journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
+    folder = output.parent.parent if output.parent.name == "samples" else output.parent
+    return folder / "journals" / f"{output.stem}.journal"
+
+
+class Journal:
+    """Records in the order they were made, each a line with a checksum, on disk before `append` returns.
+
+    A last line cut short by a kill is dropped when the journal is opened; a damaged line in the middle is an `InputError`. One run
+    writes at a time; another waits for it, and finds what it measured.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records: dict[str, dict[str, Any]] = {}
+        whole = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # without a buffer: what a full disk refused must not be tried again by `close`
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise unwritable(path, error) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{path}: another run is measuring into it; waiting until it is done", file=sys.stderr, flush=True)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        if path.stat().st_size:
+            data = path.read_bytes()
+            lines = data.split(b"\n")
+            for number, line in enumerate(lines[:-1], 1):
+                record = _parse(line)
+                if record is None:
+                    raise InputError(
+                        f"{path}: line {number}: damaged; expected a checksum and a record. "
+                        f"Remove that line to keep the others and measure it again"
+                    )
+                self.records[record["key"]] = record
+                whole += len(line) + 1
+            self._file.truncate(whole)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a record (which has a `key`) and wait until the disk has it."""
+        text = json.dumps(record).encode()
+        line = b"%08x %s\n" % (zlib.crc32(text), text)
+        try:
+            if self._file.write(line) != len(line):  # as much as the disk had room for; opened again, the journal drops it
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        self.records[record["key"]] = dict(record)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    checksum, _, text = line.partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            return None
+        record: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None
