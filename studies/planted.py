@@ -37,6 +37,8 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "Snakefile", folder)
         for name in ("workflow", "kernels", "config", "profiles"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.python = interpreter(folder / ".venv", folder / "workflow")

@@ -59,5 +59,5 @@ def test_the_workflow_is_as_the_catalogue_asks():
     assert told["software-stack-deployment"]["apptainer"] is ("container:" in (ROOT / "workflow" / "Snakefile").read_text())
     assert told["software-stack-deployment"]["conda"] is False
     assert told["software-stack-deployment"]["report"] is True
-    for name in ("README.md", "LICENSE", "config/README.md", "config/config.yaml", "workflow/Snakefile"):
+    for name in ("README.md", "LICENSE", "config/README.md", "config/config.yaml", "workflow/Snakefile", "Snakefile"):
         assert (ROOT / name).exists(), name

@@ -86,7 +86,7 @@ def test_what_failed_because_of_the_compiler_is_compiled_by_the_next_run(done, t
     done.write("bin/cc", fake).chmod(0o755)
     monkeypatch.setenv("CC", str(done.folder / "bin" / "cc"))
     monkeypatch.setenv("NO_COLOR", "1")
-    command = [done.python, "-m", "snakemake", "-s", done.folder / "workflow" / "Snakefile", "--cores", "1"]
+    command = [done.python, "-m", "snakemake", "-s", done.folder / "Snakefile", "--cores", "1"]
     command += ["--configfile", done.folder / "config" / "test.yaml", "--until", "compile", "--config", "kernels=[cpu/85_fresh]"]
 
     def run():

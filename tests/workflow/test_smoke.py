@@ -90,7 +90,7 @@ def test_the_costs_are_printed_and_recorded(smoke):
 
 
 def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
-    again = smoke.ok(*SMOKE)
+    again = smoke.ok("--snakefile", "workflow/Snakefile", *SMOKE)  # the first run took the Snakefile of the project's folder
     assert "1 of 1 steps (100%) done" in again
     table, printed = (log[log.index("steps (100%) done") : log.index("Complete log")] for log in (smoke.log, again))
     assert printed == table

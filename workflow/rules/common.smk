@@ -15,7 +15,7 @@ from ladder.pipeline import code_digest, messages, targets
 from ladder.model.kernel_file import discover, strays
 from ladder.core.errors import InputError
 
-ROOT = Path(workflow.basedir).parent
+ROOT = files.ROOT
 # Snakemake adds this folder's to where it looks for packages; a job's script finds what is installed.
 INSTALLED = subprocess.run(
     [sys.executable, "-c", "import ladder; print(ladder.__path__[0])"],
