@@ -6,9 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ladder.core.errors import InputError
 from ladder.devices.detect import Device
 from ladder.model import campaign_file, kernel_file
-from ladder.pipeline import messages, targets
+from ladder.pipeline import campaigns, messages, targets
+from ladder.pipeline.published import Published
 from ladder.storage import dataset_layout
 from planted import ROOT
 
@@ -23,8 +25,8 @@ DATA = {
 }
 
 
-def made(devices=(GPU, CPU), architectures=("sm_80", "sm_90"), published=Path("/nowhere"), **data):
-    return targets.Targets(campaign_file.load(DATA | data, "t", KERNELS), devices, architectures, KERNELS, published)
+def made(devices=(GPU, CPU), architectures=("sm_80", "sm_90"), **data):
+    return targets.Targets(campaign_file.load(DATA | data, "t", KERNELS), devices, architectures)
 
 
 def test_every_kernel_is_compiled_for_what_its_kind_runs_on():
@@ -48,18 +50,18 @@ def test_files_of_the_datasets():
 
 
 def test_a_measure_job_needs_the_kernel_that_it_is_about():
-    assert made().binaries("t", "nvidia-x", "03_shared_tile.float32.1of2") == "results/t/build/sm_90/03_shared_tile/resources.csv"
-    assert made().binaries("t", "cpu-y", "baselines.float32") == []
-    assert made().support("t", "cpu-y") == "results/t/build/cpu-y/support.bin"
+    assert made().binaries("nvidia-x", "03_shared_tile.float32.1of2") == "results/t/build/sm_90/03_shared_tile/resources.csv"
+    assert made().binaries("cpu-y", "baselines.float32") == []
+    assert made().support("cpu-y") == "results/t/build/cpu-y/support.bin"
 
 
 def test_a_dataset_of_the_campaign():
-    folder, build, of = Path("results/t/cpu-y"), Path("results/t/build/cpu-y"), ("t", "cpu-y")
-    assert made().samples(*of) == [folder / "samples" / f"{job}.float32.parquet" for job in ("baselines", "03_blocked")]
-    assert made().resources(*of) == [build / "03_blocked" / "resources.csv"]
-    assert made().headers(*of) == [KERNELS["cpu/03_blocked"].path]
-    assert made().environment(*of) == folder / "environment.json"
-    assert made().counters(*of) == folder / "counters.csv"
+    folder, build, of = Path("results/t/cpu-y"), Path("results/t/build/cpu-y"), "cpu-y"
+    assert made().samples(of) == [folder / "samples" / f"{job}.float32.parquet" for job in ("baselines", "03_blocked")]
+    assert made().resources(of) == [build / "03_blocked" / "resources.csv"]
+    assert made().headers(of) == [KERNELS["cpu/03_blocked"].path]
+    assert made().environment(of) == folder / "environment.json"
+    assert made().counters(of) == folder / "counters.csv"
 
 
 def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path):
@@ -72,7 +74,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
         (tmp_path / "nvidia-a" / "samples" / f"{job}.parquet").touch()
     (tmp_path / "cpu-b" / "samples" / "03_blocked.float32.parquet").touch()
-    found, of = made(published=tmp_path), (dataset_layout.REDRAWN, "nvidia-a")
+    found, of = Published(tmp_path, KERNELS), "nvidia-a"
     made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
     assert found.redrawn() == [
         *(f"results/redrawn/{device}/{name}" for device in ("cpu-b", "nvidia-a") for name in made_of_each),
@@ -84,47 +86,47 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     (tmp_path / dataset_layout.SHOWN).rename(tmp_path / "nvidia-a")
     (tmp_path / "cpu-b" / "again").mkdir()
     (tmp_path / "cpu-b" / "again" / "environment.json").touch()
-    assert found.indexed(dataset_layout.REDRAWN) == ["cpu-b", "cpu-b/again", "nvidia-a"]
+    assert found.indexed() == ["cpu-b", "cpu-b/again", "nvidia-a"]
     assert {f"results/redrawn/cpu-b/again/{name}.csv" for name in targets.TABLES} <= set(found.redrawn())
-    assert found.checked(dataset_layout.REDRAWN, "cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
-    assert found.claims(dataset_layout.REDRAWN) == []
+    assert found.checked("cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
+    assert found.claims() == []
     (tmp_path / "claims.json").touch()
-    assert found.claims(dataset_layout.REDRAWN) == [tmp_path / "claims.json"]
+    assert found.claims() == [tmp_path / "claims.json"]
     assert found.drawn("cpu-b") == ["results/redrawn/cpu-b/figures"]
     assert found.drawn("nvidia-a") == ["results/redrawn/nvidia-a/figures", "results/redrawn/nvidia-a/counters.svg"]
-    assert found.checked(*of) == ["results/redrawn/nvidia-a/data.checked"]
-    assert found.checked("t", "nvidia-x") == []
+    assert found.checked(of) == ["results/redrawn/nvidia-a/data.checked"]
+    assert made().checked("nvidia-x") == []
     assert [path.name for path in found.committed("nvidia-a")] == [
         "counters.csv", "environment.json", "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
     ]  # fmt: skip
-    assert [path.name for path in found.samples(*of)] == [
+    assert [path.name for path in found.samples(of)] == [
         "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
     ]  # fmt: skip
-    assert found.headers(*of) == [KERNELS["cuda/03_shared_tile"].path]
-    assert found.headers(dataset_layout.REDRAWN, "cpu-b") == [KERNELS["cpu/03_blocked"].path]
-    assert found.resources(*of) == [tmp_path / "nvidia-a" / "resources.csv"]
-    assert found.environment(*of) == tmp_path / "nvidia-a" / "environment.json"
-    assert found.counters(*of) == tmp_path / "nvidia-a" / "counters.csv"
+    assert found.headers(of) == [KERNELS["cuda/03_shared_tile"].path]
+    assert found.headers("cpu-b") == [KERNELS["cpu/03_blocked"].path]
+    assert found.resources(of) == [tmp_path / "nvidia-a" / "resources.csv"]
+    assert found.environment(of) == tmp_path / "nvidia-a" / "environment.json"
+    assert found.counters(of) == tmp_path / "nvidia-a" / "counters.csv"
 
 
 def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
     for name, device in (("nvidia-a", "nvidia-a"), ("nvidia-b", "nvidia-b"), ("nvidia-b-again", "nvidia-b")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "environment.json").write_text(json.dumps({"device": device, "kind": "cuda"}))
-    found = made(published=tmp_path)
-    assert found.compared_published() == ["results/redrawn/compared-cuda.svg"]
+    found = Published(tmp_path, KERNELS)
+    assert found.compared() == ["results/redrawn/compared-cuda.svg"]
     assert found.redrawn()[-2:] == ["results/redrawn/compared.checked", "results/redrawn/index.html"]
-    assert found.indexed("t") == ["nvidia-x", "cpu-y"]
-    assert found.claims("t") == [Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")]
-    assert found.compared_devices(dataset_layout.REDRAWN, "cuda") == ["nvidia-a", "nvidia-b"]
-    assert found.compared_devices("t", "cuda") == ["nvidia-x"]
-    assert made().compared_published() == []
+    assert made().indexed() == ["nvidia-x", "cpu-y"]
+    assert made().claims() == [Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")]
+    assert found.compared_devices("cuda") == ["nvidia-a", "nvidia-b"]
+    assert made().compared_devices("cuda") == ["nvidia-x"]
+    assert Published(Path("/nowhere"), KERNELS).compared() == []
 
 
 def test_figures_are_drawn_as_asked_but_published_ones_always_the_same():
     found, usual = made(figures={"width": 3.4, "formats": ["pdf"]}), {"width": 11.0, "formats": []}
-    assert found.drawing("t") == {"width": 3.4, "formats": ["pdf"]}
-    assert found.drawing(dataset_layout.REDRAWN) == made().drawing("t") == usual
+    assert found.drawing() == {"width": 3.4, "formats": ["pdf"]}
+    assert Published(Path("/nowhere"), KERNELS).drawing() == made().drawing() == usual
 
 
 def test_threads_are_shared_by_the_number_of_configurations():
@@ -144,16 +146,21 @@ def test_memory_is_that_of_the_largest_problem():
 
 
 def asked(found, gpu, usual, attempt=1, threads=2, **wildcards):
-    return {
-        name: request(SimpleNamespace(**wildcards), threads, attempt) for name, request in found.requests(gpu, **usual).items()
-    }
+    """What a job asks for, by resource."""
+    partitions = {name: vars(partition) for name, partition in found.campaign.partitions.items()}
+    run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=False, checks_kernels=True)
+    run._targets["t"] = found
+    vars(run)["data"] = {"t": {"partitions": partitions}}
+    requests = run.requests(gpu, **usual)
+    return {name: request(SimpleNamespace(dataset="t", **wildcards), threads, attempt) for name, request in requests.items()}
 
 
 def test_what_the_job_of_a_machine_asks_for():
-    usual = {"mem_mb": lambda threads: 100 * threads, "runtime": 10}
-    assert asked(made(), True, usual, device="nvidia-x") == {"gpu": 1, "mem_mb": 200, "runtime": 10}
-    assert asked(made(), True, usual, attempt=3, device="cpu-y") == {"gpu": 0, "mem_mb": 600, "runtime": 30}
-    assert asked(made(), False, usual, arch="sm_90") == {"mem_mb": 200, "runtime": 10}
+    usual = {"mem_mb": lambda targets, threads: targets.measuring_mb() + threads, "runtime": 10}
+    memory = made().measuring_mb() + 2
+    assert asked(made(), True, usual, device="nvidia-x") == {"gpu": 1, "mem_mb": memory, "runtime": 10}
+    assert asked(made(), True, usual, attempt=3, device="cpu-y") == {"gpu": 0, "mem_mb": 3 * memory, "runtime": 30}
+    assert asked(made(), False, usual, arch="sm_90") == {"mem_mb": memory, "runtime": 10}
 
 
 def test_what_the_job_of_a_partition_asks_for():
@@ -175,9 +182,24 @@ def test_what_the_job_of_a_partition_asks_for():
     nothing = {"mem_mb": 5, "runtime": 10, "slurm_partition": None, "constraint": None}
     assert asked(found, False, usual, arch="sm_90") == nothing
     assert asked(found, False, usual, arch="cpu-y") == nothing | {"constraint": "avx"}
-    assert found.headers("t", "two") == [KERNELS["cpu/03_blocked"].path]
+    assert found.headers("two") == [KERNELS["cpu/03_blocked"].path]
     two = asked(found, True, usual, device="two")
     assert (two["gpu"], two["constraint"], two["gres"]) == (0, "avx", None)
+
+
+def test_counters_need_a_gpu_and_nsight_compute():
+    assert made().counted(ncu=True) == ["results/t/nvidia-x/counters.svg"]
+    with pytest.raises(InputError, match=r"t: devices: got cpu-y; expected an NVIDIA GPU among them"):
+        made(devices=[CPU]).counted(ncu=True)
+    with pytest.raises(InputError, match="PATH: got no ncu; expected that of Nsight Compute"):
+        made().counted(ncu=False)
+
+
+def test_everything_of_a_campaign():
+    targets_of_t = set(made(devices=[GPU, replace(GPU, slug="nvidia-z")]).everything())
+    assert {"results/t/nvidia-z/claims.json", "results/t/compared-cuda.svg", "results/t/index.html"} < targets_of_t
+    assert {"results/t/build/sm_80/03_shared_tile/resources.csv", "results/t/nvidia-x/confirmed.parquet"} < targets_of_t
+    assert set(made(devices=[]).everything()) == {path for path in targets_of_t if "/build/" in path}
 
 
 def test_the_share_of_time_spent_executing(tmp_path):
@@ -200,10 +222,10 @@ def test_a_refusal_says_what_to_change(words, names):
 def test_what_datasets_are_held_against(tmp_path):
     published = tmp_path / "results" / "published"
     published.mkdir(parents=True)
-    assert made(published=published).claimed() == [tmp_path / "config" / "claims.yaml"]
+    assert Published(published, KERNELS).claimed() == [tmp_path / "config" / "claims.yaml"]
     for name in ("claims.json", "repeat-d.csv", "repeat-d.json"):
         (published / name).touch()
-    assert made(published=published).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]
+    assert Published(published, KERNELS).claimed()[1:] == [published / "claims.json", published / "repeat-d.csv"]
 
 
 def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
@@ -212,14 +234,14 @@ def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
         (tmp_path / name).write_text("one")
     for name in ("claims.json", "SHA256SUMS", "d/figure.svg"):
         (tmp_path / name).touch()
-    found = made(published=tmp_path)
-    names = [path.relative_to(tmp_path).as_posix() for path in found.published_data()]
+    found = Published(tmp_path, KERNELS)
+    names = [path.relative_to(tmp_path).as_posix() for path in found.data()]
     assert names == ["d/again/samples/a.parquet", "d/environment.json", "repeat-d.csv", "studies/kill.d.json"]
-    before = found.published_contents()
+    before = found.all_contents()
     (tmp_path / "claims.json").write_text("more")
-    assert found.published_contents() == before
+    assert found.all_contents() == before
     (tmp_path / "d/again/samples/a.parquet").write_text("two")
-    assert found.published_contents() != before
+    assert found.all_contents() != before
 
 
 def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
@@ -227,10 +249,8 @@ def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
         path = tmp_path / "03_shared_tile.cu"
         path.write_text(text)
         changed = KERNELS | {of: replace(KERNELS[of], text=text)}
-        found = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [], changed, Path("/nowhere"))
-        return [found.contents("t", device) for device in ("nvidia-x", "cpu-y")] + [
-            found.contents_of("nvidia-x", "03_shared_tile.x")
-        ]
+        found = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [])
+        return [found.contents(device) for device in ("nvidia-x", "cpu-y")] + [found.contents_of("nvidia-x", "03_shared_tile.x")]
 
     one, other = contents("a"), contents("b")
     assert one == contents("a")
@@ -243,6 +263,6 @@ def test_what_is_published_is_known_by_its_contents(tmp_path):
     folder = tmp_path / "nvidia-x"
     folder.mkdir()
     (folder / "a").write_text("one")
-    before = made(published=tmp_path).contents("redrawn", "nvidia-x")
+    before = Published(tmp_path, KERNELS).contents("nvidia-x")
     (folder / "a").write_text("two")
-    assert made(published=tmp_path).contents("redrawn", "nvidia-x") != before
+    assert Published(tmp_path, KERNELS).contents("nvidia-x") != before

@@ -99,7 +99,7 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
 def test_counters_without_a_gpu_are_refused_before_anything_is_measured(smoke):
     refused = smoke.snakemake("counters", "--forceall", *SMOKE)
     assert refused.returncode == 1
-    assert re.search(r"Error: .*: devices: got cpu-\S+; expected an NVIDIA GPU among them: ", refused.stdout), refused.stdout
+    assert re.search(r"Error: .*: devices: got cpu-\S+; expected an NVIDIA GPU among them\. ", refused.stdout), refused.stdout
     assert "rule " not in refused.stdout
 
 

@@ -69,7 +69,6 @@ def _dry_run(folder, log):
         del sys.modules[name]
     sys.path.insert(0, str(folder / "workflow"))
     os.environ["PYTHONPATH"] = sys.path[0]
-    sys.argv = ["snakemake"]  # not the words of pytest's command line, which the rules read
     from snakemake.cli import main
 
     main(["--configfile", "config/test.yaml", "--cores", "1", "--dry-run", "--quiet", "host"])

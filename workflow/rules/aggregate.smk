@@ -1,12 +1,12 @@
 # Medians, intervals and ratios of a dataset, and what the models say of it.
 rule aggregate:
     input:
-        samples=of(TARGETS.samples),
-        confirmed=of(TARGETS.confirmed),
-        environment=of(TARGETS.environment),
-        resources=of(TARGETS.resources),
-        kernels=of(TARGETS.headers),
-        checked=of(TARGETS.checked),
+        samples=of("samples"),
+        confirmed=of("confirmed"),
+        environment=of("environment"),
+        resources=of("resources"),
+        kernels=of("headers"),
+        checked=of("checked"),
     output:
         summary=report(
             "results/{dataset}/{device}/summary.csv",
@@ -43,7 +43,7 @@ rule aggregate:
     log:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
-        contents=of(TARGETS.contents),
+        contents=of("contents"),
         code=code_digest.digest("analysis.dataset_tables"),
     script:
         "../scripts/aggregate.py"

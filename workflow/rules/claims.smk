@@ -5,8 +5,8 @@ rule claims:
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
             for name in dataset_layout.CLAIMED_OF
         },
-        environment=of(TARGETS.environment),
-        claimed=TARGETS.claimed(),
+        environment=of("environment"),
+        claimed=PUBLISHED.claimed(),
     output:
         "results/{dataset}/{device}/claims.json",
     log:
@@ -20,17 +20,17 @@ rule claims:
 # The same of all datasets of the campaign, of studies made here, and of what is published, which is judged anew.
 rule reproduced:
     input:
-        here=TARGETS.measured("claims.json"),
-        claimed=TARGETS.claimed(),
-        studies=sorted((ROOT / "results" / "studies").glob("*.json")),
-        published=TARGETS.published_data(),
+        here=lambda wildcards: targets_of(wildcards).claims(),
+        claimed=PUBLISHED.claimed(),
+        studies=sorted((files.ROOT / "results" / "studies").glob("*.json")),
+        published=PUBLISHED.data(),
     output:
         table="results/{dataset}/reproduced.json",
         page="results/{dataset}/reproduced.html",
     log:
         "results/{dataset}/logs/reproduced.log",
     params:
-        contents=lambda wildcards: TARGETS.published_contents(),
+        contents=lambda wildcards: PUBLISHED.all_contents(),
         code=code_digest.digest("claims.report"),
     script:
         "../scripts/reproduced.py"
@@ -39,8 +39,8 @@ rule reproduced:
 # Tells it, and fails where something was not reproduced: always, for it makes nothing.
 rule reproduce:
     input:
-        table=f"results/{CAMPAIGN.name}/reproduced.json",
+        table=f"results/{REPRODUCED}/reproduced.json",
     log:
-        f"results/{CAMPAIGN.name}/logs/reproduce.log",
+        f"results/{REPRODUCED}/logs/reproduce.log",
     script:
         "../scripts/reproduce.py"

@@ -12,26 +12,23 @@ rule compile:
         "results/{dataset}/logs/compile-{arch}-{kernel}.log",
     priority: 1
     threads:
-        lambda wildcards: TARGETS.compiling_threads(
+        lambda wildcards: targets_of(wildcards).compiling_threads(
             wildcards.arch, wildcards.kernel, workflow.cores or 1
         )
     resources:
-        **TARGETS.requests(
-            gpu=False, mem_mb=lambda threads: 1000 + 500 * threads, runtime=30
+        **CAMPAIGNS.requests(
+            gpu=False, mem_mb=lambda targets, threads: 1000 + 500 * threads, runtime=30
         ),
     params:
         contents=lambda wildcards: kernel_of(wildcards).digest,
-        configurations=lambda wildcards: files.digest(
-            [
-                [configuration.slug, objection]
-                for configuration, objection in CAMPAIGN.configurations[
-                    kernel_of(wildcards).id
-                ]
-            ]
+        configurations=lambda wildcards: targets_of(wildcards).configurations(
+            wildcards.arch, wildcards.kernel
         ),
         compilers=lambda wildcards: [
-            toolchain.compiler_version(compiler)
-            for compiler in CAMPAIGN.compilers(kernel_of(wildcards).kind)
+            toolchain.compiler_version(name)
+            for name in targets_of(wildcards).campaign.compilers(
+                kernel_of(wildcards).kind
+            )
         ],
         code=code_digest.digest("compiling.compile"),
     script:

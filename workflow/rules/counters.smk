@@ -3,19 +3,19 @@ rule count:
     input:
         best="results/{dataset}/{device}/best.csv",
         resources="results/{dataset}/{device}/resources.csv",
-        kernels=of(TARGETS.headers),
-        binaries=of(TARGETS.resources),
-        support=of(TARGETS.support),
+        kernels=of("headers"),
+        binaries=of("resources"),
+        support=of("support"),
     output:
         counters="results/{dataset}/{device}/counters.csv",
     log:
         "results/{dataset}/logs/count-{device}.log",
-    threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)
+    threads: measuring_threads
     resources:
-        **TARGETS.requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
+        **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
     params:
         ncu=shutil.which("ncu"),
-        fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
+        fingerprint=fingerprint,
         code=code_digest.digest("measuring.counters"),
     script:
         "../scripts/count.py"
@@ -27,8 +27,8 @@ rule draw_counters:
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
             for name in dataset_layout.DRAWN_FROM
         },
-        counters=of(TARGETS.counters),
-        environment=of(TARGETS.environment),
+        counters=of("counters"),
+        environment=of("environment"),
     output:
         report(
             "results/{dataset}/{device}/counters.svg",
@@ -40,7 +40,7 @@ rule draw_counters:
     log:
         "results/{dataset}/logs/draw_counters-{device}.log",
     params:
-        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
+        drawing=lambda wildcards: targets_of(wildcards).drawing(),
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/draw_counters.py"

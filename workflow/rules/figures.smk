@@ -5,7 +5,7 @@ rule figures:
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
             for name in dataset_layout.DRAWN_FROM
         },
-        environment=of(TARGETS.environment),
+        environment=of("environment"),
     output:
         report(
             directory("results/{dataset}/{device}/figures"),
@@ -19,8 +19,8 @@ rule figures:
         "results/{dataset}/logs/figures-{device}.log",
     threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
-        contents=of(TARGETS.contents),
+        drawing=lambda wildcards: targets_of(wildcards).drawing(),
+        contents=of("contents"),
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/figures.py"
@@ -30,12 +30,12 @@ rule figures:
 rule compare:
     input:
         environments=lambda wildcards: [
-            TARGETS.environment(wildcards.dataset, device)
-            for device in TARGETS.compared_devices(wildcards.dataset, wildcards.kind)
+            targets_of(wildcards).environment(device)
+            for device in targets_of(wildcards).compared_devices(wildcards.kind)
         ],
         tables=lambda wildcards: [
             f"results/{wildcards.dataset}/{device}/{name}.csv"
-            for device in TARGETS.compared_devices(wildcards.dataset, wildcards.kind)
+            for device in targets_of(wildcards).compared_devices(wildcards.kind)
             for name in dataset_layout.DRAWN_FROM
         ],
     output:
@@ -49,7 +49,7 @@ rule compare:
     log:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
-        drawing=lambda wildcards: TARGETS.drawing(wildcards.dataset),
+        drawing=lambda wildcards: targets_of(wildcards).drawing(),
         code=code_digest.digest("figures.draw"),
     script:
         "../scripts/compare.py"
@@ -59,15 +59,15 @@ rule compare:
 rule index:
     input:
         environments=lambda wildcards: [
-            TARGETS.environment(wildcards.dataset, device)
-            for device in TARGETS.indexed(wildcards.dataset)
+            targets_of(wildcards).environment(device)
+            for device in targets_of(wildcards).indexed()
         ],
         tables=lambda wildcards: [
             f"results/{wildcards.dataset}/{device}/{name}.csv"
-            for device in TARGETS.indexed(wildcards.dataset)
+            for device in targets_of(wildcards).indexed()
             for name in dataset_layout.INDEXED
         ],
-        claims=lambda wildcards: TARGETS.claims(wildcards.dataset),
+        claims=lambda wildcards: targets_of(wildcards).claims(),
     output:
         "results/{dataset}/index.html",
     log:
@@ -78,7 +78,7 @@ rule index:
             if wildcards.dataset == dataset_layout.REDRAWN
             else f"Gemm Ladder: campaign {wildcards.dataset}"
         ),
-        names=lambda wildcards: TARGETS.indexed(wildcards.dataset),
+        names=lambda wildcards: targets_of(wildcards).indexed(),
         code=code_digest.digest("publishing.explorer"),
     script:
         "../scripts/index.py"

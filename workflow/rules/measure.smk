@@ -1,24 +1,26 @@
 # One job a kernel and element type (or a shard of its configurations): all its problems, each paired with the reference.
 rule measure:
     input:
-        resources=lambda wildcards: TARGETS.binaries(
-            wildcards.dataset, wildcards.device, wildcards.job
+        resources=lambda wildcards: targets_of(wildcards).binaries(
+            wildcards.device, wildcards.job
         ),
-        support=of(TARGETS.support),
+        support=of("support"),
         environment="results/{dataset}/{device}/environment.json",
     output:
         samples="results/{dataset}/{device}/samples/{job}.parquet",
     log:
         "results/{dataset}/logs/measure-{device}-{job}.log",
-    threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)
+    threads: measuring_threads
     resources:
-        **TARGETS.requests(gpu=True, mem_mb=MEASURING_MB, runtime=60),
+        **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
     params:
         plan=lambda wildcards: files.digest(
-            CAMPAIGN.plan(TARGETS.device(wildcards.device).kind, wildcards.job)
+            targets_of(wildcards).plan(wildcards.device, wildcards.job)
         ),
-        contents=lambda wildcards: TARGETS.contents_of(wildcards.device, wildcards.job),
-        fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
+        contents=lambda wildcards: targets_of(wildcards).contents_of(
+            wildcards.device, wildcards.job
+        ),
+        fingerprint=fingerprint,
         code=code_digest.digest("measuring.sweep", "measuring.worker"),
     script:
         "../scripts/measure.py"

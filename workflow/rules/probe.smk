@@ -6,7 +6,7 @@ rule support:
         "results/{dataset}/logs/support-{arch}.log",
     priority: 2
     resources:
-        **TARGETS.requests(gpu=False, mem_mb=2000, runtime=10),
+        **CAMPAIGNS.requests(gpu=False, mem_mb=2000, runtime=10),
     params:
         compiler=lambda wildcards: toolchain.compiler_version(
             "nvcc" if wildcards.arch.startswith("sm_") else "cc"
@@ -18,17 +18,17 @@ rule support:
 
 rule probe:
     input:
-        support=of(TARGETS.support),
+        support=of("support"),
     output:
         environment="results/{dataset}/{device}/environment.json",
     log:
         "results/{dataset}/logs/probe-{device}.log",
     priority: 2
-    threads: lambda wildcards: TARGETS.measuring_threads(wildcards.device, workflow.cores or 1)
+    threads: measuring_threads
     resources:
-        **TARGETS.requests(gpu=True, mem_mb=3000, runtime=10),
+        **CAMPAIGNS.requests(gpu=True, mem_mb=3000, runtime=10),
     params:
-        fingerprint=lambda wildcards: FINGERPRINTS[wildcards.device],
+        fingerprint=fingerprint,
         code=code_digest.digest("measuring.probe"),
     script:
         "../scripts/probe.py"

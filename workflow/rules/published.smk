@@ -1,16 +1,14 @@
 # What is committed of a published dataset is what its checksums say, before anything is drawn from it.
 rule check_data:
     input:
-        lambda wildcards: TARGETS.committed(wildcards.device),
+        lambda wildcards: PUBLISHED.committed(wildcards.device),
     output:
         touch(f"results/{dataset_layout.REDRAWN}/{{device}}/data.checked"),
     log:
         f"results/{dataset_layout.REDRAWN}/logs/check_data-{{device}}.log",
     params:
-        folder=lambda wildcards: TARGETS.published / wildcards.device,
-        contents=lambda wildcards: TARGETS.contents(
-            dataset_layout.REDRAWN, wildcards.device
-        ),
+        folder=lambda wildcards: PUBLISHED.folder / wildcards.device,
+        contents=lambda wildcards: PUBLISHED.contents(wildcards.device),
         code=code_digest.digest("publishing.publish"),
     script:
         "../scripts/check_data.py"
@@ -19,14 +17,14 @@ rule check_data:
 # And so are the tables and figures.
 rule check_drawn:
     input:
-        lambda wildcards: TARGETS.drawn(wildcards.device),
+        lambda wildcards: PUBLISHED.drawn(wildcards.device),
         data=f"results/{dataset_layout.REDRAWN}/{{device}}/data.checked",
     output:
         touch(f"results/{dataset_layout.REDRAWN}/{{device}}/drawn.checked"),
     log:
         f"results/{dataset_layout.REDRAWN}/logs/check_drawn-{{device}}.log",
     params:
-        folder=lambda wildcards: TARGETS.published / wildcards.device,
+        folder=lambda wildcards: PUBLISHED.folder / wildcards.device,
         code=code_digest.digest("publishing.publish"),
     script:
         "../scripts/check_drawn.py"
@@ -35,14 +33,14 @@ rule check_drawn:
 # And what is drawn from several.
 rule check_compared:
     input:
-        TARGETS.compared_published(),
-        sums=TARGETS.published / "SHA256SUMS",
+        COMPARED,
+        sums=PUBLISHED.folder / "SHA256SUMS",
     output:
         touch(f"results/{dataset_layout.REDRAWN}/compared.checked"),
     log:
         f"results/{dataset_layout.REDRAWN}/logs/check_compared.log",
     params:
-        folder=TARGETS.published,
+        folder=PUBLISHED.folder,
         code=code_digest.digest("publishing.publish"),
     script:
         "../scripts/check_drawn.py"

@@ -17,7 +17,8 @@ with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
     check_native(arch)
     kernel_id = f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{snakemake.wildcards.kernel}"
-    plan = campaign_file.load(snakemake.config, "the campaign", discover(ROOT))
+    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
+    plan = campaign_file.load(data, "the campaign", discover(ROOT))
     output = Path(snakemake.output.resources)
     rows = compile_kernel(plan.kernels[kernel_id], plan.configurations[kernel_id], arch, output.parent, snakemake.threads)
     table = io.StringIO()

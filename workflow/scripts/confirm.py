@@ -16,7 +16,8 @@ from ladder.storage.dataset_layout import read_environment
 from ladder.storage.journal import journal_of
 
 with job(snakemake.log[0]):
-    plan = campaign_file.load(snakemake.config, "the campaign", discover(ROOT))
+    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
+    plan = campaign_file.load(data, "the campaign", discover(ROOT))
     device = here(plan, snakemake.wildcards.device)
     binaries = {}
     for path in map(Path, snakemake.input.resources):

@@ -13,7 +13,8 @@ from ladder.pipeline.job_log import job
 from ladder.storage import csv_files
 
 with job(snakemake.log[0]):
-    device = here(campaign_file.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
+    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
+    device = here(campaign_file.load(data, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     support = Path(snakemake.input.support)
     best, resources = (csv_files.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
     kernels = {kernel.name: kernel for kernel in map(parse, map(Path, snakemake.input.kernels))}

@@ -12,7 +12,8 @@ from ladder.model.kernel_file import discover
 from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
-    device = here(campaign_file.load(snakemake.config, "the campaign", discover(ROOT)), snakemake.wildcards.device)
+    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
+    device = here(campaign_file.load(data, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     with exclusive(uuids(device)) as (uuid, _):
         found = probe(device, uuid, Path(snakemake.input.support))
     output = Path(snakemake.output.environment)

@@ -1,0 +1,97 @@
+"""Which campaigns a run may ask for, and when each is checked."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from ladder.core.errors import InputError
+from ladder.devices import detect
+from ladder.devices.detect import Device
+from ladder.pipeline.campaigns import Campaigns
+from planted import ROOT
+
+CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**40)
+BASE = {"problems": {"cpu": [{"square": 8}], "cuda": [{"square": 8}]}, "kernels": ["cpu/02*"]}
+HALF = "/*---\ntitle: begun\n"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one kernel and two campaigns, on a machine without a GPU."""
+    monkeypatch.setattr(detect, "detect_gpus", list)
+    monkeypatch.setattr(detect, "detect_cpu", lambda: CPU)
+    for kind in ("cpu", "cuda"):
+        (tmp_path / "kernels" / kind).mkdir(parents=True)
+    shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
+    shutil.copy(ROOT / "kernels" / "cpu" / "02_reordered_ikj.c", tmp_path / "kernels" / "cpu")
+    for name in ("default", "reproduce"):
+        write(tmp_path, f"config/{name}.yaml", BASE | {"campaign": name})
+    return tmp_path
+
+
+def write(root: Path, name: str, data) -> Path:
+    path = root / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def campaigns(root: Path, files=(), config=None, submits=False, checks_kernels=True) -> Campaigns:
+    return Campaigns(root, files, config or {}, lambda campaign, devices, gpus: ["sm_90"], submits, checks_kernels)
+
+
+def test_reproduce_has_a_campaign_of_its_own_unless_one_is_named(checkout):
+    run = campaigns(checkout)
+    assert (run.name, run.reproduce_name) == ("default", "reproduce")
+    assert run.data == {name: BASE | {"campaign": name} for name in ("default", "reproduce")}
+    assert run.targets("reproduce").campaign.name == "reproduce"
+    assert run.targets("reproduce") is run.targets("reproduce")
+    own = write(checkout, "own.yaml", BASE | {"campaign": "own"})
+    for named in (
+        campaigns(checkout, config={"campaign": "default"}),
+        campaigns(checkout, [own], yaml.safe_load(own.read_text())),
+    ):
+        assert named.name == named.reproduce_name == next(iter(named.data))
+
+
+def test_other_kernels_make_another_campaign_of_both(checkout):
+    run = campaigns(checkout, config={"kernels": ["cpu/02_reordered_ikj"]})
+    assert run.reproduce_name == "reproduce-cpu-02_reordered_ikj"
+    assert run.targets(run.reproduce_name).measured("best.csv") == ["results/reproduce-cpu-02_reordered_ikj/cpu-y/best.csv"]
+
+
+def test_a_campaign_is_checked_when_it_is_asked_for(checkout):
+    write(checkout, "config/default.yaml", BASE | {"campaign": "default", "devices": ["cuda"]})
+    run = campaigns(checkout)
+    run.targets("reproduce")
+    with pytest.raises(InputError, match=r"config/default\.yaml: devices\[0\]: got 'cuda', but no GPU was found here"):
+        run.targets("default")
+
+
+def test_a_kernel_that_cannot_be_used_matters_to_a_campaign_that_chooses_it(checkout):
+    half = checkout / "kernels" / "cpu" / "02_half.c"
+    half.write_text(HALF)
+    with pytest.raises(InputError, match=r"02_half\.c: no header"):
+        campaigns(checkout).targets("default")
+    assert list(campaigns(checkout, checks_kernels=False).targets("default").campaign.kernels) == ["cpu/02_reordered_ikj"]
+    half.rename(half.with_name("03_half.c"))
+    run = campaigns(checkout)
+    run.targets("default")
+    assert list(run.refused) == ["cpu/03_half"]
+
+
+def test_submitted_jobs_need_partitions(checkout):
+    with pytest.raises(InputError, match=r"config/default\.yaml: partitions: missing, and this machine's devices are not those"):
+        campaigns(checkout, submits=True).targets("default")
+
+
+def test_an_unknown_campaign_is_refused(checkout):
+    with pytest.raises(InputError, match=r"results/foo: got no campaign of this name; expected results/default, or"):
+        campaigns(checkout).targets("foo")
+
+
+@pytest.mark.parametrize("partitions", [3, {"a": 3}, {"a": {"resources": 3}}, {"a": {"resources": {"x": 1}}}])
+def test_resources_are_named_before_a_campaign_is_checked(checkout, partitions):
+    names = set(campaigns(checkout, config={"partitions": partitions}).requests(gpu=False, runtime=1))
+    assert names == {"runtime", *(["x"] if "x" in str(partitions) else [])}

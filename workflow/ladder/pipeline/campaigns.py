@@ -1,0 +1,130 @@
+"""The campaigns that a run may ask for, each checked when a target first needs it.
+
+Snakemake knows its targets only after it has read the rules. So the rules ask for a campaign in functions of wildcards, and what only one
+target needs is checked only for that target.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ladder.core.errors import InputError
+from ladder.devices import detect
+from ladder.devices.detect import Device
+from ladder.model import campaign_file
+from ladder.model.campaign import Campaign
+from ladder.model.kernel import Kernel
+from ladder.model.kernel_file import discover
+from ladder.pipeline.targets import Targets, about_gpus
+
+REPRODUCE = "reproduce"
+"""The campaign of `snakemake reproduce`, unless the command line names another."""
+
+
+@dataclass(frozen=True)
+class Campaigns:
+    """The campaign that the command line names, or the default one, and that of `snakemake reproduce`."""
+
+    root: Path
+    """The checkout."""
+    config_files: Sequence[Path]
+    """Those of --configfile."""
+    config: Mapping[str, Any]
+    """Snakemake's, with the values of --config."""
+    architectures: Callable[[Campaign, Sequence[Device], Sequence[Device]], list[str]]
+    """What CUDA kernels are compiled for, from a campaign, its devices and the GPUs of this machine."""
+    submits: bool
+    """Whether jobs are submitted to other machines."""
+    checks_kernels: bool
+    """Whether a kernel file that cannot be used is an error in a campaign that chooses the kernel."""
+    refused: dict[str, InputError] = field(default_factory=dict)
+    """Why kernel files cannot be used, by kernel."""
+    _targets: dict[str, Targets] = field(default_factory=dict)
+
+    @cached_property
+    def kernels(self) -> dict[str, Kernel]:
+        """All kernels of the checkout that can be used, by id."""
+        return discover(self.root, self.refused)
+
+    def _read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        return campaign_file.read(self.root / "config", self.config_files, config)
+
+    @cached_property
+    def _named(self) -> tuple[dict[str, Any], str]:
+        return self._read(self.config)
+
+    @cached_property
+    def _reproduce(self) -> tuple[dict[str, Any], str]:
+        return self._named if self.config_files else self._read({"campaign": REPRODUCE, **self.config})
+
+    @property
+    def name(self) -> str:
+        """The name of the campaign that the command line asks for."""
+        return str(self._named[0]["campaign"])
+
+    @property
+    def reproduce_name(self) -> str:
+        """The name of the campaign of `snakemake reproduce`."""
+        return str(self._reproduce[0]["campaign"])
+
+    @property
+    def source(self) -> str:
+        """What messages call the file of the campaign that the command line asks for."""
+        return self._named[1]
+
+    @cached_property
+    def data(self) -> dict[str, dict[str, Any]]:
+        """The data of each campaign, by name: the jobs' scripts load their campaign from them."""
+        return {str(data["campaign"]): data for data, _ in (self._reproduce, self._named)}
+
+    def targets(self, name: str) -> Targets:
+        """The targets of a campaign, which is checked whole. Raises `InputError` if it cannot be used."""
+        if name not in self._targets:
+            self._targets[name] = self._load(name)
+        return self._targets[name]
+
+    def _load(self, name: str) -> Targets:
+        if name not in self.data:
+            raise InputError(
+                f"results/{name}: got no campaign of this name; expected results/{self.name}, or `--config campaign={name}`"
+            )
+        data, source = self._named if name == self.name else self._reproduce
+        kernels = self.kernels  # fills `refused`
+        campaign = campaign_file.load(data, source, kernels, self.refused if self.checks_kernels else {})
+        gpus = detect.detect_gpus()
+        devices = detect.resolve(campaign, gpus, detect.detect_cpu())
+        if self.submits and not campaign.partitions:
+            raise InputError(
+                f"{source}: partitions: missing, and this machine's devices are not those that submitted jobs run on; expected the "
+                "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
+                "config/README.md explains them"
+            )
+        return Targets(campaign, devices, self.architectures(campaign, devices, gpus))
+
+    def requests(self, gpu: bool, **usual: Any) -> dict[str, Callable[..., Any]]:
+        """What a job asks for: functions of Snakemake's wildcards, threads and attempt, by resource.
+
+        The resources are the `usual` ones and those that partitions name; a job for which neither has an amount does not ask. A usual
+        amount may be a function of the targets and the threads. `gpu` says whether the job runs on the device.
+        """
+
+        def request(resource: str) -> Callable[..., Any]:
+            def amount(wildcards: Any, threads: int, attempt: int) -> Any:
+                targets = self.targets(wildcards.dataset)
+                device, arch = (getattr(wildcards, name, "") for name in ("device", "arch"))
+                mine = usual.get(resource)
+                return targets.request(resource, mine(targets, threads) if callable(mine) else mine, gpu, device, arch, attempt)
+
+            return amount
+
+        names = {*usual, *self._partition_resources(), *(["gpu"] if gpu else [])}
+        return {name: request(name) for name in sorted(names) if gpu or not about_gpus(name)}
+
+    def _partition_resources(self) -> set[str]:
+        """The resources that the campaigns' partitions name. Nothing has checked the data so far."""
+        partitions = [data.get("partitions") for data in self.data.values()]
+        entries = [entry for mapping in partitions if isinstance(mapping, dict) for entry in mapping.values()]
+        resources = [entry.get("resources") for entry in entries if isinstance(entry, dict)]
+        return {str(name) for mapping in resources if isinstance(mapping, dict) for name in mapping}

@@ -1,0 +1,120 @@
+"""The published datasets: what their rules read and make, in `results/redrawn/`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.core.files import digest
+from ladder.model.campaign import BASELINE_JOB, WIDTH
+from ladder.model.kernel import Kernel
+from ladder.pipeline.checksums import _sha256
+from ladder.pipeline.targets import TABLES
+from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, JUDGED, REDRAWN, SHOWN, together
+
+
+@dataclass(frozen=True)
+class Published:
+    """All published datasets. A device here is the folder of a dataset, or `dataset/repeat`."""
+
+    folder: Path
+    """The folder of the committed datasets."""
+    kernels: Mapping[str, Kernel]
+    """All kernels of the project, by id."""
+
+    def redrawn(self) -> list[str]:
+        """The checks that every published dataset draws the published figures, and the page that shows all datasets."""
+        names = sorted(path.parent.name for path in self.folder.glob("*/environment.json"))
+        compared = [f"results/{REDRAWN}/compared.checked"] if together(self.folder) else []
+        page = [f"results/{REDRAWN}/index.html"] if names else []
+        repeats = [path for name in self.indexed() if "/" in name for path in self._tables(name)]
+        return [path for name in names for path in self._redrawn(name)] + repeats + compared + page
+
+    def shown(self) -> list[str]:
+        """The same check of the dataset whose figures the pages show, and its tables."""
+        return self._redrawn(SHOWN) if (self.folder / SHOWN / "environment.json").exists() else []
+
+    def _redrawn(self, device: str) -> list[str]:
+        return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures")] + self._tables(device)
+
+    def _tables(self, device: str) -> list[str]:
+        return [f"results/{REDRAWN}/{device}/{name}.csv" for name in TABLES]
+
+    def committed(self, device: str) -> list[Path]:
+        """The files of a dataset."""
+        return sorted(path for path in (self.folder / device).rglob("*") if path.is_file())
+
+    def contents(self, device: str) -> str:
+        """A digest of a dataset's files and kernels. A checkout does not keep the times of files."""
+        kernels = {kernel.path: kernel.digest for kernel in self.kernels.values()}
+        return digest([[kernels[path] for path in self.headers(device)], _sha256(*self.committed(device))])
+
+    def checked(self, device: str) -> list[str]:
+        """The check of a dataset's checksums, which also covers its repeats. It comes before any table."""
+        return [f"results/{REDRAWN}/{device.split('/')[0]}/data.checked"]
+
+    def drawn(self, device: str) -> list[str]:
+        """The figures of a dataset, with that of the counters if the dataset has counters."""
+        counted = [f"results/{REDRAWN}/{device}/counters.svg"] if self.counters(device).exists() else []
+        return [f"results/{REDRAWN}/{device}/figures", *counted]
+
+    def indexed(self) -> list[str]:
+        """The datasets and repeats that the page shows, the featured dataset first."""
+        names = [path.parent.relative_to(self.folder).as_posix() for path in self.folder.rglob("environment.json")]
+        return sorted(names, key=lambda name: (name.split("/")[0] != SHOWN, name))
+
+    def claims(self) -> list[Path]:
+        """The judged claims of all published datasets."""
+        return list(self.folder.glob(JUDGED))
+
+    def compared_devices(self, kind: str) -> list[str]:
+        """The datasets of a device kind that one figure compares."""
+        return [folder.name for folder in together(self.folder).get(kind, [])]
+
+    def compared(self) -> list[str]:
+        """The figures that compare datasets."""
+        return [f"results/{REDRAWN}/compared-{kind}.svg" for kind in together(self.folder)]
+
+    def claimed(self) -> list[Path]:
+        """The claims, the published judgments on them, and how far runs differ."""
+        return [self.folder.parents[1] / CLAIMS, *sorted([*self.folder.glob(JUDGED), *self.folder.glob("repeat-*.csv")])]
+
+    def data(self) -> list[Path]:
+        """The files of all datasets and answers to studies, without figures and judged claims."""
+        files = (path for suffix in ("parquet", "json", "csv") for path in self.folder.rglob(f"*.{suffix}"))
+        return sorted(path for path in files if path.name != JUDGED)
+
+    def all_contents(self) -> str:
+        """A digest of these files and their names. A checkout does not keep the times of files."""
+        data = self.data()
+        return digest([[path.relative_to(self.folder).as_posix() for path in data], _sha256(*data)])
+
+    def drawing(self) -> dict[str, Any]:
+        """The width in inches of figures, and their formats besides SVG: the same everywhere."""
+        return {"width": WIDTH, "formats": []}
+
+    def environment(self, device: str) -> Path:
+        """The description of the device, its software and the project's state."""
+        return self.folder / device / "environment.json"
+
+    def counters(self, device: str) -> Path:
+        """The hardware counters of a dataset."""
+        return self.folder / device / "counters.csv"
+
+    def samples(self, device: str) -> list[Path]:
+        """The raw samples of a dataset."""
+        return sorted((self.folder / device / "samples").glob("*.parquet"))
+
+    def confirmed(self, device: str) -> list[Path]:
+        """The raw samples of a dataset's confirmation, if it has one."""
+        return list((self.folder / device).glob(f"{CONFIRMED}.parquet"))
+
+    def headers(self, device: str) -> list[Path]:
+        """The files of a dataset's kernels that still exist: their headers hold the models."""
+        kind = "cpu" if device.startswith("cpu-") else "cuda"
+        names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
+        return [self.kernels[id].path for id in (f"{kind}/{name}" for name in names) if id in self.kernels]
+
+    def resources(self, device: str) -> list[Path]:
+        """What the compiler reported of every configuration of a dataset."""
+        return [self.folder / device / "resources.csv"]

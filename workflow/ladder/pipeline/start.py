@@ -1,0 +1,50 @@
+"""Checks before a run: is the package that of the checkout, can jobs be started, can the folder be written?"""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ladder.core.errors import InputError
+
+SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
+"""Characters that a shell does not take as they are."""
+
+
+def check_installation(python: str, root: Path) -> None:
+    """Raise `InputError` unless the jobs, which `python` runs, get the package of the checkout `root`.
+
+    Snakemake itself always does: it imports packages from the folder of a Snakefile.
+    """
+    command = [python, "-c", "import ladder; print(ladder.__path__[0])"]
+    installed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    checkout = Path(installed).parents[1] if installed else None
+    if not checkout or not root.samefile(checkout):
+        raise InputError(
+            f"{python}: runs the package of {checkout or 'no checkout'}; expected that of {root}, which `make setup` there installs"
+        )
+
+
+def unquoted(python: str) -> str:
+    """The path of an interpreter as a shell takes it without quotes: relative to this folder if need be.
+
+    Raises `InputError` if this path has special characters, too.
+    """
+    path = os.path.relpath(python) if SPECIAL & set(python) else python
+    if SPECIAL & set(path):
+        raise InputError(
+            f"{path}: has a space, a quote or the like in its path from here, and Snakemake starts jobs by this path without quotes; "
+            "expected it to be run in the project's own folder"
+        )
+    return path
+
+
+def check_writable(folder: Path, command: str) -> None:
+    """Raise `InputError` unless Snakemake can keep its records in a folder; `command` is how to run it from another one."""
+    try:
+        (folder / ".snakemake").mkdir(exist_ok=True)
+        tempfile.TemporaryFile(dir=folder / ".snakemake").close()
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written: {error.strerror}; expected a folder for results: run from another one, by {command}"
+        ) from None
