@@ -5,16 +5,15 @@ import math
 import os
 import re
 import resource
+import shlex
+import shutil
 import subprocess
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -103,38 +102,52 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) ->
         return built
     from pycuda import compiler
 
-    _stand_in_for_driver()
     options = [*NVCC_FLAGS, *options, "-arch", arch, f"-I{include}"]
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        before, tempfile.tempdir = tempfile.tempdir, scratch  # where compile_plain leaves its files on an error
+    with tempfile.TemporaryDirectory() as scratch:
+        record = _Record(Path(scratch))
         try:
-            cubin: bytes = compiler.compile_plain(source, options, keep=False, nvcc=nvcc(), cache_dir=None)
-        except Exception as error:
-            if not hasattr(error, "stderr"):
+            cubin: bytes = compiler.compile_plain(source, options, keep=False, nvcc=str(record.program), cache_dir=None)
+        except Exception as error:  # PyCUDA's CompileError, or one of importing it: it comes with libcuda, which need not be here
+            status, printed = record.status(), record.output() or getattr(error, "stderr", "")
+            if not status and not printed:
                 raise
-            said = f"{getattr(error, 'stdout', '') or ''}{error.stderr or ''}"
-            raise _refusal(said or str(error)) from None
+            raise _refusal(printed or f"nvcc ended with status {status} and no word") from None
         finally:
-            tempfile.tempdir = before
-    return cubin, parse_ptxas("\n".join(str(warning.message) for warning in caught))
+            record.remove_folder()
+        return cubin, parse_ptxas(record.output())
 
 
-def _stand_in_for_driver() -> None:
-    """Let PyCUDA's compiler report errors where there is no driver.
+class _Record:
+    """A program in a folder that runs nvcc and records there what it prints, its exit status and the folder that it worked in.
 
-    It imports `pycuda.driver` for its CompileError, which fails without libcuda and would hide the compiler's message.
+    PyCUDA gives nvcc's output away only in a warning, or in an error that needs libcuda, and leaves its own folder behind on an error.
     """
-    try:
-        import pycuda.driver  # noqa: F401
-    except ImportError:
 
-        class DriverlessCompileError(Exception):
-            def __init__(self, message: str, command: Any, stdout: str = "", stderr: str = "") -> None:
-                super().__init__(message)
-                self.stdout, self.stderr = stdout, stderr
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.program = folder, folder / "nvcc"
+        here = shlex.quote(str(folder))
+        self.program.write_text(
+            f'#!/bin/sh\npwd > {here}/folder\n{shlex.quote(nvcc())} "$@" > {here}/output 2>&1\n'
+            f"status=$?\necho $status > {here}/status\nexit $status\n"
+        )
+        self.program.chmod(0o700)
 
-        sys.modules["pycuda.driver"] = SimpleNamespace(CompileError=DriverlessCompileError)  # type: ignore[assignment]
+    def _read(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def output(self) -> str:
+        """All that nvcc printed."""
+        return self._read("output")
+
+    def status(self) -> int:
+        """The exit status of nvcc, 0 if it did not run."""
+        return int(self._read("status") or 0)
+
+    def remove_folder(self) -> None:
+        """Remove the folder that nvcc worked in, if PyCUDA has not."""
+        if worked_in := self._read("folder").rstrip("\n"):
+            shutil.rmtree(worked_in, ignore_errors=True)
 
 
 def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
