@@ -12,7 +12,7 @@ from typing import Any
 
 from ladder.claims.study import Study, command_line
 from ladder.devices.detect import detect_cpu, detect_gpus
-from ladder.pipeline.final_table import NOT_RIGHT
+from ladder.pipeline.final_table import KERNELS_FAILED
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
 
@@ -324,7 +324,7 @@ kernels: ["cpu/9*"]
 problems: {{cpu: [{{square: 48}}]}}
 measure: {{race: false, min_samples: 30, max_samples: 30, target: 0.000001, sample_us: 0, timeout_seconds: {limit}}}
 confirm: {{processes: 3, rounds: 3}}
-"""), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
+"""), "--until", "aggregate", code=KERNELS_FAILED)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     summary = summary[summary["kernel"].str.match("9")]
     planted = {"-": SYNTAX, **{f"F={n}": fault for n, fault in enumerate(faults.values())}}
@@ -343,7 +343,7 @@ kernels: ["cuda/9*"]
 problems: {cuda: [[130, 129, 127], {square: 256}]}
 measure: {min_samples: 10, max_samples: 10, timeout_seconds: 10, target: 0.05}
 confirm: {processes: 3, rounds: 3}
-"""), "--until", "aggregate", code=NOT_RIGHT)  # fmt: skip
+"""), "--until", "aggregate", code=KERNELS_FAILED)  # fmt: skip
     summary = project.table("faults/*/summary.csv")
     assert (summary["kernel"].str.match("9")).sum() == 4 * len(GPU)
     return [row(fault, summary[summary["kernel"] == name]) for name, fault in GPU.items()]

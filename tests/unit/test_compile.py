@@ -199,14 +199,22 @@ def test_cpu_kernels_are_shared_objects(folder):
     assert out.value == 10
 
 
-def test_compiling_needs_no_driver():
-    """The message of a compile error comes through where `import pycuda.driver` fails."""
+def test_compiling_needs_no_driver(tmp_path):
+    """The message of a compile error comes through if `import pycuda.driver` fails, and no folder is left behind."""
     code = "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compiling.compilers import _nvcc, CompileError\n" \
            "from pathlib import Path\n" \
            "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / "workflow",
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "said:" in done.stdout
     assert "oops" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ def compiled(folder, *rows):
 
 
 def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
-    told, wrong = final_table.tell({"aggregate": [dataset / "best.csv", dataset / "summary.csv"]}, 60, 200)
-    assert wrong == ""
+    result, failures = final_table.summary({"aggregate": [dataset / "best.csv", dataset / "summary.csv"]}, 60, 200)
+    assert failures == ""
     best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
-    lines = told.strip().splitlines()
+    lines = result.strip().splitlines()
     assert lines[0] == "NVIDIA Made Up, M=4096 N=4096 K=4096, float32, warm; intervals between-process"
     shown = lines[2 : 2 + len(best)]
     assert [line.split()[0] for line in shown] == best.sort_values("tflops", ascending=False)["kernel"].tolist()
@@ -50,17 +50,17 @@ def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
         assert re.sub(" +", " ", percents) in re.sub(" +", " ", line)
         assert f" {row['tflops']:.4g} " in line
         assert row["configuration"] in line
-    assert f"2 other problem(s): {dataset / 'best.csv'}" in told
+    assert f"2 other problem(s): {dataset / 'best.csv'}" in result
     assert lines[-1].endswith(f"tables and figures in {dataset}")
 
 
 @pytest.mark.parametrize("lines", [10, 24])
 def test_the_table_is_at_most_a_screen(dataset, lines):
-    told, _ = final_table.tell({"aggregate": [dataset / "best.csv"]}, lines, 200)
-    assert len(told.splitlines()) <= max(lines, 10)
+    result, _ = final_table.summary({"aggregate": [dataset / "best.csv"]}, lines, 200)
+    assert len(result.splitlines()) <= max(lines, 10)
     best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
-    shown = [line for line in told.splitlines() if line.split() and line.split()[0] in set(best["kernel"])]
-    assert f"{len(best) - len(shown)} slower ones and 2 other problem(s)" in told
+    shown = [line for line in result.splitlines() if line.split() and line.split()[0] in set(best["kernel"])]
+    assert f"{len(best) - len(shown)} slower kernel(s) and 2 other problem(s)" in result
 
 
 def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
@@ -78,16 +78,16 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
         writer.writerows(rows)
     refused = ("90_x", "BX=8", "sm_90", "compile_error", "nvcc says\nx.cu(3): error: what?\nfoo")
     rows = compiled(tmp_path / "build", refused, ("02_y", "-", "sm_90", "skipped", "no"), ("02_z", "-", "cpu-x", "compiled", ""))
-    lines = final_table.not_right([folder], list(csv.DictReader(rows.open())))
+    lines = final_table.failures([folder], list(csv.DictReader(rows.open())))
     assert lines[0] == "cuda/90_x: compile_error in 1 row(s); BX=8 for sm_90: x.cu(3): error: what?"
     incorrect, timeout, hint = lines[1:]
-    assert hint == "`.venv/bin/ladder try kernels/cuda/03_shared_tile.cu` shows the first wrong element"
+    assert hint == "`.venv/bin/ladder try kernels/cuda/03_shared_tile.cu` shows the first incorrect element"
     label = of["03_shared_tile"]["configuration"]
     assert incorrect == f"cuda/03_shared_tile: incorrect in 1 row(s); {label} on 64x4096x4096: C[0][0] is off"
     assert timeout.startswith("cuda/05_register_tile: timeout in 1 row(s); ")
     assert timeout.endswith("xxx…")
     assert len(timeout) < final_table.REASON + 150
-    assert len(final_table.not_right([], list(csv.DictReader(rows.open())))) == 1  # what does not compile has no element
+    assert len(final_table.failures([], list(csv.DictReader(rows.open())))) == 1  # what does not compile has no element
 
 
 def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
@@ -97,16 +97,16 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
     drawn = [tmp_path / f"drawn{number}" for number in range(3)]
     for path in drawn[:2]:
         path.touch()
-    told, wrong = final_table.tell({"compile": [build], "count": [counters], "check_drawn": drawn}, 24, 80)
-    assert told.strip().splitlines() == [
-        "compiled and not measured, without a device to run on: 1 kernel(s) for sm_80, sm_90",
+    result, failures = final_table.summary({"compile": [build], "count": [counters], "check_drawn": drawn}, 24, 80)
+    assert result.strip().splitlines() == [
+        "compiled but not measured, for want of a device: 1 kernel(s) for sm_80, sm_90",
         f"counters of 2 kernel(s) in {counters}: ncu is missing",
         "2 published dataset(s) drawn again, each byte as it was published; tables and figures in results/redrawn/",
     ]
-    assert wrong == ""
+    assert failures == ""
     page = tmp_path / "index.html"
     page.touch()
-    assert final_table.tell({"index": [page]}, 24, 80) == (f"\nall of it on one page: {page}", "")
+    assert final_table.summary({"index": [page]}, 24, 80) == (f"\nall of it on one page: {page}", "")
 
 
 def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path, monkeypatch):
@@ -120,11 +120,11 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     page.touch(), checked.touch()
     again = shutil.copytree(redrawn, redrawn / "again")
     made = {"aggregate": [redrawn / "best.csv", again / "best.csv"], "index": [page], "check_drawn": [checked]}
-    told, wrong = final_table.tell(made, 60, 200)
-    assert wrong == ""
-    assert told.strip().startswith("NVIDIA Made Up, M=4096")
-    assert f"all of it on one page: {page}\n1 published dataset(s) drawn again" in told
-    both, _ = final_table.tell({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60, 200)
+    result, failures = final_table.summary(made, 60, 200)
+    assert failures == ""
+    assert result.strip().startswith("NVIDIA Made Up, M=4096")
+    assert f"all of it on one page: {page}\n1 published dataset(s) drawn again" in result
+    both, _ = final_table.summary({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60, 200)
     assert both.count("NVIDIA Made Up, M=4096") == 1
     assert str(page) not in both
 
@@ -155,15 +155,15 @@ def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(datas
         )
 
     made = changed(dataset, tmp_path / "nvidia-made-up", change)
-    told, wrong = final_table.tell(made, 60, 200)
-    assert wrong == ""
-    one, two = re.findall(r"^NVIDIA Made Up, M=4096 N=4096 K=4096, (\w+), warm;.*\n((?:  .*\n)+)", told, re.MULTILINE)
+    result, failures = final_table.summary(made, 60, 200)
+    assert failures == ""
+    one, two = re.findall(r"^NVIDIA Made Up, M=4096 N=4096 K=4096, (\w+), warm;.*\n((?:  .*\n)+)", result, re.MULTILINE)
     assert (one[0], two[0]) == ("float32", "float64")
     assert f"\n  elsewhere: {thin} (64x4096x4096)\n" in one[1]
     assert not any(name in one[1] for name in (wide, none))
     assert [line.split()[0] for line in two[1].splitlines()][1:] == [wide, "2"]
-    assert f"\nno rate: {none} on nvidia-made-up, float32: not_supported: needs M > 5000\n" in told
-    short, _ = final_table.tell(made, 10, 200)
+    assert f"\nno rate: {none} on nvidia-made-up, float32: not_supported: needs M > 5000\n" in result
+    short, _ = final_table.summary(made, 10, 200)
     assert all(name in short for name in (wide, thin, none))
 
 
@@ -171,12 +171,12 @@ def test_of_several_datasets_one_is_a_table_and_each_other_a_line(dataset, tmp_p
     made = [tmp_path / "redrawn" / name / "best.csv" for name in ("cpu-x", "nvidia-h100", "nvidia-h200", "nvidia-z")]
     for path in made:
         shutil.copytree(dataset, path.parent)
-    told, _ = final_table.tell({"aggregate": made}, 24, 100)
-    lines = told.strip().splitlines()
+    result, _ = final_table.summary({"aggregate": made}, 24, 100)
+    lines = result.strip().splitlines()
     assert len(lines) <= 24 - final_table.AROUND + 4
     assert max(len(line) for line in lines if "best.csv" not in line) <= 100
     assert [line for line in lines if line.startswith("NVIDIA Made Up, M=4096")] == lines[:1]
-    assert str(made[2]) in told
+    assert str(made[2]) in result
     others = [line for line in lines if line.startswith(str(tmp_path))]
     assert [line.split(":")[0] for line in others] == [str(made[index].parent) for index in (0, 1, 3)]
     best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm' and precision.isna()")
@@ -199,4 +199,4 @@ def test_a_damaged_file_is_a_line_that_names_it(dataset, tmp_path, name, garbage
     folder = shutil.copytree(dataset, tmp_path / dataset.name)
     (folder / name).write_bytes(garbage)
     with pytest.raises(InputError, match=re.escape(str(folder / name))):
-        final_table.tell({"aggregate": [folder / "best.csv"]}, 24, 80)
+        final_table.summary({"aggregate": [folder / "best.csv"]}, 24, 80)

@@ -1,4 +1,4 @@
-# Medians, intervals and ratios of a dataset, and what the models say of it.
+# The tables of a dataset: medians, intervals, ratios and models.
 rule aggregate:
     input:
         samples=of("samples"),

@@ -1,4 +1,4 @@
-# What a dataset says to the claims of config/claims.yaml, as far as it can.
+# The claims of config/claims.yaml that a dataset can judge, and its judgments.
 rule claims:
     input:
         **{
@@ -17,7 +17,7 @@ rule claims:
         "../scripts/claims.py"
 
 
-# The same of all datasets of the campaign, of studies made here, and of what is published, which is judged anew.
+# The judgments of all datasets of the campaign, of studies made here, and of all published data, which are judged again.
 rule reproduced:
     input:
         here=lambda wildcards: targets_of(wildcards).claims(),
@@ -36,7 +36,7 @@ rule reproduced:
         "../scripts/reproduced.py"
 
 
-# Tells it, and fails where something was not reproduced: always, for it makes nothing.
+# Print them, and fail if a claim was not reproduced. The job has no output, so it runs each time.
 rule reproduce:
     input:
         table=f"results/{REPRODUCED}/reproduced.json",

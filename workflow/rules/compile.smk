@@ -1,5 +1,5 @@
-# The configurations of a kernel for an architecture, side by side in the job's threads. Needs no GPU and no driver.
-# Before anything that does not wait for it: a measurement on a CPU takes all cores.
+# The configurations of a kernel for an architecture, compiled side by side in the job's threads. Needs no GPU and no driver.
+# The priority lets it run before measurements that could already start: on a CPU they take all cores.
 rule compile:
     input:
         lambda wildcards: [

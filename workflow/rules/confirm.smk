@@ -1,4 +1,4 @@
-# One job a device: what the sweep found best of all kernels, measured again side by side in fresh processes.
+# One job for each device: the finalists of all kernels, measured again side by side in fresh processes.
 rule confirm:
     input:
         samples=of("samples"),

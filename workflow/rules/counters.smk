@@ -1,4 +1,4 @@
-# Hardware counters beside the models, by Nsight Compute; not part of the default target. Where it refuses, the table says so.
+# Hardware counters beside the models, by Nsight Compute; not part of the default target. If it refuses, the table says why.
 rule count:
     input:
         best="results/{dataset}/{device}/best.csv",

@@ -26,7 +26,7 @@ rule figures:
         "../scripts/figures.py"
 
 
-# The same campaign on several devices of a kind, side by side.
+# One figure of several devices of a kind, side by side.
 rule compare:
     input:
         environments=lambda wildcards: [
@@ -55,7 +55,7 @@ rule compare:
         "../scripts/compare.py"
 
 
-# All of it to look around in: one file, offline.
+# The explorer: one offline page of all datasets of a campaign.
 rule index:
     input:
         environments=lambda wildcards: [

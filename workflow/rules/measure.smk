@@ -1,4 +1,4 @@
-# One job a kernel and element type (or a shard of its configurations): all its problems, each paired with the reference.
+# One job for each kernel and element type, or for a shard of its configurations: all problems, each timed beside the reference.
 rule measure:
     input:
         resources=lambda wildcards: targets_of(wildcards).binaries(

@@ -1,4 +1,4 @@
-# What a device is and what it can do at best. Every measurement waits for it, so it comes first.
+# The description of a device and its measured peaks. Every measurement waits for it, so it comes first.
 rule support:
     output:
         "results/{dataset}/build/{arch}/support.bin",

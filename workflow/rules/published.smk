@@ -1,4 +1,4 @@
-# What is committed of a published dataset is what its checksums say, before anything is drawn from it.
+# Compare the committed files of a published dataset with its checksums before anything is drawn from them.
 rule check_data:
     input:
         lambda wildcards: PUBLISHED.committed(wildcards.device),
@@ -14,7 +14,7 @@ rule check_data:
         "../scripts/check_data.py"
 
 
-# And so are the tables and figures.
+# Compare the tables and figures drawn from it with its checksums.
 rule check_drawn:
     input:
         lambda wildcards: PUBLISHED.drawn(wildcards.device),
@@ -30,7 +30,7 @@ rule check_drawn:
         "../scripts/check_drawn.py"
 
 
-# And what is drawn from several.
+# Compare the figures of several datasets with their checksums.
 rule check_compared:
     input:
         COMPARED,

@@ -1,4 +1,4 @@
-"""Hold the files of a published dataset against their checksums."""
+"""Compare the files of a published dataset with their checksums."""
 
 from pathlib import Path
 

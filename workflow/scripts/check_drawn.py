@@ -1,4 +1,4 @@
-"""Hold what was drawn from published data against its checksums."""
+"""Compare the figures drawn from published data with their checksums."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Hold a dataset against the claims."""
+"""Judge the claims by a dataset."""
 
 from pathlib import Path
 

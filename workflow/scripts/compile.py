@@ -26,10 +26,10 @@ with job(snakemake.log[0]):
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     write_whole(output, table.getvalue().encode())
-    alike = {}
+    by_reason = {}
     for row in rows:
         if row.status == "compile_error":
-            alike.setdefault(row.reason, []).append(row.configuration)
-    for reason, ones in alike.items():  # a typo is the same in all
-        more = f" and {len(ones) - 1} more" if len(ones) > 1 else ""
-        print(f"{kernel_id} {ones[0]}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)
+            by_reason.setdefault(row.reason, []).append(row.configuration)
+    for reason, (first, *others) in by_reason.items():  # a typo gives all configurations the same reason
+        more = f" and {len(others)} more" if others else ""
+        print(f"{kernel_id} {first}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)

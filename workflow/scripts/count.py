@@ -1,4 +1,4 @@
-"""Count with Nsight Compute what the best configuration of every kernel does."""
+"""Read the hardware counters of the best configuration of every kernel with Nsight Compute."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Make the page to look around in of a campaign, or of all published datasets."""
+"""Make the explorer of a campaign, or of all published datasets."""
 
 import json
 from pathlib import Path

@@ -15,6 +15,6 @@ with job(snakemake.log[0]):
     data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
     device = here(campaign_file.load(data, "the campaign", discover(ROOT)), snakemake.wildcards.device)
     with exclusive(uuids(device)) as (uuid, _):
-        found = probe(device, uuid, Path(snakemake.input.support))
+        environment = probe(device, uuid, Path(snakemake.input.support))
     output = Path(snakemake.output.environment)
-    write_whole(output, (json.dumps(found, indent=1) + "\n").encode())
+    write_whole(output, (json.dumps(environment, indent=1) + "\n").encode())

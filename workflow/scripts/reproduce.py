@@ -1,4 +1,4 @@
-"""Tell what was reproduced, and fail where something was not."""
+"""Print which claims were reproduced, and fail if one was not."""
 
 import json
 from pathlib import Path

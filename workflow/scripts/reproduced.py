@@ -1,4 +1,4 @@
-"""All that is said to the claims, as a table and as a page. The published data are judged anew: some 10 s."""
+"""Write all judgments on the claims, as a table and as a page. Judging the published data again takes some 10 s."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compile what the pipeline itself runs on a device."""
+"""Compile the pipeline's own device code."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lists of checksums beside the files that a job made."""
+"""A checksum over the contents of several files."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which of the package's modules a stage depends on: Snakemake sees a job's script but not what the script imports."""
+"""Digest the modules that a stage depends on: Snakemake sees a job's script but not what the script imports."""
 
 import hashlib
 import re
@@ -7,18 +7,18 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^ *from ladder((?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
-"""Found so and not by a parser, which takes much longer: every start of Snakemake, and most jobs, would wait for it."""
+"""A parser takes much longer, and every start of Snakemake and most jobs would wait for it."""
 
 
 @lru_cache
 def imports(module: str) -> frozenset[str]:
     """The package's modules that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
-    found = set()
-    for base, several, one in IMPORT.findall(path(module).read_text()):
-        for name in re.findall(r"(\w+)(?: as \w+)?", several or one):
+    imported = set()
+    for base, in_parentheses, in_line in IMPORT.findall(path(module).read_text()):
+        for name in re.findall(r"(\w+)(?: as \w+)?", in_parentheses or in_line):
             inner = f"{base}.{name}".strip(".")
-            found.add(inner if exists(inner) else base.strip("."))
-    return frozenset(found - {""})
+            imported.add(inner if exists(inner) else base.strip("."))
+    return frozenset(imported - {""})
 
 
 def exists(module: str) -> bool:
@@ -35,21 +35,21 @@ def path(module: str) -> Path:
 
 
 def closure(*modules: str) -> set[str]:
-    """The modules and all that they import, through however many others."""
-    found: set[str] = set()
+    """The modules and all that they import, directly or through others."""
+    reached: set[str] = set()
     todo = list(modules)
     while todo:
         module = todo.pop()
-        if module not in found:
-            found.add(module)
+        if module not in reached:
+            reached.add(module)
             todo += imports(module)
             if "." in module:
                 todo.append(module.rsplit(".", 1)[0])
-    return found
+    return reached
 
 
 def digest(*modules: str) -> str:
-    """A digest of the modules, all that they import, and the device code and pages that lie beside them."""
+    """A digest of the modules, all that they import, and the device code and pages beside them."""
     state = hashlib.sha256()
     for module in sorted(closure(*modules)):
         files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]

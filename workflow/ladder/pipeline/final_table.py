@@ -1,4 +1,4 @@
-"""What a run ends with: the best of every kernel in a table of at most a screen, where all of it lies, and which kernels are not right."""
+"""The end of a run: a table of the best configurations that fits the screen, the places of all results, and the kernels that failed."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -17,52 +17,54 @@ from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, SHOWN, read_environment
 
-NOT_RIGHT = 2
-"""The exit code of a run that was done whole, and found a kernel of its campaign not right: `incorrect`, `compile_error`,
-`launch_error` or `timeout`, in one configuration or in all."""
-LINES, WIDE = 24, 999
-"""Of what is no terminal."""
+KERNELS_FAILED = 2
+"""The exit code of a run that made everything, but in which a kernel failed: `incorrect`, `compile_error`, `launch_error` or `timeout` in
+one configuration or more."""
+LINES, COLUMNS = 24, 999
+"""The size of the screen if the output is no terminal."""
 LEAST_LINES = 6
-"""Of a dataset's table, however small the screen."""
+"""The fewest lines of a dataset's table, however small the screen."""
 AROUND = 12
-"""Lines of a screen that are left to all but the tables."""
+"""Lines of the screen for everything but the table."""
 REASON = 240
-"""Characters of a reason that are shown."""
-SHOWN_OF_BEST = ("kernel", "configuration", "tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
-"""Columns of `best.csv` that a table says something of."""
+"""The most characters of a reason."""
+COLUMNS_OF_BEST = ("kernel", "configuration", "tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
+"""Columns of `best.csv` that a table shows."""
 
 Row = Mapping[str, Any]
 
 
-def tell(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[str, str]:
-    """What to print of a run, and what of it is not right (""): `made` are the files of its jobs by rule, `lines` and `columns` those of
-    the screen.
+def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[str, str]:
+    """The result of a run, and which kernels failed, "" if none: both to be printed.
 
-    Of several datasets one is a table, that of which pages show figures or the first, and each other one a line. Raises `InputError` for
-    a file that is not what its job made.
+    `made` are the files of the run's jobs by rule; `lines` and `columns` are those of the screen. The featured dataset, else the first,
+    gets a table; each other dataset gets a line. Raises `InputError` for a file that its job did not make like this.
     """
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
     best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
     folders = [folder for folder in best if REDRAWN not in folder.parts]
-    # of a run that only draws what is published that is the result, but for repeats, which are there for the page
-    results = sorted(folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda it: it.name != SHOWN)
+    # a run that only draws published data has these as its result, without the repeats, which only the page needs
+    results = sorted(
+        folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda folder: folder.name != SHOWN
+    )
     compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
-    told: list[str] = []
+    text: list[str] = []
     for folder in results[:1]:
-        told += ["", *table(folder, lines - AROUND - len(results[1:]), columns)]
-    told += [""] * (len(results) > 1) + [in_a_line(folder, columns) for folder in results[1:]]
-    told += [line for folder in folders for line in unrated(folder)]
-    told += ["", *compiled_only(folders, compiled)]
-    told += [line for path in of_rule.get("count", []) for line in counted(path)]
+        text += ["", *table(folder, lines - AROUND - len(results[1:]), columns)]
+    if len(results) > 1:
+        text += ["", *(in_a_line(folder, columns) for folder in results[1:])]
+    text += [line for folder in folders for line in unrated(folder)]
+    text += ["", *compiled_only(folders, compiled)]
+    text += [line for path in of_rule.get("count", []) for line in counted(path)]
     pages = [path for path in of_rule.get("index", []) if path.suffix == ".html"]
-    told += [f"all of it on one page: {path}" for path in pages if not folders or REDRAWN not in path.parts]
-    told += [busy_share(folder / "costs.csv") for folder in folders]
+    text += [f"all of it on one page: {path}" for path in pages if not folders or REDRAWN not in path.parts]
+    text += [busy_share(folder / "costs.csv") for folder in folders]
     if drawn:
-        told.append(
+        text.append(
             f"{drawn} published dataset(s) drawn again, each byte as it was published; tables and figures in results/{REDRAWN}/"
         )
-    return "\n".join(told).rstrip(), "\n".join(not_right(folders, compiled))
+    return "\n".join(text).rstrip(), "\n".join(failures(folders, compiled))
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -71,26 +73,27 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _environment(folder: Path) -> dict[str, Any]:
-    """What `environment.json` says; of what is drawn again it lies with the published samples."""
+    """The data of `environment.json`; for published data drawn again it is beside the published samples."""
     own = folder / "environment.json"
     return read_environment(own if own.exists() else ROOT / PUBLISHED / folder.name / own.name, ("name", "kind"))
 
 
 def _rated(folder: Path) -> pd.DataFrame:
     """The rows of `best.csv` with a rate."""
-    best = read_csv(folder / "best.csv", (*SHOWN_OF_BEST, "problem", "m", "n", "k", "element_type", "state", "precision"))
+    best = read_csv(folder / "best.csv", (*COLUMNS_OF_BEST, "problem", "m", "n", "k", "element_type", "state", "precision"))
     return best[best["tflops"].notna()].astype({"problem": str})
 
 
 def _at_one_problem(rated: pd.DataFrame) -> pd.DataFrame:
-    """The rows at the problem that the ladder is shown at, in the first state, fastest first."""
+    """The rows at the problem of the ladder's figure, in the first state, fastest first."""
     alike = (rated["problem"] == shown(rated)) & (rated["state"] == rated["state"].iloc[0])
     return rated[alike].sort_values("tflops", ascending=False, kind="stable")
 
 
 def table(folder: Path, lines: int, columns: int) -> list[str]:
-    """The best configuration of every kernel of the dataset in a folder, fastest first: an element type after another, each at the problem
-    that its ladder is shown at. Kernels that were measured on other problems only are named below.
+    """The best configuration of every kernel of a dataset, fastest first, one element type after another.
+
+    Each element type is shown at one problem, that of the ladder's figure. Kernels without a rate there are named below.
     """
     environment, rated = _environment(folder), _rated(folder)
     if rated.empty:
@@ -100,14 +103,14 @@ def table(folder: Path, lines: int, columns: int) -> list[str]:
 
 
 def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, lines: int, columns: int) -> list[str]:
-    """The part of a table that is about one element type."""
+    """The part of a table for one element type."""
     unit, size = rate_unit(environment["kind"])
     rows = _at_one_problem(rated).to_dict("records")
     named = {row["kernel"] for row in rows}
     elsewhere = rated[~rated["kernel"].isin(named)].groupby("kernel", sort=False)["problem"].unique()
-    below = [f"  elsewhere: {', '.join(f'{kernel} ({_few(found)})' for kernel, found in elsewhere.items())}"] * (
-        len(elsewhere) > 0
-    )
+    below = []
+    if len(elsewhere):
+        below.append(f"  elsewhere: {', '.join(f'{kernel} ({_few(labels)})' for kernel, labels in elsewhere.items())}")
     kept = rows[: max(lines - len(below), LEAST_LINES) - 3]
     cells = [["kernel", "configuration", unit, f"of {rows[0]['reference']}", "95 %", "marks"]]
     cells += [
@@ -122,26 +125,25 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
         for row in kept
     ]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    # configurations give way first, to no less than their heading
+    # on a narrow screen the configurations are cut first, but not their heading
     wide[1] = max(len(cells[0][1]), min(wide[1], columns - 2 * len(wide) - sum(wide) + wide[1]))
     m, n, k = (int(rows[0][name]) for name in "mnk")
-    where = f"M={m} N={n} K={k}, {rows[0]['element_type']}, {rows[0]['state']}"
-    found = [f"{environment['name']}, {where}; intervals {rows[0]['interval']}"]
+    at = f"M={m} N={n} K={k}, {rows[0]['element_type']}, {rows[0]['state']}"
+    text = [f"{environment['name']}, {at}; intervals {rows[0]['interval']}"]
     for line in cells:
-        texts = [
-            text.rjust(width) if 2 <= index <= 4 else _cut(text, width).ljust(width)
-            for index, (text, width) in enumerate(zip(line, wide, strict=True))
+        padded = [
+            cell.rjust(width) if 2 <= index <= 4 else _cut(cell, width).ljust(width)
+            for index, (cell, width) in enumerate(zip(line, wide, strict=True))
         ]
-        found.append(f"  {'  '.join(texts)}".rstrip())
-    found = [_cut(line, columns) for line in [*found, *below]]
-    more = len(rows) - len(kept)
-    problems = rated["problem"].nunique() - 1
-    others = [f"{more} slower ones"] * (more > 0) + [f"{problems} other problem(s)"] * (problems > 0)
-    return [*found, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else found
+        text.append(f"  {'  '.join(padded)}".rstrip())
+    text = [_cut(line, columns) for line in [*text, *below]]
+    counts = {"slower kernel(s)": len(rows) - len(kept), "other problem(s)": rated["problem"].nunique() - 1}
+    others = [f"{count} {name}" for name, count in counts.items() if count > 0]
+    return [*text, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else text
 
 
 def in_a_line(folder: Path, columns: int) -> str:
-    """Where the dataset in a folder lies, and its fastest kernel in the arithmetic of the first element type, at one problem."""
+    """A dataset's folder, and its fastest kernel in the arithmetic of the first element type, at one problem."""
     environment, rated = _environment(folder), _rated(folder)
     if rated.empty:
         return f"{folder}: no kernel has a rate on any problem"
@@ -153,16 +155,16 @@ def in_a_line(folder: Path, columns: int) -> str:
 
 
 def unrated(folder: Path) -> list[str]:
-    """The kernels of a dataset that have no rate in an element type, and are none that is not right, with the reason of the first row."""
+    """The kernels of a dataset that have no rate in an element type, though they did not fail, with the reason of the first row."""
     rated = _rated(folder)
     measured = set(zip(rated["kernel"], rated["element_type"], strict=True))
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for (kernel, element_type), rows in _summary(folder).groupby(["kernel", "element_type"], sort=False):
         if (kernel, element_type) not in measured and not rows["status"].isin([*FAILED, "compile_error"]).any():
             first = rows.iloc[0]
-            why = f"{folder.name}, {element_type}: {first['status']}: {shortened(first['reason'])}"
-            found.setdefault(why, []).append(kernel)
-    return [f"no rate: {', '.join(kernels)} on {why}" for why, kernels in found.items()]
+            reason = f"{folder.name}, {element_type}: {first['status']}: {shortened(first['reason'])}"
+            by_reason.setdefault(reason, []).append(kernel)
+    return [f"no rate: {', '.join(kernels)} on {reason}" for reason, kernels in by_reason.items()]
 
 
 def _summary(folder: Path) -> pd.DataFrame:
@@ -170,7 +172,7 @@ def _summary(folder: Path) -> pd.DataFrame:
 
 
 def _few(problems: Sequence[str], most: int = 3) -> str:
-    return ", ".join([*problems[:most], *["..."] * (len(problems) > most)])
+    return ", ".join(problems[:most]) + (", ..." if len(problems) > most else "")
 
 
 def _cut(text: str, most: int) -> str:
@@ -178,44 +180,44 @@ def _cut(text: str, most: int) -> str:
 
 
 def compiled_only(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
-    """Of the kernels that were compiled, those whose kind no dataset of the run is of."""
+    """How many kernels were compiled for a kind of device that the run did not measure."""
     kinds = {_environment(folder)["kind"] for folder in folders}
     rows = [row for row in compiled if _kind(row) not in kinds]
     if not rows:
         return []
     archs = ", ".join(dict.fromkeys(row["arch"] for row in rows))
-    return [
-        f"compiled and not measured, without a device to run on: {len({row['kernel'] for row in rows})} kernel(s) for {archs}"
-    ]
+    return [f"compiled but not measured, for want of a device: {len({row['kernel'] for row in rows})} kernel(s) for {archs}"]
 
 
 def counted(path: Path) -> list[str]:
-    """What the table of counters has."""
+    """How many kernels a table of counters has, and why Nsight Compute refused."""
     rows = _rows(path)
     reasons = ", ".join(dict.fromkeys(row["reason"] for row in rows if row.get("reason")))
     return [f"counters of {len(rows)} kernel(s) in {path}" + (f": {reasons}" if reasons else "")]
 
 
-def not_right(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
-    """A line for every kernel and status that is not right, with how many configurations it is and the reason of the first of them.
+def failures(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
+    """A line for every kernel and status of failure: how many rows have it, and the reason of the first.
 
-    Where the results of one are wrong, a line more says how to see what is.
+    If a kernel is incorrect, the last line says how to see its first incorrect element.
     """
-    bad = [(_kind(row), row, f"for {row['arch']}") for row in compiled if row["status"] == "compile_error"]
+    failed = [(_kind(row), row, f"for {row['arch']}") for row in compiled if row["status"] == "compile_error"]
     for folder in folders:
         rows, kind = _summary(folder), _environment(folder)["kind"]
-        bad += [(kind, row, f"on {_problem(row)}") for row in rows[rows["status"].isin(FAILED)].to_dict("records")]
-    found: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
-    for kind, row, where in bad:
-        found.setdefault((kind, row["kernel"], row["status"]), []).append((row, where))
-    return [
-        f"{kind}/{kernel}: {status} in {len(ones)} row(s); {ones[0][0]['configuration']} {ones[0][1]}: {shortened(ones[0][0]['reason'])}"
-        for (kind, kernel, status), ones in found.items()
-    ] + [
-        f"`.venv/bin/ladder try kernels/{kind}/{kernel}{SUFFIX[kind]}` shows the first wrong element"
-        for kind, kernel, status in found
-        if status == "incorrect" and not is_baseline(kernel)
-    ][:1]
+        failed += [(kind, row, f"on {_problem(row)}") for row in rows[rows["status"].isin(FAILED)].to_dict("records")]
+    groups: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
+    for kind, row, place in failed:
+        groups.setdefault((kind, row["kernel"], row["status"]), []).append((row, place))
+    lines = []
+    for (kind, kernel, status), rows_and_places in groups.items():
+        first, place = rows_and_places[0]
+        lines.append(
+            f"{kind}/{kernel}: {status} in {len(rows_and_places)} row(s); {first['configuration']} {place}: {shortened(first['reason'])}"
+        )
+    incorrect = [(kind, kernel) for kind, kernel, status in groups if status == "incorrect" and not is_baseline(kernel)]
+    for kind, kernel in incorrect[:1]:
+        lines.append(f"`.venv/bin/ladder try kernels/{kind}/{kernel}{SUFFIX[kind]}` shows the first incorrect element")
+    return lines
 
 
 def _kind(row: Row) -> str:
@@ -228,7 +230,7 @@ def _problem(row: Row) -> str:
 
 
 def shortened(reason: Any) -> str:
-    """A reason on one line: of what a compiler says, its first error. What is no text is none."""
+    """A reason on one line: the first error that a compiler reports, else the first line."""
     lines = [line for line in reason.splitlines() if line.strip()] if isinstance(reason, str) else []
     text = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")
     return _cut(text, REASON)

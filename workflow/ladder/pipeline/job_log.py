@@ -1,4 +1,4 @@
-"""The log of a job's script: what it writes to stderr, and the traceback of an error."""
+"""Keep what a job's script writes to stderr, and the traceback of an error, in the job's log."""
 
 import contextlib
 import sys
@@ -19,7 +19,7 @@ class _Both:
 
     def write(self, text: str) -> int:
         """Write to both."""
-        with contextlib.suppress(OSError):  # where the disk is full, the terminal still tells
+        with contextlib.suppress(OSError):  # on a full disk the terminal still gets it
             self.log.write(text)
         return self.terminal.write(text)
 
@@ -30,9 +30,9 @@ class _Both:
 
 @contextlib.contextmanager
 def job(log: str) -> Iterator[None]:
-    """Run the body with what it says on stderr in the log too.
+    """Run the body and write its stderr to the log, too.
 
-    An `InputError` ends the process with its message alone; of any other error the log has the traceback.
+    An `InputError` ends the process with its message alone; for any other error the log gets the traceback.
     """
     with clear_errors(), Path(log).open("wb", buffering=0) as raw:
         file = TextIOWrapper(raw, write_through=True)

@@ -1,4 +1,4 @@
-"""What a run says at its end: why jobs failed, why Slurm refused them, how busy the device was."""
+"""Messages at the end of a run: why jobs failed, why Slurm refused them, how busy the device was."""
 
 import csv
 import re
@@ -9,7 +9,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import MEND
 
 ENDED = "Terminating processes on user request"
-"""What Snakemake says when it is interrupted."""
+"""Snakemake's message when it is interrupted."""
 REFUSALS = {
     "invalid partition": "slurm_partition",
     "Invalid generic resource": "gres, gpu or gpu_model",
@@ -18,11 +18,11 @@ REFUSALS = {
     "Invalid account": "slurm_account",
     "Requested time limit is invalid": "runtime",
 }
-"""What Slurm says when it takes a job for impossible, and the resources that ask for it."""
+"""Slurm's messages for jobs that no node can run, and the resources that ask too much."""
 
 
 def busy_share(costs: Path) -> str:
-    """The share of the measure jobs' wall time in which the device was executing, in words, from a dataset's `costs.csv`.
+    """A sentence on how long the device was executing during the measure jobs, from a dataset's `costs.csv`.
 
     Raises `InputError` for another file.
     """
@@ -39,20 +39,20 @@ def busy_share(costs: Path) -> str:
     )
 
 
-def errors(said: str) -> list[str]:
-    """The messages in the logs of the jobs that failed, each once, from what Snakemake said of a run."""
-    logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", said, re.MULTILINE))
+def errors(text: str) -> list[str]:
+    """The messages in the logs of failed jobs, each once; `text` is Snakemake's log of the run."""
+    logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", text, re.MULTILINE))
     lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
     return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
 
 
 def refusals(logs: Iterable[str], source: str) -> list[str]:
-    """What to change where Slurm took a job of the campaign in the file `source` for impossible, from the text of Snakemake's logs."""
-    said = "".join(logs)
+    """What to change if Slurm refused a job that no node can run. `logs` are texts of Snakemake's, `source` is the campaign's file."""
+    text = "".join(logs)
     return [
         f"Error: Slurm refused a job ({words}): no node of the cluster has what it asks for. Change {names}: in "
         f"{source} under `partitions`, or in the profile. `sinfo -o '%P %D %c %m %G %f %l'` lists each partition's "
         "nodes, cores, memory (MB), GPUs, features and time limit"
         for words, names in REFUSALS.items()
-        if words in said
+        if words in text
     ]
