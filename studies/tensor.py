@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.claims.study import Study, command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("dataset", nargs="?", default=DATASET)
     dataset = parser.parse_args().dataset
     gpu, kernel = first_gpu(), discover(ROOT)[f"cuda/{KERNEL}"]
-    best = of_folder(ROOT / PUBLISHED / dataset, [kernel])[0]["best"]
+    best = Dataset.open(ROOT / PUBLISHED / dataset, [kernel]).best
     best = best[(best["kernel"] == KERNEL) & (best["state"] == "warm")].set_index("problem")["configuration"]
     rows = []
     with tempfile.TemporaryDirectory() as scratch:

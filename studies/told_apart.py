@@ -13,13 +13,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ladder.analysis.compare import Side, changes, read_side
+from ladder.analysis.compare import changes
+from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Run, limits, made_from, of_table, ratios, table
 from ladder.claims.study import Study, command_line
 from ladder.core.files import ROOT, write_whole
@@ -53,25 +53,26 @@ STUDY = Study(
 )
 
 
-def longer(side: Side) -> Side:
-    """The same dataset, of whose confirmation all times are longer."""
-    confirmed = copy(side.confirmed)
-    confirmed.groups = {
+def longer(dataset: Dataset) -> Dataset:
+    """The same dataset, but all times of its confirmation are longer."""
+    slowed, finalists = copy(dataset), copy(dataset.finalists)
+    finalists.groups = {
         key: {
-            one: {
+            name: {
                 process: {**record, "samples_us": [us * LONGER for us in record["samples_us"]]} for process, record in of.items()
             }
-            for one, of in group.items()
+            for name, of in group.items()
         }
-        for key, group in confirmed.groups.items()
+        for key, group in dataset.finalists.groups.items()
     }
-    return replace(side, confirmed=confirmed)
+    slowed.best, slowed.finalists = dataset.best, finalists
+    return slowed
 
 
-def measure(published: Path, machines: Mapping[str, Sequence[Side]]) -> dict[str, Any]:
+def measure(published: Path, machines: Mapping[str, Sequence[Dataset]]) -> dict[str, Any]:
     """The shares, over every two datasets of a machine of a model, by the machines' UUIDs."""
     alike, held_out, slowed = [], [], []
-    runs = [Run("", "", uuid, {}, ratios(side.confirmed), pd.DataFrame()) for uuid, sides in machines.items() for side in sides]
+    runs = [Run("", "", uuid, {}, ratios(side.finalists), pd.DataFrame()) for uuid, sides in machines.items() for side in sides]
     for uuid, sides in machines.items():
         of_others = of_table(table([run for run in runs if run.machine != uuid]), True, "time_")
         for one, other in combinations(sides, 2):
@@ -101,9 +102,9 @@ def measure(published: Path, machines: Mapping[str, Sequence[Side]]) -> dict[str
 
 def contents(published: Path) -> dict[Path, bytes]:
     """The file of every model of which a machine has several published runs."""
-    models: dict[str, dict[str, list[Side]]] = {}
+    models: dict[str, dict[str, list[Dataset]]] = {}
     for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
-        side = read_side(path.parent)
+        side = Dataset.open(path.parent)
         if uuid := side.environment["attributes"].get("uuid"):
             models.setdefault(side.environment["device"], {}).setdefault(uuid, []).append(side)
     made = {}

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.claims.study import Study, command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
@@ -29,7 +29,7 @@ from ladder.measuring.verify import judge
 from ladder.measuring.worker import open_device
 from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import discover, parse
+from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
 from ladder.storage.dataset_layout import PUBLISHED
 
@@ -197,7 +197,7 @@ CHANGES = [
 @cache
 def best() -> dict[tuple[str, str], Configuration]:
     """Every kernel's best published configuration by its name and a problem's label."""
-    rows = of_folder(ROOT / PUBLISHED / DATASET, discover(ROOT).values())[0]["best"]
+    rows = Dataset.open(ROOT / PUBLISHED / DATASET).best
     rows = rows[(rows["state"] == "warm") & (rows["element_type"] == "float32")]
     return {
         (row["kernel"], str(row["problem"])): Configuration.of("float32", row["configuration"]) for row in rows.to_dict("records")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ladder.analysis.compare import changes, read_side
+from ladder.analysis.compare import changes
+from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import limits
 from ladder.claims.study import Study, binaries, command_line
 from ladder.core.files import ROOT
@@ -54,7 +55,7 @@ def campaign(folder: Path, percent: int) -> Path:
 
 def compared(one: Path, other: Path) -> pd.DataFrame:
     """What `ladder compare` says of two datasets of a machine, with M, N and K."""
-    before, after = read_side(one), read_side(other)
+    before, after = Dataset.open(one), Dataset.open(other)
     known = limits(ROOT / PUBLISHED, before.environment, after.environment, "time_")
     sizes = before.best[["problem", "m", "n", "k"]].drop_duplicates()
     return changes(before, after, known).merge(sizes, on="problem")

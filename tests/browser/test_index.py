@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import synthetic
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.publishing import explorer
@@ -51,7 +51,8 @@ def datasets(tmp_path_factory):
     for seed, name in enumerate(("nvidia-a", "nvidia-b", "cpu-c")):
         speed = 0.001 if name == "cpu-c" else 1 + 0.2 * seed
         synthetic.write(folder / name, seed, device=name, problems=PROBLEMS, kernels=KERNELS, processes=3, speed=speed)
-        made, environment = of_folder(folder / name, discover(ROOT).values())
+        dataset = Dataset.open(folder / name, discover(ROOT).values())
+        made, environment = dataset.tables(), dataset.environment
         if name == "cpu-c":
             environment |= {"kind": "cpu", "peaks": {"fp32_tflops": made["best"]["tflops"].max()}}
         if name == "nvidia-b":  # as where the energy was counted once

@@ -4,20 +4,17 @@ Everything here recomputes committed files and compares them with what is commit
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import told_apart
-from ladder.analysis import compare, dataset_tables, repeatability
-from ladder.analysis.finalists import Confirmed
-from ladder.claims import evidence, judge
+from ladder.analysis.dataset import Dataset
+from ladder.claims import judge
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
-from ladder.publishing import page_data as story_data
 from ladder.publishing.page_data import Story
-from ladder.storage.dataset_layout import PUBLISHED, files
+from ladder.storage.dataset_layout import PUBLISHED
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,51 +25,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.published)
 
 
-def once(function: Callable[..., Any], key: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that computes each result once; `key` makes the dictionary key from its arguments."""
-    results: dict[Any, Any] = {}
-
-    def call(*arguments: Any) -> Any:
-        found = key(*arguments)
-        if found not in results:
-            results[found] = function(*arguments)
-        return results[found]
-
-    return call
-
-
 @pytest.fixture(scope="session", autouse=True)
-def opened() -> Iterator[SimpleNamespace]:
-    """Reading samples, making tables, and reading one side of a comparison, each done once for a dataset.
+def opened() -> Iterator[Callable[[Path], Dataset]]:
+    """Opens each dataset once, for the tests and for all that they call.
 
-    The modules that look at datasets use these in place of their own. Tables have the models of all kernels, whoever asks; those of repeats,
-    from which nothing is drawn, have none.
+    A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn, have none.
     """
-    kernels = discover(ROOT).values()
-    load = once(dataset_tables.load, lambda samples, environment: tuple(samples))
-    tables = once(lambda folder: of_folder(folder, kernels if folder.parent == ROOT / PUBLISHED else ()), lambda folder: folder)
-    of_folder = dataset_tables.of_folder
+    kernels, read = discover(ROOT).values(), Dataset.open
 
-    def tables_of(folder: Path, kernels: Any = ()) -> Any:
-        found, environment = tables(folder)
-        return {name: table.copy() for name, table in found.items()}, environment  # nobody's changes reach another test
-
-    def read_side(folder: Path) -> compare.Side:
-        found, environment = tables_of(folder)
-        records, sessions = load(files(folder), environment)
-        binaries = {
-            (row["kernel"], row["element_type"], row["configuration"]): row["sha256"]
-            for row in found["resources"].to_dict("records")
-        }
-        return compare.Side(folder, environment, found["best"], binaries, Confirmed(records), sessions[-1]["code"])
+    @cache
+    def open_once(folder: Path) -> Dataset:
+        return read(folder, kernels if folder.parent == ROOT / PUBLISHED else ())
 
     patch = pytest.MonkeyPatch()
-    for module in (dataset_tables, repeatability, compare):
-        patch.setattr(module, "load", load)
-    for module in (dataset_tables, repeatability, evidence, story_data, compare):
-        patch.setattr(module, "of_folder", tables_of)
-    patch.setattr(told_apart, "read_side", read_side)
-    yield SimpleNamespace(tables=tables_of, kernels={kernel.name: kernel for kernel in kernels})
+    patch.setattr(Dataset, "open", lambda folder, kernels=(): open_once(folder))
+    yield open_once
     patch.undo()
 
 
@@ -90,12 +57,12 @@ def datasets(published: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def of_published(opened: SimpleNamespace) -> list[dict[str, Any]]:
+def of_published(opened: Callable[[Path], Dataset]) -> list[dict[str, Any]]:
     """What the published data say to the claims, judged anew."""
     return judge.of_published(ROOT)
 
 
 @pytest.fixture(scope="session")
-def story(opened: SimpleNamespace) -> Story:
+def story(opened: Callable[[Path], Dataset]) -> Story:
     """What the pages are filled from."""
     return Story(ROOT)

@@ -8,15 +8,16 @@ from ladder.compiling import compile as compiling
 from ladder.compiling import issue_model
 from ladder.core.files import ROOT
 from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import discover
 
 
 def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets, tmp_path, monkeypatch):
     """Of rung 13 at 8192, where warps wait for multiply-adds. With the costs of loads that the study measured it would not."""
-    best = opened.tables(datasets["nvidia-h200"])[0]["best"]
+    best = opened(datasets["nvidia-h200"]).best
     chosen = (best["kernel"] == "13_snake_order") & (best["problem"] == "8192") & (best["state"] == "warm")
     (row,) = best[chosen].to_dict("records")
     configuration = Configuration.of("float32", row["configuration"])
-    (built,) = compiling.compile_kernel(opened.kernels["13_snake_order"], [(configuration, "")], "sm_90", tmp_path, 1)
+    (built,) = compiling.compile_kernel(discover(ROOT)["cuda/13_snake_order"], [(configuration, "")], "sm_90", tmp_path, 1)
     cubin = (tmp_path / built.binary).read_bytes()
     assert issue_model.multiply_adds_per_clock(cubin) == pytest.approx(row["clock_fraction"], rel=0.01)
     (measured,) = (measured["unwaited"] for _, measured in registers.STUDY.published(ROOT).values())
@@ -25,7 +26,7 @@ def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets
 
 
 def test_placement_uses_the_fastest_rungs_that_are_as_accurate_as_the_reference(opened, datasets):
-    best = opened.tables(datasets[placement.DATASET])[0]["best"]
+    best = opened(datasets[placement.DATASET]).best
     errors = best[best["state"] == "warm"].set_index(["problem", "kernel", "configuration"])["frobenius_error"]
     chosen = placement.chosen(placement.DATASET)
     assert len(chosen) > 20
@@ -33,10 +34,9 @@ def test_placement_uses_the_fastest_rungs_that_are_as_accurate_as_the_reference(
         assert errors[problem.label, rung, configuration.label] <= 1.05 * errors[problem.label, "cublas", "-"], problem.label
 
 
-def test_changes_of_rungs_fit_the_kernels(opened, tmp_path, monkeypatch):
+def test_changes_of_rungs_fit_the_kernels(tmp_path):
     """Each edit has its place, and each configuration, made from the best published one, is legal and another program."""
-    monkeypatch.setattr(tried, "of_folder", opened.tables)
-    digests = {kernel.name: kernel.digest for kernel in opened.kernels.values()}
+    digests = {kernel.name: kernel.digest for kernel in discover(ROOT).values()}
     for number, change in enumerate(tried.CHANGES):
         kernel, configuration = tried.changed(change, tmp_path / f"{number}")
         before = digests[change.kernel], tried.as_it_is(change).label

@@ -11,7 +11,7 @@ import pytest
 import synthetic
 import yaml
 from ladder.analysis import repeatability
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limit
 from ladder.claims import definitions, evidence, report
 from ladder.claims import judge as judged
@@ -180,9 +180,8 @@ def checkout(tmp_path_factory):
     (root / "config" / "claims.yaml").write_text(OWN)
     for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "nvidia-made-up/once-more")):
         made(root / "results" / "published" / name, seed)
-    patch, tables = pytest.MonkeyPatch(), cache(lambda folder: of_folder(folder, []))  # made once for both
-    for module in (repeatability, evidence):
-        patch.setattr(module, "of_folder", lambda folder, kernels: tables(folder))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Dataset, "open", cache(Dataset.open))  # each is read once for both
     repeatability.write(root / "results" / "published")
     judged.write_published(root)
     patch.undo()

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import synthetic
 from ladder.analysis import compare, repeatability
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.cli import main as command
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import between_runs
 from ladder.figures.changes import changes as draw_changes
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.figures.layout import style
 from ladder.storage.dataset_layout import DRAWN_FROM
 
@@ -39,7 +39,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     written = [synthetic.write(folder / f"run{seed}", seed, **SIZES) for seed in range(5)]
     written.append(synthetic.write(folder / "slowed", 5, slower=dict.fromkeys(SLOWED, 1.02), **SIZES))
-    return [compare.read_side(it) for it in written]
+    return [Dataset.open(it) for it in written]
 
 
 def called(rows):
@@ -114,7 +114,7 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
     folders = [synthetic.write(tmp_path / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
     repeatability.write(tmp_path)
-    one, other = map(compare.read_side, folders[:2])
+    one, other = map(Dataset.open, folders[:2])
     without = compare.changes(one, other, {})
     limits = repeatability.limits(tmp_path, one.environment, other.environment, "time_")
     assert len(limits) > 8
@@ -128,7 +128,7 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
             for row in with_limits.itertuples()
         ]
     )
-    slowed = compare.read_side(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
+    slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
     assert compare.changes(one, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
     of_two_machines = {key: replace(limit, degrees=1) for key, limit in limits.items()}
@@ -208,7 +208,7 @@ def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, messa
     path = synthetic.write(tmp_path / "a", 1) / "resources.csv"
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(InputError, match=message):
-        compare.read_side(path.parent)
+        Dataset.open(path.parent)
 
 
 def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
@@ -221,17 +221,17 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
     with pytest.raises(InputError, match="have the datasets cpu, gpu and alone; expected one in each, or some of the same name"):
         compare.matched(a, c)
     with pytest.raises(InputError, match=r"d: no environment\.json and samples"):
-        compare.read_side(d)
+        Dataset.open(d)
     with pytest.raises(InputError, match="nothing: no environment"):
-        compare.read_side(tmp_path / "nothing")
+        Dataset.open(tmp_path / "nothing")
 
 
 def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     one = synthetic.write(tmp_path / "a", **SMALL)
     other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.25})
     (found,) = compare.compare(one, other, tmp_path)
-    made, environment = of_folder(one, [])
-    data = Dataset({name: made[name] for name in DRAWN_FROM}, environment, "warm")
+    dataset = Dataset.open(one)
+    data = View(dataset.tables(DRAWN_FROM), dataset.environment, "warm")
     style(data.width)
     axes = draw_changes(data, found.rows, "B").axes
     assert [it.get_title(loc="left") for it in axes] == ["warm", "cold"]

@@ -6,7 +6,7 @@ import pytest
 import synthetic
 from columns import fits
 from ladder.analysis import repeatability
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
 from ladder.measuring import counters
 from ladder.model.kernel_file import discover
@@ -21,7 +21,7 @@ UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "
 def folder(tmp_path_factory):
     """A made-up dataset with all that is made of it, as CSV."""
     folder = synthetic.write(tmp_path_factory.mktemp("data") / "nvidia-a", problems=synthetic.SMALL, processes=3)
-    for name, table in of_folder(folder, discover(ROOT).values())[0].items():
+    for name, table in Dataset.open(folder, discover(ROOT).values()).tables().items():
         csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
 

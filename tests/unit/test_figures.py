@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 import synthetic
 from ladder.analysis import tables
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
 from ladder.figures import draw as figures
-from ladder.figures.data import MARKS, Dataset
+from ladder.figures.data import MARKS, View
 from ladder.figures.layout import side_by_side
 from ladder.measuring import counters
 from ladder.model.kernel_file import discover
@@ -29,10 +29,9 @@ WIDTHS = [11.0, 7.1, 3.4]
 
 def made(folder, **given):
     """The tables of a made-up dataset as figures read them, and its environment."""
-    found, environment = of_folder(synthetic.write(folder, **given), discover(ROOT).values())
-    for name in DRAWN_FROM:
-        csv_files.write_csv(found[name], folder / f"{name}.csv")
-    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, environment
+    dataset = Dataset.open(synthetic.write(folder, **given), discover(ROOT).values())
+    dataset.write({name: folder / f"{name}.csv" for name in DRAWN_FROM})
+    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, dataset.environment
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +54,7 @@ DRAWN = {}
 def draw(dataset, name, state="warm", width=11.0):
     key = id(dataset), name, state, width
     if key not in DRAWN:
-        DRAWN[key] = dataset, figures.draw(name, figures.Dataset(*dataset, state, width))
+        DRAWN[key] = dataset, figures.draw(name, figures.View(*dataset, state, width))
     return DRAWN[key][1]
 
 
@@ -210,9 +209,9 @@ def test_a_rung_far_above_the_reference_leaves_the_linear_panel(dataset):
     best = tables["best"].copy()
     best.loc[best["kernel"] == "10_block_tile_128", "tflops"] *= 5
     best.loc[best["kernel"] == "05_register_tile", "tflops"] *= 5
-    figure = figures.draw("performance", Dataset({**tables, "best": best}, environment, "warm"))
+    figure = figures.draw("performance", View({**tables, "best": best}, environment, "warm"))
     top = figure.axes[0].get_ylim()[1]
-    data = Dataset(*dataset, "warm")
+    data = View(*dataset, "warm")
     reference = data.best.loc[data.best["kernel"] == data.reference, "tflops"].max()
     assert top == pytest.approx(1.05 * max(data.peak, data.clock_peak, 1.25 * reference))
 
@@ -285,7 +284,7 @@ def spoiled(compiled, tmp_path_factory):
 
 @pytest.mark.parametrize("name", list(figures.FIGURES))
 def test_figures_without_marks_are_drawn_and_none_has_a_wrong_kernel(spoiled, name):
-    data = figures.Dataset(*spoiled, "warm")
+    data = figures.View(*spoiled, "warm")
     if name not in figures.NEEDS or figures.NEEDS[name](data):
         figure = figures.draw(name, data)
         assert figure.axes
@@ -346,7 +345,7 @@ def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
     rows = models[(models["problem"].astype(str) == "4096") & models["kernel"].isin(["03_shared_tile", "05_register_tile"])]
     counts = rows.drop_duplicates("kernel").reindex(columns=counters.COLUMNS).assign(uuid="GPU-other", reason=reason)
     counts[[*counters.METRICS, "bank_conflicts"]] = np.nan if reason else 7.0
-    told = note(figures.counters(Dataset(*dataset, "warm", 11.0), counts))
+    told = note(figures.counters(View(*dataset, "warm", 11.0), counts))
     assert told.startswith("2 of 2 not counted: ncu is not on the PATH. " if reason else "Counted on GPU-other. ")
 
 
@@ -486,9 +485,9 @@ def test_rates_are_drawn_of_one_distribution(dataset, tmp_path, monkeypatch):
 def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
     found, environment = dataset
     best = found["best"].assign(distribution=found["best"]["k"].map(lambda k: "sparse" if k > 1000 else "uniform"))
-    assert not figures.NEEDS["distributions"](Dataset(found, environment, "warm"))
+    assert not figures.NEEDS["distributions"](View(found, environment, "warm"))
     changed = found | {"best": best}
-    assert figures.NEEDS["distributions"](Dataset(changed, environment, "warm"))
+    assert figures.NEEDS["distributions"](View(changed, environment, "warm"))
     norm, elements = draw((changed, environment), "distributions").axes
     assert [label.get_text() for label in norm.get_xticklabels()] == ["uniform", "sparse"]
     rows = best[(best["state"] == "warm") & best["tflops"].notna()]
@@ -563,7 +562,7 @@ def test_time_stands_on_the_empty_launch(dataset):
 
 
 def test_what_rounds_its_operands_is_context(dataset):
-    data = figures.Dataset(*dataset, "warm")
+    data = figures.View(*dataset, "warm")
     assert "20_tensor_cores" in data.baselines
     assert "20_tensor_cores" not in data.kernels
     drawn = lines(draw(dataset, "performance").axes[0])
@@ -575,7 +574,7 @@ def test_what_rounds_its_operands_is_context(dataset):
 @pytest.mark.slow
 def test_datasets_side_by_side(dataset, tmp_path):
     other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8, problems=synthetic.SMALL)
-    drawn = {"nvidia-made-up": figures.Dataset(*dataset, "warm"), "nvidia-other": figures.Dataset(*other, "warm")}
+    drawn = {"nvidia-made-up": figures.View(*dataset, "warm"), "nvidia-other": figures.View(*other, "warm")}
     figure = figures.comparison(drawn)
     rates, ratios = figure.axes
     count = len(synthetic.SHARES)
@@ -686,7 +685,7 @@ def test_a_state_in_which_all_was_skipped_is_not_drawn(dataset, tmp_path, monkey
 
 @pytest.mark.slow
 def test_the_same_data_give_the_same_bytes(compiled, tmp_path):
-    data = figures.Dataset(*compiled, "warm", 3.4)
+    data = figures.View(*compiled, "warm", 3.4)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         figures.save(figures.draw("ladder", data), tmp_path / folder / "x", ["pdf", "png"])
@@ -718,4 +717,4 @@ def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(data
         dots = axes.collections[place].get_offsets()
         assert sorted(dots[:, 0]) == pytest.approx(sorted(found))
         assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(found))
-    assert [figures.NEEDS["compilers"](figures.Dataset(*given, "warm")) for given in (dataset, compiled)] == [False, True]
+    assert [figures.NEEDS["compilers"](figures.View(*given, "warm")) for given in (dataset, compiled)] == [False, True]

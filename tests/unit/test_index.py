@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 import synthetic
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
@@ -22,7 +22,9 @@ KERNELS = ("01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cubla
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "nvidia-a"
-    return of_folder(synthetic.write(folder, problems=synthetic.SMALL, kernels=KERNELS, processes=3), discover(ROOT).values())
+    written = synthetic.write(folder, problems=synthetic.SMALL, kernels=KERNELS, processes=3)
+    dataset = Dataset.open(written, discover(ROOT).values())
+    return dataset.tables(), dataset.environment
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import synthetic
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
@@ -21,7 +21,7 @@ def dataset(tmp_path_factory):
     folder = synthetic.write(
         tmp_path_factory.mktemp("results") / "default" / "nvidia-made-up", problems=synthetic.SMALL, processes=3
     )
-    for name, table in of_folder(folder, discover(ROOT).values())[0].items():
+    for name, table in Dataset.open(folder, discover(ROOT).values()).tables().items():
         csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
 

@@ -25,7 +25,8 @@ import thin
 import told_apart
 import tried
 import two_percent
-from ladder.analysis.compare import changes, read_side
+from ladder.analysis.compare import changes
+from ladder.analysis.dataset import Dataset
 from ladder.claims import study
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
@@ -386,7 +387,7 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
 
 def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path):
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
-    sides = [read_side(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
+    sides = [Dataset.open(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
     measured = told_apart.measure(tmp_path, {"GPU-0": sides})
     (told,) = measured["machines"]
     assert [one["dataset"] for one in told] == ["run0", "run1", "run2"]

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from ladder.analysis import dataset, tables
-from ladder.analysis.finalists import Confirmed
+from ladder.analysis.finalists import Finalists
+from ladder.analysis.measurements import labelled
 from ladder.core.errors import InputError
 from ladder.storage import csv_files, samples
 
@@ -18,8 +19,13 @@ def row(**given):
     return base | given
 
 
+def summarise(rows, peak_tflops, per_clock=None):
+    records = labelled(rows)
+    return tables.summarise(records, Finalists(records, 0.0, peak_tflops, per_clock))
+
+
 def test_rates_and_ratios():
-    (line,) = tables.summarise([row()], peak_tflops=2.0).to_dict("records")
+    (line,) = summarise([row()], peak_tflops=2.0).to_dict("records")
     assert line["tflops"] == pytest.approx(1.0)  # 2e6 operations in 2 microseconds
     assert line["reference_tflops"] == pytest.approx(2.0)
     assert (line["ratio"], line["ratio_low"], line["ratio_high"]) == (0.5, 0.5, 0.5)
@@ -29,7 +35,7 @@ def test_rates_and_ratios():
 
 @pytest.mark.parametrize("status", ["incorrect", "timeout", "launch_error", "compile_error", "not_supported", "skipped"])
 def test_what_is_not_correct_has_no_speed(status):
-    (line,) = tables.summarise([row(status=status)], 1.0).to_dict("records")
+    (line,) = summarise([row(status=status)], 1.0).to_dict("records")
     assert all(line[name] != line[name] for name in ("tflops", "ratio", "median_us", "peak_fraction"))  # NaN
 
 
@@ -41,15 +47,15 @@ def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
         row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
         row(kernel="other", status="timeout"),
     ]
-    (line,) = tables.best(tables.summarise(rows, 1.0), Confirmed()).to_dict("records")
+    (line,) = tables.best(summarise(rows, 1.0), Finalists()).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
 
 
 def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_differs():
     rows = [row(beta=2.0), row(beta=2.0, padding=3, samples_us=[3.0] * 10), row(beta=2.0, padding=3, samples_us=[4.0] * 10)]
-    summary = tables.summarise(rows, 1.0)
+    summary = summarise(rows, 1.0)
     assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]  # all have that beta
-    best = tables.best(summary, Confirmed())
+    best = tables.best(summary, Finalists())
     assert best[["problem", "median_us"]].to_numpy().tolist() == [["100", 2.0], ["100 padding=3", 3.0]]
 
 
@@ -71,7 +77,7 @@ def test_two_environments_are_never_one_dataset(tmp_path):
 
 
 def test_what_was_timed_beside_another_process_is_marked():
-    (quiet, disturbed) = tables.summarise([row(other_processes=n, reason="") for n in (0, 2)], 1.0).to_dict("records")
+    (quiet, disturbed) = summarise([row(other_processes=n, reason="") for n in (0, 2)], 1.0).to_dict("records")
     assert quiet["reason"] == ""
     assert disturbed["reason"] == "timed while 2 other process(es) computed on the device"
     assert disturbed["tflops"] == quiet["tflops"]
@@ -82,9 +88,9 @@ def test_what_lost_the_race_is_neither_best_nor_tied():
         row(configuration="finished", samples_us=[2.0] * 10),
         row(configuration="raced", samples_us=[1.0] * 5, reference_us=[0.4] * 5, stop="race"),
     ]
-    summary = tables.summarise(rows, 1.0)
+    summary = summarise(rows, 1.0)
     assert summary["samples"].tolist() == [10, 5]
-    (line,) = tables.best(summary, Confirmed()).to_dict("records")
+    (line,) = tables.best(summary, Finalists()).to_dict("records")
     assert (line["configuration"], line["configurations"], line["tied_with"]) == ("finished", 2, "")
 
 
@@ -93,12 +99,12 @@ def test_energy_clock_and_throttling():
     given = row(
         samples_us=[2.0] * 4, reference_us=[1.0] * 4, energy_j=1e-4, sm_clock_mhz=1000.0, samples_throttle_reasons=reasons
     )
-    (line,) = tables.summarise([given], 2.0, per_clock=2000.0).to_dict("records")
+    (line,) = summarise([given], 2.0, per_clock=2000.0).to_dict("records")
     assert line["tflop_per_j"] == pytest.approx(0.02)  # 2e6 operations for 1e-4 J
     assert line["clock_fraction"] == pytest.approx(0.5)  # 1 TFLOP/s of 2000 a clock at 1 GHz
     assert line["throttled_share"] == pytest.approx(0.5)
     assert (line["samples"], line["stop"]) == (4, None)
-    (line,) = tables.summarise([row()], 2.0).to_dict("records")
+    (line,) = summarise([row()], 2.0).to_dict("records")
     assert all(line[name] is None or line[name] != line[name] for name in ("tflop_per_j", "clock_fraction", "throttled_share"))
 
 
@@ -202,7 +208,7 @@ def swept(*names, kernel="k"):
 
 def made(rows, within=0.0):
     """The table of the best."""
-    return tables.best(tables.summarise(rows, 2.0), Confirmed(rows, within, 2.0))
+    return tables.best(summarise(rows, 2.0), Finalists(labelled(rows), within, 2.0))
 
 
 NEAR = [1.0, 1.001, 0.999]
@@ -299,7 +305,7 @@ def test_what_fails_in_the_confirmation_is_correct_nowhere():
     rows.append(
         row(kernel="k", configuration="a", role="best", process=2, status="incorrect", reason="off by much", samples_us=None)
     )
-    summary = tables.summarise(rows, 2.0)
+    summary = summarise(rows, 2.0)
     assert summary["status"].tolist() == ["incorrect", "correct", "incorrect"]
     assert summary["reason"][0] == "in the confirmation, on 100: off by much"
     assert summary.loc[[0, 2], "tflops"].isna().all()
@@ -329,10 +335,10 @@ def test_a_control_is_no_configuration_of_its_kernel():
     ],
 )
 def test_marks(given, mark):
-    (line,) = tables.summarise([row(**given)], 1.0).to_dict("records")
+    (line,) = summarise([row(**given)], 1.0).to_dict("records")
     assert line["marks"] == mark
     if "race" not in str(given):
-        (line,) = tables.best(tables.summarise([row(**given)], 1.0), Confirmed()).to_dict("records")
+        (line,) = tables.best(summarise([row(**given)], 1.0), Finalists()).to_dict("records")
         assert line["marks"] == "; ".join(filter(None, [mark, "few"]))  # the sweep is one process
 
 
@@ -351,7 +357,7 @@ def test_processes_that_differ_are_two_modes_and_no_drift():
 
 def compared(rows, sha256=None):
     """The table of pairs, by (pair, kernel)."""
-    summary, confirmed = tables.summarise(rows, 2.0), Confirmed(rows, 0.0, 2.0)
+    summary, confirmed = summarise(rows, 2.0), Finalists(labelled(rows), 0.0, 2.0)
     resources = pd.DataFrame(sha256 or [], columns=["kernel", "element_type", "configuration", "sha256"])
     return {
         (line["pair"], line["kernel"]): line

@@ -44,6 +44,6 @@ rule aggregate:
         "results/{dataset}/logs/aggregate-{device}.log",
     params:
         contents=of("contents"),
-        code=code_digest.digest("analysis.dataset_tables"),
+        code=code_digest.digest("analysis.dataset"),
     script:
         "../scripts/aggregate.py"

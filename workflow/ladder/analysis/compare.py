@@ -9,17 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis.dataset import load
-from ladder.analysis.dataset_tables import compiler_said
-from ladder.analysis.finalists import Confirmed
+from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limit, Limited, limited, limits
-from ladder.analysis.tables import best, summarise
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, between_runs
 from ladder.core.verdicts import SAME, UNCONFIRMED
-from ladder.storage.dataset_layout import files, read_environment
 
 WHAT = ["kernel", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state"]
 """What is compared: a kernel on a problem in a state."""
@@ -33,45 +29,9 @@ SLOWER = 3
 """The exit code of `ladder compare --fail-if-slower` where something is."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two datasets."""
-
-    folder: Path
-    environment: Mapping[str, Any]
-    best: pd.DataFrame
-    """The table of that name."""
-    binaries: Mapping[tuple[str, str, str], str]
-    """The sha256 of kernels, element types and configurations."""
-    confirmed: Confirmed
-    code: str
-    """Digest of the code that measured."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.folder}: {self.environment['name']}, {self.environment['time'][:10]}"
-
-
-def read_side(folder: Path) -> Side:
-    """The dataset in a folder. Raises `InputError` where there is none, and as `dataset.load` does."""
-    if not (folder / "environment.json").exists() or not files(folder):
-        raise InputError(
-            f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, such as results/default/nvidia-h200, or a "
-            "folder of datasets"
-        )
-    environment = read_environment(folder / "environment.json")
-    records, sessions = load(files(folder), environment)
-    peak = environment["peaks"]["fp32_tflops"]
-    confirmed = Confirmed(records, max(session.get("within", 0.0) for session in sessions), peak)
-    compiled = compiler_said([folder / "resources.csv"]).to_dict("records")
-    return Side(
-        folder,
-        environment,
-        best(summarise(records, peak), confirmed),
-        {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in compiled},
-        confirmed,
-        sessions[-1]["code"],
-    )
+def title(dataset: Dataset) -> str:
+    """Which dataset it is: its folder, its device's name and its date."""
+    return f"{dataset.folder}: {dataset.environment['name']}, {dataset.environment['time'][:10]}"
 
 
 def matched(one: Path, other: Path) -> list[tuple[Path, Path]]:
@@ -101,10 +61,13 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
     return {key: leaf for name, part in value.items() for key, leaf in _flat(part, f"{path}.{name}".lstrip(".")).items()}
 
 
-def differing(one: Side, other: Side) -> dict[str, tuple[Any, Any]]:
+def differing(one: Dataset, other: Dataset) -> dict[str, tuple[Any, Any]]:
     """What was not the same when the two were measured, by its name in `environment.json`; None where one does not say it."""
     first, second = (
-        _flat({name: part for name, part in side.environment.items() if name not in MEASURED} | {"measuring code": side.code})
+        _flat(
+            {name: part for name, part in side.environment.items() if name not in MEASURED}
+            | {"measuring code": side.sessions[-1]["code"]}
+        )
         for side in (one, other)
     )
     return {key: (first.get(key), second.get(key)) for key in {**first, **second} if first.get(key) != second.get(key)}
@@ -123,7 +86,7 @@ def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
     return next(((one, one) for one in [*bests, *first] if one in first and one in second), bests)
 
 
-def changes(one: Side, other: Side, known: Mapping[Limited, Limit]) -> pd.DataFrame:
+def changes(one: Dataset, other: Dataset, known: Mapping[Limited, Limit]) -> pd.DataFrame:
     """A row a kernel, problem and state that both have: `ratio` is how many times as fast it is in `other`.
 
     By its times in the confirmations, in microseconds; `low` and `high` are the ends of the 95 % interval between processes of two runs.
@@ -131,7 +94,7 @@ def changes(one: Side, other: Side, known: Mapping[Limited, Limit]) -> pd.DataFr
     same code do (`limit`, a factor, where it is known). So one row in twenty of the same code may be called either; `sure` is what still is
     where that may happen in one comparison of twenty (Bonferroni's inequality). Without a confirmation nothing is called anything.
     """
-    left_out = one.confirmed.left_out or other.confirmed.left_out
+    left_out = one.finalists.left_out or other.finalists.left_out
     first, second = (side.best[side.best["tflops"].notna()] for side in (one, other))
     both = first.merge(second, on=WHAT, suffixes=("", "_other"))
     rows = []
@@ -151,12 +114,12 @@ def changes(one: Side, other: Side, known: Mapping[Limited, Limit]) -> pd.DataFr
 
 
 def _judged(
-    one: Side, other: Side, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, Limit], count: int
+    one: Dataset, other: Dataset, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, Limit], count: int
 ) -> dict[str, Any]:
     """The columns of `changes` that rest on the processes of two confirmations, of `count` rows."""
     times = []
     for side, problem, name in zip((one, other), (row["problem"], row["problem_other"]), names, strict=True):
-        group = side.confirmed.groups[row["element_type"], problem, row["state"]]
+        group = side.finalists.groups[row["element_type"], problem, row["state"]]
         times.append([record["samples_us"] for record in group[row["kernel"], name].values()])
     limit = known.get(limited(row))
 
@@ -183,13 +146,13 @@ def _judged(
 class Comparison:
     """Two datasets, and what is told of them."""
 
-    one: Side
-    other: Side
+    one: Dataset
+    other: Dataset
     rows: pd.DataFrame
 
     def text(self) -> str:
         """What differs between their environments, then what is faster or slower, in lines for a terminal."""
-        told = [f"A {self.one.name}", f"B {self.other.name}", "What differs between them:"]
+        told = [f"A {title(self.one)}", f"B {title(self.other)}", "What differs between them:"]
         differs = differing(self.one, self.other)
         told += [f"  {key}: {_shown(first)} -> {_shown(second)}" for key, (first, second) in differs.items()] or ["  nothing"]
         counts = self.rows["verdict"].value_counts()
@@ -242,7 +205,7 @@ def compare(one: Path, other: Path, published: Path) -> list[Comparison]:
     """
     found = []
     for first, second in matched(one, other):
-        sides = read_side(first), read_side(second)
+        sides = Dataset.open(first), Dataset.open(second)
         rows = changes(*sides, limits(published, sides[0].environment, sides[1].environment, "time_"))
         if rows.empty:
             raise InputError(f"{first} and {second}: have no kernel, problem and state in common; expected some to compare")

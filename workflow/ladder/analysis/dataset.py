@@ -1,29 +1,137 @@
-"""The measurements of a dataset as its files have them: whether they are one whole, and what to know of each value made from them."""
+"""A dataset: reads its files, checks that they belong together, and makes its tables. The one way to everything measured."""
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
+from ladder.analysis import kernel_model, tables
+from ladder.analysis.finalists import Finalists
+from ladder.analysis.measurements import Record, labelled
 from ladder.core.errors import InputError
-from ladder.core.stats import DRIFT, trend
-from ladder.core.types import FAILED, flops, tflops
 from ladder.model.campaign import BASELINE_JOB, is_baseline
-from ladder.model.problem import VARIED, Problem
-from ladder.storage.dataset_layout import CONFIRMED
+from ladder.model.hardware_limits import flop_per_clock
+from ladder.model.kernel import Kernel
+from ladder.storage.csv_files import read_csv, write_csv
+from ladder.storage.dataset_layout import CONFIRMED, files, read_environment
 from ladder.storage.samples import read
 
-MULTIMODAL = 1.05
-"""The quotient of the 90th to the 10th percentile of the times from which one median tells too little."""
-THROTTLED = 0xFC
-"""Bits of NVML's clock event reasons that hold the clock down: power cap, slowdowns, sync boost; not idling and not clocks chosen."""
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
+TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
+"""The tables of a dataset: each is a property of `Dataset`, and a CSV file in its folder."""
+_NO_RESOURCES = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
 
-Record = Mapping[str, Any]
-"""A measurement: a row of `samples.SCHEMA`."""
+
+class Dataset:
+    """What was measured on one device in one campaign. Each table is made when it is first asked for, and once.
+
+    `folder` is where the files are, `environment` what `environment.json` has, `records` the measurements of the sweep and of the
+    confirmation, each with the label of its problem, and `sessions` what each file says of the run that wrote it.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        sessions: Sequence[Mapping[str, Any]],
+        environment: Mapping[str, Any],
+        resources: Sequence[Path] = (),
+        kernels: Iterable[Kernel] = (),
+        folder: Path = Path(),
+    ) -> None:
+        self.records, self.sessions = labelled(records), sessions
+        self.environment, self.folder = environment, folder
+        self.kernels = [kernel for kernel in kernels if kernel.kind == environment.get("kind")]
+        self.resources = read_resources(resources)
+        """What the compiler said, all as text."""
+
+    @classmethod
+    def open(cls, folder: Path, kernels: Iterable[Kernel] = ()) -> "Dataset":
+        """The dataset in a folder, read and checked. `kernels` are those whose models are wanted.
+
+        Raises `InputError` if the folder has none, and as `load` and `read_resources` do.
+        """
+        if not (folder / "environment.json").exists() or not files(folder):
+            raise InputError(
+                f"{folder}: no environment.json and samples/*.parquet in it; expected a dataset, such as results/default/nvidia-h200"
+            )
+        return cls.of_files(files(folder), folder / "environment.json", [folder / "resources.csv"], kernels, folder)
+
+    @classmethod
+    def of_files(
+        cls,
+        samples: Sequence[Path],
+        environment: Path,
+        resources: Sequence[Path],
+        kernels: Iterable[Kernel],
+        folder: Path = Path(),
+    ) -> "Dataset":
+        """The same by its files, wherever they are: `resources` is a `resources.csv` of the whole dataset or of each kernel."""
+        described = read_environment(environment)
+        return cls(*load(samples, described), described, resources, kernels, folder)
+
+    @cached_property
+    def peak_tflops(self) -> float:
+        """The measured peak of float32."""
+        return float(self.environment["peaks"]["fp32_tflops"])
+
+    @cached_property
+    def finalists(self) -> Finalists:
+        """What the confirmation measured."""
+        within = max((session.get("within", 0.0) for session in self.sessions), default=0.0)
+        return Finalists(self.records, within, self.peak_tflops, flop_per_clock(self.environment))
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        return tables.summarise(self.records, self.finalists)
+
+    @cached_property
+    def best(self) -> pd.DataFrame:
+        return tables.best(self.summary, self.finalists)
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        return tables.pairs(self.summary, self.best, self.resources, self.finalists)
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        return tables.rounds(self.records, self.best, self.finalists)
+
+    @cached_property
+    def references(self) -> pd.DataFrame:
+        return tables.references(self.records)
+
+    @cached_property
+    def costs(self) -> pd.DataFrame:
+        return tables.costs(self.sessions)
+
+    @cached_property
+    def models(self) -> pd.DataFrame:
+        return kernel_model.table(self.summary, self.kernels, self.resources, self.environment)
+
+    @cached_property
+    def binaries(self) -> dict[tuple[str, str, str], str]:
+        """The SHA-256 of each binary, by kernel, element type and configuration."""
+        rows = self.resources.to_dict("records")
+        return {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in rows}
+
+    def tables(self, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
+        """The named tables."""
+        return {name: getattr(self, name) for name in names}
+
+    def write(self, paths: Mapping[str, Path]) -> None:
+        """Write each table as CSV to its path."""
+        for name, path in paths.items():
+            write_csv(getattr(self, name), path)
+
+
+def read_resources(paths: Iterable[Path]) -> pd.DataFrame:
+    """The rows of several `resources.csv`, all as text. Raises `InputError` for a file that is none."""
+    needed = ("element_type", "configuration", "status", "sha256")
+    return pd.concat([_NO_RESOURCES, *(read_csv(path, needed, text=True) for path in paths)])
 
 
 def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -50,12 +158,6 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
     _check_jobs(samples, sessions)
     _check_code(samples, sessions)
     return records, sessions
-
-
-def labels(records: Sequence[Record]) -> list[str]:
-    """What the problem of each record is called; what is the same for all is not said of each."""
-    varied = [name for name in VARIED if len({record[name] for record in records}) > 1]
-    return [Problem(record["m"], record["n"], record["k"], **{name: record[name] for name in varied}).label for record in records]
 
 
 def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) -> None:
@@ -93,75 +195,3 @@ def _check_jobs(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) 
             ]
             if wrong:
                 raise InputError(f"{path}: confirms other samples than those in samples/: {', '.join(wrong)}. {MEND}")
-
-
-def refused(records: Sequence[Record]) -> dict[tuple[str, str, str], Record]:
-    """The kernels, element types and configurations that the confirmation found to fail, each with the first record that says so."""
-    found: dict[tuple[str, str, str], Record] = {}
-    for record in records:
-        if record["process"] and record["status"] in FAILED:
-            found.setdefault((record["kernel"], record["element_type"], record["configuration"]), record)
-    return found
-
-
-def uses_tensor_cores(record: Record) -> bool:
-    """Whether what was measured uses the tensor cores: by its binary, or, of a baseline, by its precision."""
-    return bool(record["tensor_cores"]) or record["precision"] == "tf32"
-
-
-def rates(
-    record: Record,
-    time: tuple[float, float, float],
-    ratio: tuple[float, float, float],
-    reference_us: float,
-    peak_tflops: float,
-    per_clock: float | None,
-) -> dict[str, Any]:
-    """What follows from a time and a ratio, each with the ends of its interval: columns of tables.
-
-    Times in microseconds, rates in TFLOP/s. `peak_tflops` is that of float32, measured, and `per_clock` the float32 operations of a clock.
-    """
-    size = record["m"], record["n"], record["k"]
-    row: dict[str, Any] = {
-        **dict(zip(("median_us", "low_us", "high_us"), time, strict=True)),
-        **{name: tflops(*size, us) for name, us in zip(("tflops", "tflops_high", "tflops_low"), time, strict=True)},
-        "reference_us": reference_us,
-        "reference_tflops": tflops(*size, reference_us),
-        **dict(zip(("ratio", "ratio_low", "ratio_high"), ratio, strict=True)),
-        "tflop_per_j": flops(*size) / 1e12 / record["energy_j"] if record["energy_j"] else None,
-    }
-    if record["element_type"] == "float32":
-        clock = record["sm_clock_mhz"]
-        row["peak_fraction"] = row["tflops"] / peak_tflops
-        row["clock_fraction"] = row["tflops"] * 1e6 / (per_clock * clock) if per_clock and clock else None
-    return row
-
-
-def disturbed(records: Sequence[Record]) -> str:
-    """What to say of a value that was measured while others computed on the device, or ""."""
-    others = max(record["other_processes"] or 0 for record in records)
-    return f"timed while {others} other process(es) computed on the device" if others else ""
-
-
-def throttled_share(records: Sequence[Record]) -> float | None:
-    """The share of samples taken while something held the clock down; None where the device does not tell."""
-    told = [bits for record in records for bits in record["samples_throttle_reasons"] or [] if bits is not None]
-    return sum(bool(bits & THROTTLED) for bits in told) / len(told) if told else None
-
-
-def marks(records: Sequence[Record]) -> list[str]:
-    """What to know of a value that is made from these records: one of the sweep, or one a process of the confirmation.
-
-    `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process. `multimodal`: the
-    90th percentile of all times is more than 5 % above the 10th. `raced`: it left the race early.
-    """
-    times = [record["samples_us"] for record in records]
-    ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]
-    low, high = np.quantile(np.concatenate(times), (0.1, 0.9))
-    found = {
-        "throttled": bool(throttled_share(records)),
-        "drifting": max(abs(trend(*times)), abs(trend(*ratios))) > DRIFT,
-        "multimodal": bool(high > MULTIMODAL * low),
-        "raced": any(record["stop"] == "race" for record in records),
-    }
-    return [mark for mark, holds in found.items() if holds]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ladder.analysis import dataset
-from ladder.analysis.dataset import Record
+from ladder.analysis import measurements
+from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
 from ladder.model.campaign import FEWEST, GAPS
@@ -24,7 +24,7 @@ Key = tuple[str, str, str]
 """Element type, problem and state: what finalists were timed side by side on."""
 
 
-class Confirmed:
+class Finalists:
     """What the confirmation timed side by side: on each problem and in each state the finalists, each with a record a process.
 
     `within` is the campaign's `confirm.within`; the peaks are those of `summarise`. `left_out` where no record is the confirmation's.
@@ -40,15 +40,15 @@ class Confirmed:
         """Kernels that were not timed cold, since it makes no difference there, with the first record that says so."""
         self.tensor_cores: set[tuple[str, str, str]] = set()
         """Kernels, element types and configurations that use them."""
-        failed = dataset.refused(records)
-        for record, problem in zip(records, dataset.labels(records), strict=True):
+        self.failures = measurements.failures(records)
+        for record in records:
             name = record["kernel"], record["element_type"], record["configuration"]
-            if dataset.uses_tensor_cores(record):
+            if measurements.uses_tensor_cores(record):
                 self.tensor_cores.add(name)
-            key = record["element_type"], problem, record["state"]
+            key = record["element_type"], record["problem"], record["state"]
             if record["process"] and str(record["reason"]).startswith(AS_WARM) and record["role"] != "control":
                 self.as_warm.setdefault((record["kernel"], key), record)
-            if record["process"] and record["status"] == "correct" and name not in failed:
+            if record["process"] and record["status"] == "correct" and name not in self.failures:
                 self.groups.setdefault(key, {}).setdefault((name[0], name[2]), {})[record["process"]] = record
 
     def pair(self, key: Key, one: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Confirmed:
         counted = [(record["energy_j"], record["power_w"]) for record in records if _back_to_back(record)]
         joules = [one for one, _ in counted]
         row |= {
-            "reason": "; ".join(filter(None, [dataset.disturbed(records), "" if joules else _no_energy(records)])),
+            "reason": "; ".join(filter(None, [measurements.disturbed(records), "" if joules else _no_energy(records)])),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
             "race": False,
             "repeats": records[0]["repeats"],
@@ -102,14 +102,14 @@ class Confirmed:
             "power_w": _middle(watts for _, watts in counted),
             "within_low": found["within_low"],
             "within_high": found["within_high"],
-            "throttled_share": dataset.throttled_share(records),
+            "throttled_share": measurements.throttled_share(records),
             "throttle_reasons": reduce(or_, (record["throttle_reasons"] or 0 for record in records)),
-            "marks": "; ".join([*dataset.marks(records), *(["few"] if len(records) < FEWEST else [])]),
+            "marks": "; ".join([*measurements.marks(records), *(["few"] if len(records) < FEWEST else [])]),
         }
         time = between_processes([record["samples_us"] for record in records])
         reference = between_processes([record["reference_us"] for record in records])[0]
         ratio = found["ratio"], found["low"], found["high"]
-        return row | dataset.rates({**swept, **row}, time, ratio, reference, self.peak_tflops, self.per_clock)
+        return row | measurements.rates({**swept, **row}, time, ratio, reference, self.peak_tflops, self.per_clock)
 
 
 def _back_to_back(record: Record) -> bool:

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder.analysis.dataset import load
-from ladder.analysis.dataset_tables import of_folder
-from ladder.analysis.finalists import Confirmed
+from ladder.analysis.dataset import Dataset
+from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, student_t
 from ladder.storage.csv_files import read_csv, to_csv
-from ladder.storage.dataset_layout import CONFIRMED, files, read_environment
+from ladder.storage.dataset_layout import CONFIRMED, files
 
 Limited = tuple[str, str, str, bool]
 """Element type, problem, state, and whether it uses the tensor cores."""
@@ -86,30 +85,28 @@ def read_run(folder: Path, name: str = "") -> Run:
         raise InputError(
             f"{path}: missing; expected a dataset whose campaign has not left the confirmation out (confirm.processes)"
         )
-    environment = read_environment(folder / "environment.json")
-    records, _ = load(files(folder), environment)
-    confirmed = Confirmed(records)
-    machines = {record["uuid"] for record in records if record["process"]}
+    dataset = Dataset.open(folder)
+    machines = {record["uuid"] for record in dataset.records if record["process"]}
     if len(machines) != 1:
         raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
-    pairs = of_folder(folder, [])[0]["pairs"]
-    told = made_from(folder, environment)
-    return Run(name or folder.name, environment["device"], machines.pop(), told, ratios(confirmed), pairs)
+    source = made_from(folder, dataset.environment)
+    ratios_measured = ratios(dataset.finalists)
+    return Run(name or folder.name, dataset.environment["device"], machines.pop(), source, ratios_measured, dataset.pairs)
 
 
-def ratios(confirmed: Confirmed) -> pd.DataFrame:
+def ratios(finalists: Finalists) -> pd.DataFrame:
     """A row a finalist, problem and state: its log ratio to the reference, half the width of the interval between processes, its log time.
 
     The reference's own, which is 1 whatever happens, is left out.
     """
     rows = []
-    for key, group in confirmed.groups.items():
+    for key, group in finalists.groups.items():
         for one in (one for one, records in group.items() if one[0] != next(iter(records.values()))["reference"]):
-            found = confirmed.ratio(key, one)
+            found = finalists.ratio(key, one)
             time = between_processes([record["samples_us"] for record in group[one].values()])[0]
             binary = next(iter(group[one].values()))["binary_sha256"] or ""  # a baseline has none
             logs = math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)
-            values = [*one, binary, *key, confirmed.on_tensor_cores(key, one), *logs]
+            values = [*one, binary, *key, finalists.on_tensor_cores(key, one), *logs]
             rows.append(dict(zip([*CONTESTANT, "log_ratio", "half", "log_us"], values, strict=True)))
     return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half", "log_us"])
 

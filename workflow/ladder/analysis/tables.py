@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis import dataset
-from ladder.analysis.dataset import Record
-from ladder.analysis.finalists import Confirmed, Key
+from ladder.analysis import measurements
+from ladder.analysis.finalists import Finalists, Key
+from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
@@ -47,31 +47,31 @@ SAME_SERIES = 3
 """Rounds by whose times of the reference a series is known: contestants that were timed side by side have them in common."""
 
 
-def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | None = None) -> pd.DataFrame:
+def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
     """A row a measurement of the sweep; rates and ratios only where the status is `correct`. Times in microseconds, rates in TFLOP/s.
 
-    `peak_tflops` is that of float32, measured, and `per_clock` the float32 operations of a clock. Intervals are within-run. What fails in
-    the confirmation is no better here.
+    Intervals are within-run. What fails in the confirmation is no better here.
     """
-    rows, failed = [], dataset.refused(records)
-    for record, problem in zip(records, dataset.labels(records), strict=True):
+    rows = []
+    for record in records:
         if record["process"]:
             continue
-        row = {name: record[name] for name in COPIED} | {"problem": problem, "samples": len(record["samples_us"] or [])}
+        row = {name: record[name] for name in COPIED} | {"problem": record["problem"], "samples": len(record["samples_us"] or [])}
         row |= {
-            "reason": dataset.disturbed([record]) or record["reason"],
-            "tensor_cores": dataset.uses_tensor_cores(record),
+            "reason": measurements.disturbed([record]) or record["reason"],
+            "tensor_cores": measurements.uses_tensor_cores(record),
         }
-        failure = failed.get((record["kernel"], record["element_type"], record["configuration"]))
+        failure = finalists.failures.get((record["kernel"], record["element_type"], record["configuration"]))
         if record["status"] == "correct" and failure:
             row |= {
                 "status": failure["status"],
-                "reason": f"{REFUSED} on {dataset.labels([failure])[0]}: {failure['reason']}",
+                "reason": f"{REFUSED} on {measurements.label(failure)}: {failure['reason']}",
             }
         elif record["status"] == "correct" and record["samples_us"]:
             time, ratio = median_interval(record["samples_us"]), paired_ratio(record["reference_us"], record["samples_us"])
-            row |= dataset.rates(record, time, ratio, median_interval(record["reference_us"])[0], peak_tflops, per_clock)
-            row |= {"throttled_share": dataset.throttled_share([record]), "marks": "; ".join(dataset.marks([record]))}
+            reference_us, peaks = median_interval(record["reference_us"])[0], (finalists.peak_tflops, finalists.per_clock)
+            row |= measurements.rates(record, time, ratio, reference_us, *peaks)
+            row |= {"throttled_share": measurements.throttled_share([record]), "marks": "; ".join(measurements.marks([record]))}
         rows.append(row)
     columns = [*COPIED[:8], "problem", *COPIED[8:], "samples", "median_us", "low_us", "high_us", "tflops", "tflops_low", "tflops_high",
                "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
@@ -79,7 +79,7 @@ def summarise(records: Sequence[Record], peak_tflops: float, per_clock: float | 
     return pd.DataFrame(rows, columns=columns)
 
 
-def best(summary: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
+def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
     """The best configuration of every kernel on every problem, in every state.
 
     By the confirmation: the sweep's best, unless another finalist is distinguishably faster by direct pairs. Tied with it are finalists
@@ -91,10 +91,10 @@ def best(summary: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
     Where the confirmation was left out it is the one of the sweep with the highest ratio to the reference, tied with those whose
     intervals overlap its own; all intervals are within-run. What lost the race is neither best nor tied: it has fewer samples.
     """
-    if confirmed.left_out:
+    if finalists.left_out:
         rows = _best_of_sweep(summary)
     else:
-        rows = [row for kernel, swept in summary.groupby("kernel", sort=False) for row in _best_of(confirmed, str(kernel), swept)]
+        rows = [row for kernel, swept in summary.groupby("kernel", sort=False) for row in _best_of(finalists, str(kernel), swept)]
     return pd.DataFrame(rows, columns=[*summary.columns, *OF_BEST])
 
 
@@ -113,13 +113,13 @@ def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def _best_of(confirmed: Confirmed, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
+def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of one kernel, of which `swept` has what the sweep found."""
     rows: list[dict[str, Any]] = []
     found_warm: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in swept[swept["state"] == "warm"].to_dict("records"):
         found_warm.setdefault((row["element_type"], row["problem"]), []).append(row)
-    for key, group in confirmed.groups.items():
+    for key, group in finalists.groups.items():
         warm = found_warm.get(key[:2], [])
         common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
         names = [name for name, found in group.items() if name[0] == kernel and next(iter(found.values()))["role"] != "control"]
@@ -127,22 +127,22 @@ def _best_of(confirmed: Confirmed, kernel: str, swept: pd.DataFrame) -> list[dic
             failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
             rows += [{**row, **common, "processes": 0} for row in failed[:1]]
             continue
-        faster = {name: pair for name in names[1:] if (pair := confirmed.pair(key, name, names[0]))["verdict"] == "faster"}
+        faster = {name: pair for name in names[1:] if (pair := finalists.pair(key, name, names[0]))["verdict"] == "faster"}
         chosen = max(faster, key=lambda name: faster[name]["ratio"], default=names[0])
         ties = [
             name[1]
             for name in names
             if name != chosen
-            and ((pair := confirmed.pair(key, name, chosen))["verdict"] != "slower" or pair["ratio"] >= 1 - confirmed.within)
+            and ((pair := finalists.pair(key, name, chosen))["verdict"] != "slower" or pair["ratio"] >= 1 - finalists.within)
         ]
         base = next(row for row in warm if row["configuration"] == chosen[1])
         timed = [row for row in warm if pd.notna(row["tflops"]) and row["stop"] != "race"]
-        least = max((row["ratio"] for row in timed), default=math.inf) * (1 - confirmed.within)
+        least = max((row["ratio"] for row in timed), default=math.inf) * (1 - finalists.within)
         near = {row["configuration"] for row in timed if row["ratio"] >= least}
         known = {"tied_with": "; ".join(ties), "left_out": len(near - {name[1] for name in names})}
-        rows.append(base | common | known | confirmed.row(key, chosen, base))
-    for (name, key), record in confirmed.as_warm.items():
-        if name == kernel and not any(one[0] == kernel for one in confirmed.groups.get(key, {})):
+        rows.append(base | common | known | finalists.row(key, chosen, base))
+    for (name, key), record in finalists.as_warm.items():
+        if name == kernel and not any(one[0] == kernel for one in finalists.groups.get(key, {})):
             rows.append({column: record[column] for column in COPIED} | {"problem": key[1], "interval": BETWEEN, "processes": 0})
     return rows
 
@@ -164,14 +164,14 @@ def shown(best: pd.DataFrame) -> str:
     return str(max(counts.index, key=lambda problem: tuple(counts.loc[problem])))
 
 
-def rounds(records: Sequence[Record], best: pd.DataFrame) -> pd.DataFrame:
+def rounds(records: Sequence[Record], best: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
     """The samples of the best configurations, a row a round: those of the confirmation, or of the sweep where it was left out."""
-    left_out, rows = Confirmed(records).left_out, []
+    rows: list[tuple[Any, ...]] = []
     named = best[best["tflops"].notna()]
     chosen = {tuple(row) for row in named[["kernel", "configuration", "element_type", "problem", "state"]].to_numpy().tolist()}
-    for record, problem in zip(records, dataset.labels(records), strict=True):
-        name = record["kernel"], record["configuration"], record["element_type"], problem, record["state"]
-        if name in chosen and record["status"] == "correct" and (left_out or record["process"]):
+    for record in records:
+        name = tuple(record[column] for column in ("kernel", "configuration", "element_type", "problem", "state"))
+        if name in chosen and record["status"] == "correct" and (finalists.left_out or record["process"]):
             pairs = zip(record["samples_us"], record["reference_us"], strict=True)
             rows += [(*name, record["process"] or 1, number, *pair) for number, pair in enumerate(pairs, 1)]
     return pd.DataFrame(rows, columns=ROUNDS)
@@ -184,22 +184,22 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
     `process` is empty where the series is the sweep's. Times in microseconds.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for record, problem in zip(records, dataset.labels(records), strict=True):
+    for record in records:
         times = record["reference_us"] or []
-        key = record["uuid"], record["element_type"], problem, record["state"], record["process"], *times[:SAME_SERIES]
+        key = record["uuid"], record["element_type"], record["problem"], record["state"], record["process"], *times[:SAME_SERIES]
         if times and len(times) > found.get(key, {"samples": 0})["samples"]:
             median = median_interval(times)[0]
             row = {
-                "problem": problem,
+                "problem": record["problem"],
                 "samples": len(times),
                 "median_us": median,
-                "throttled_share": dataset.throttled_share([record]),
+                "throttled_share": measurements.throttled_share([record]),
             }
             found[key] = {name: record[name] for name in REFERENCES if name in record} | row
     return pd.DataFrame(list(found.values()), columns=REFERENCES)
 
 
-def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, confirmed: Confirmed) -> pd.DataFrame:
+def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
     """Who is faster than whom: a row a pair, problem and state; `ratio` is how many times as fast as `other` `kernel` is.
 
     `gain`: each rung against the rung below it, each at its best. `null`: the reference's call as a contestant against itself.
@@ -216,7 +216,7 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, co
 
         def add(kind: str, one: tuple[str, str], other: tuple[str, str], found: Mapping[str, Any], key: Key = key) -> None:
             names = {"pair": kind, "kernel": one[0], "configuration": one[1], "other": other[0], "other_configuration": other[1]}
-            at = dict(zip(GROUP[1:], key, strict=True)) | {"tensor_cores": confirmed.on_tensor_cores(key, one, other)}
+            at = dict(zip(GROUP[1:], key, strict=True)) | {"tensor_cores": finalists.on_tensor_cores(key, one, other)}
             rows.append(names | at | dict(found))
 
         for below, rung in pairwise(rungs):
@@ -224,15 +224,15 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, co
             if mine and theirs:
                 one, other = (rung, mine["configuration"]), (below, theirs["configuration"])
                 quotient = {"ratio": mine["ratio"] / theirs["ratio"], "processes": 1, "verdict": verdicts.UNCONFIRMED}
-                add("gain", one, other, quotient if confirmed.left_out else confirmed.pair(key, one, other))
-        group = confirmed.groups.get(key, {})
+                add("gain", one, other, quotient if finalists.left_out else finalists.pair(key, one, other))
+        group = finalists.groups.get(key, {})
         for one in group:
             if one[0] == summary["reference"].iloc[0]:
-                add("null", one, one, confirmed.ratio(key, one))
+                add("null", one, one, finalists.ratio(key, one))
         for one, other in combinations(group, 2):
             sha256 = binaries.get((one[0], key[0], one[1]))
             if one[0] != other[0] and sha256 and sha256 == binaries.get((other[0], key[0], other[1])):
-                add("twins", one, other, confirmed.pair(key, one, other))
+                add("twins", one, other, finalists.pair(key, one, other))
     return pd.DataFrame(rows, columns=PAIRS)
 
 

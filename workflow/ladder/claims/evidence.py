@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limited, limited
 from ladder.claims.definitions import IDENTITY, Claim, Key
 from ladder.claims.study import Study, studies
@@ -60,8 +60,8 @@ class Data:
 
 def of_samples(folder: Path, name: str = "") -> Data:
     """A published dataset, whose tables are made from its samples."""
-    made, environment = of_folder(folder, [])
-    return Data(name or folder.name, environment, {table: made[table] for table in CLAIMED_OF})
+    dataset = Dataset.open(folder)
+    return Data(name or folder.name, dataset.environment, dataset.tables(CLAIMED_OF))
 
 
 def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:

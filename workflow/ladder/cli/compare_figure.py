@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ladder.analysis.compare import Comparison
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.compare import Comparison, title
 from ladder.storage.dataset_layout import DRAWN_FROM
 
 
@@ -14,6 +13,5 @@ def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
 
     for comparison in comparisons:
         own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.one.folder.name}")
-        made, environment = of_folder(comparison.one.folder, [])
-        drawn = {name: made[name] for name in DRAWN_FROM}
-        draw_changes(comparison.rows, drawn, environment, comparison.other.name, own, formats=["png"])
+        tables = comparison.one.tables(DRAWN_FROM)
+        draw_changes(comparison.rows, tables, comparison.one.environment, title(comparison.other), own, formats=["png"])

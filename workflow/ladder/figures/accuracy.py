@@ -5,12 +5,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
 
 
-def accuracy(data: Dataset) -> Figure:
+def accuracy(data: View) -> Figure:
     """The errors of every kernel's and baseline's best configuration against K, and against its speed."""
     rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # which are of times
     figure, grid = panels(data, 3, 1.35 if data.in_column else 2.9)
@@ -49,7 +49,7 @@ def accuracy(data: Dataset) -> Figure:
     return finish(figure, data, f"Accuracy on {data.environment['name']}", [*data.handles(rows, lines=False), bound], notes)
 
 
-def distributions(data: Dataset) -> Figure:
+def distributions(data: View) -> Figure:
     """The largest errors of every kernel's and baseline's best configurations over all problems of a distribution, in units of roundoff."""
     rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # which are of times
     figure, grid = panels(data, 2, 3.4)

@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, panels, problems, text_size
 
 FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
@@ -14,7 +14,7 @@ FULL = 10.0
 """Per cent from which a cell has its full colour."""
 
 
-def changes(data: Dataset, rows: pd.DataFrame, other: str) -> Figure:
+def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     """A cell a kernel and problem, a panel a state: by how many per cent the rate has changed, coloured where it is faster or slower.
 
     `rows` are those of `compare.changes`, `data` the dataset that they begin with, and `other` what the other is called.

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.figures.data import Dataset, edges, marks_note
+from ladder.figures.data import View, edges, marks_note
 from ladder.figures.layout import finish, inches, panels, text_size
 from ladder.figures.scaling import points
 from ladder.model.kernel import COMPILERS, Configuration
 
 
-def compared(data: Dataset) -> pd.DataFrame:
+def compared(data: View) -> pd.DataFrame:
     """The sweep's rates of kernels beside those of the first way of compiling: `build`, how it was compiled, `first`, `percent` faster, and
     the `marks` of both.
 
@@ -30,7 +30,7 @@ def compared(data: Dataset) -> pd.DataFrame:
     return both.assign(first=first, percent=100 * (both["ratio"] / both["ratio_first"] - 1), marks=marks)
 
 
-def compilers(data: Dataset) -> Figure:
+def compilers(data: View) -> Figure:
     """A dot a configuration and problem: how much faster another way of compiling makes it than the first; a bar at each kernel's median."""
     rows, size = compared(data), text_size(data.width)
     ways = list(dict.fromkeys(rows["build"]))

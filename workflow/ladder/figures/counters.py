@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, logarithmic, panels, side_by_side, text_size
 
 
@@ -32,7 +32,7 @@ COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
 """Columns of `counters.csv` that are drawn, with what the model says of them."""
 
 
-def counters(data: Dataset, counts: pd.DataFrame) -> Figure:
+def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Model against hardware counter, a panel a counter, a line a rung."""
     rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
     names, size = [data.brief(kernel) for kernel in rows["kernel"]], text_size(data.width)

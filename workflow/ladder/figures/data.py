@@ -86,8 +86,8 @@ def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{'; '.join(told)}." if told else ""
 
 
-class Dataset:
-    """The tables of one device, element type and state, with what every figure's labels need. `width` is the figures', in inches."""
+class View:
+    """A dataset as a figure shows it: its tables of one element type and state, and what labels need. `width` is in inches."""
 
     def __init__(
         self, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], state: str, width: float = WIDTH

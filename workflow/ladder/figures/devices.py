@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ladder.figures.data import HATCHED, MARKS, Dataset, hatches
+from ladder.figures.data import HATCHED, MARKS, View, hatches
 from ladder.figures.layout import finish, inches, panels, problems, text_size
 
 
-def on_all(data: Dataset) -> pd.DataFrame:
+def on_all(data: View) -> pd.DataFrame:
     """The series of the reference in the sweep, each once, on the problems that every GPU has measured."""
     series = data.references[data.references["process"].isna()]
     gpus = series.groupby("problem")["uuid"].transform("nunique")
@@ -21,7 +21,7 @@ def on_all(data: Dataset) -> pd.DataFrame:
     return series.assign(other=~series["problem"].str.isdigit()).sort_values(["other", "m", "n", "k"], kind="stable")
 
 
-def gpus(data: Dataset) -> Figure:
+def gpus(data: View) -> Figure:
     """How much GPUs of one model differ: every series of the reference, relative to the median of the GPUs' medians."""
     rows, size = on_all(data), text_size(data.width)
     medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
@@ -66,7 +66,7 @@ def gpus(data: Dataset) -> Figure:
     return finish(figure, data, f"{len(uuids)} × {data.environment['name']}: {reference} on each", handles, notes, intervals="")
 
 
-def comparison(datasets: Mapping[str, Dataset]) -> Figure:
+def comparison(datasets: Mapping[str, View]) -> Figure:
     """Datasets side by side on one problem: each kernel's rate, and its rate relative to each one's own reference."""
     first = next(iter(datasets.values()))
     both = set.intersection(*(set(data.best["problem"]) for data in datasets.values()))

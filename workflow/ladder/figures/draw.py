@@ -23,7 +23,7 @@ from ladder.figures.accuracy import accuracy, distributions
 from ladder.figures.changes import changes
 from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.figures.devices import comparison, gpus, on_all
 from ladder.figures.issue import issue, modelled
 from ladder.figures.layout import save, style
@@ -34,7 +34,7 @@ from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio, time
 from ladder.model.campaign import WIDTH, is_baseline
 
-FIGURES: dict[str, Callable[[Dataset], Figure]] = {
+FIGURES: dict[str, Callable[[View], Figure]] = {
     "performance": performance,
     "ratio": ratio,
     "time": time,
@@ -48,7 +48,7 @@ FIGURES: dict[str, Callable[[Dataset], Figure]] = {
     "gpus": gpus,
     "compilers": compilers,
 }
-NEEDS: dict[str, Callable[[Dataset], bool]] = {
+NEEDS: dict[str, Callable[[View], bool]] = {
     "issue": lambda data: len(modelled(data)) > 0,
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
     "distributions": lambda data: data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1,
@@ -62,7 +62,7 @@ ANY_OPERANDS = ("accuracy", "distributions", "compilers")
 """Figures of all operands; the others, which have no place for distributions, are of the first one."""
 
 
-def draw(name: str, data: Dataset) -> Figure:
+def draw(name: str, data: View) -> Figure:
     """The figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError` for another."""
     style(data.width)
     if name.startswith("parameters-"):
@@ -88,7 +88,7 @@ def draw_all(
     states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
     for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
         typed = _of_type(tables, element_type)
-        whole, data = (Dataset(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
+        whole, data = (View(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
         if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
             continue
         # the sweep is that of the first state; another follows its best configurations only
@@ -109,7 +109,7 @@ def draw_all(
             drawing.result()
 
 
-def _draw_and_save(task: tuple[Dataset, str, Path, Sequence[str]]) -> None:
+def _draw_and_save(task: tuple[View, str, Path, Sequence[str]]) -> None:
     data, name, stem, formats = task
     save(draw(name, data), stem, formats)
 
@@ -136,7 +136,7 @@ def draw_counters(
 ) -> None:
     """Draw model against count and write it as `stem`, in SVG and other formats."""
     style(width)
-    save(counters(Dataset(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem, formats)
+    save(counters(View(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem, formats)
 
 
 def draw_comparison(
@@ -151,7 +151,7 @@ def draw_comparison(
     drawn = {}
     for name, tables in datasets.items():
         first = tables["summary"].iloc[0]
-        drawn[name] = Dataset(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
+        drawn[name] = View(_of_type(tables, first["element_type"]), environments[name], str(first["state"]), width)
     save(comparison(drawn), stem, formats)
 
 
@@ -170,5 +170,5 @@ def draw_changes(
     """
     style(width)
     first = str(rows["element_type"].iloc[0])
-    data = Dataset(_of_type(tables, first), environment, str(rows["state"].iloc[0]), width)
+    data = View(_of_type(tables, first), environment, str(rows["state"].iloc[0]), width)
     save(changes(data, rows[rows["element_type"] == first], other), stem, formats)

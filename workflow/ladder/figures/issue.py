@@ -5,18 +5,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.analysis.kernel_model import KEY
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.figures.layout import finish, panels, text_size
 from ladder.figures.scaling import points
 
 
-def modelled(data: Dataset) -> pd.DataFrame:
+def modelled(data: View) -> pd.DataFrame:
     """What was measured of configurations that the model knows, of kernels that the confirmation has not found wrong."""
     rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())]
     return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
 
 
-def issue(data: Dataset) -> Figure:
+def issue(data: View) -> Figure:
     """Every configuration at the problem where it is fastest, against what its main loop could issue were the rest free."""
     rows = modelled(data)
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]

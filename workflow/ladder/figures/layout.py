@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from ladder.core.files import write_whole
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 
 PANEL = 3.6
 """Inches that a panel is wide, about: how many stand side by side follows from the figure's width."""
@@ -57,7 +57,7 @@ def side_by_side(width: float) -> int:
     return max(1, round(width / PANEL))
 
 
-def panels(data: Dataset, count: int, height: float, most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
+def panels(data: View, count: int, height: float, most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels in as many columns as its width has room for, `most` of them, each of a height in inches.
 
     `narrow` panels stand where one usually does.
@@ -75,7 +75,7 @@ def panels(data: Dataset, count: int, height: float, most: int = 3, narrow: int 
 
 def finish(
     figure: Figure,
-    data: Dataset,
+    data: View,
     title: str,
     handles: Sequence[Artist] = (),
     notes: Sequence[str] = (),

@@ -7,7 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.data import Dataset, lettered, marks_note, span
+from ladder.figures.data import View, lettered, marks_note, span
 from ladder.figures.layout import PANEL, finish, inches, panels, problems, text_size
 
 LOWEST = 0.1
@@ -16,7 +16,7 @@ MANY = 9
 """Problems of which more have no room in a panel beside another."""
 
 
-def parameters(data: Dataset, kernel: str) -> Figure:
+def parameters(data: View, kernel: str) -> Figure:
     """Heat maps of squares and of other shapes: configurations down, problems across, the rate as text, its share of the best as colour."""
     rows = data.summary[data.summary["kernel"] == kernel]
     rated, every = rows[rows["tflops"].notna()], rows.sort_values(["m", "n", "k"], kind="stable")

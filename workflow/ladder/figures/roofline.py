@@ -5,13 +5,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
-from ladder.figures.data import Dataset, edges, marks_note
+from ladder.figures.data import View, edges, marks_note
 from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
 from ladder.model.campaign import is_baseline
 
 
-def roofline(data: Dataset) -> Figure:
+def roofline(data: View) -> Figure:
     """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
     rows, size, small = data.at(data.shown).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
     rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ladder.analysis.finalists import NO_ENERGY
-from ladder.figures.data import HATCHED, OUTSIDE, Dataset, hatches, letters, marks_note, said
+from ladder.figures.data import HATCHED, OUTSIDE, View, hatches, letters, marks_note, said
 from ladder.figures.layout import finish, inches, panels, side_by_side, text_size
 
 SMALL = 0.85
@@ -20,7 +20,7 @@ Bar = tuple[str, str, float, float, float, str]
 """A kernel, the text above its bar, its length with the ends of the interval, and the hatch."""
 
 
-def _bars(axes: Axes, data: Dataset, bars: Sequence[Bar]) -> None:
+def _bars(axes: Axes, data: View, bars: Sequence[Bar]) -> None:
     """A bar a kernel with its interval, and its text above it; y is in inches. What solves an easier problem may leave the panel."""
     easier = set(data.whole.loc[data.whole["precision"].notna(), "kernel"])
     colours, small, y = data.colours(), SMALL * text_size(data.width), 0.0
@@ -41,13 +41,13 @@ def _bars(axes: Axes, data: Dataset, bars: Sequence[Bar]) -> None:
     axes.set_xlim(0, 1.02 * max(np.nanmax(bar[2:5]) for bar in ranked))
 
 
-def _wrapped(data: Dataset, texts: Sequence[str], wide: float) -> list[str]:
+def _wrapped(data: View, texts: Sequence[str], wide: float) -> list[str]:
     """The texts in lines that so many inches hold."""
     columns = int(wide * 72 / (SMALL * text_size(data.width) * 0.62))
     return ["\n".join(textwrap.wrap(text, columns, subsequent_indent="     ")) for text in texts]
 
 
-def _height(data: Dataset, bars: Sequence[Bar]) -> float:
+def _height(data: View, bars: Sequence[Bar]) -> float:
     """The inches that a panel of bars takes, with its axis and title."""
     size = text_size(data.width)
     lines = sum(bar[1].count("\n") + 1 for bar in bars)
@@ -59,7 +59,7 @@ def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
     return value, low, high if math.isfinite(high) else value
 
 
-def ladder(data: Dataset) -> Figure:
+def ladder(data: View) -> Figure:
     """Every rung on the one problem, with its gain over the rung below, configuration, ties and marks; means over one set of problems."""
     rows, reference, common = data.at(data.shown), data.nice(data.reference), data.common()
     texts = []
@@ -107,7 +107,7 @@ def _why(row: Mapping[str, Any]) -> str:
     return str(row["reason"]).partition(NO_ENERGY)[2] or "no process told why"
 
 
-def energy(data: Dataset) -> Figure:
+def energy(data: View) -> Figure:
     """Operations a joule of every rung and baseline, on each problem where energy was counted; the line is the range of the processes.
 
     What one process alone counted has no line; where none did, the note says why.

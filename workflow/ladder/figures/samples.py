@@ -6,7 +6,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.data import Dataset, letters
+from ladder.figures.data import View, letters
 from ladder.figures.layout import finish, inches, panels, text_size
 
 WIDEST = 25.0
@@ -18,7 +18,7 @@ def _spread(times: pd.Series) -> float:
     return float(high / low)
 
 
-def chosen(data: Dataset) -> dict[str, str]:
+def chosen(data: View) -> dict[str, str]:
     """The problems that are drawn, and why: the ladder's, the smallest, and the one whose samples spread the most."""
     rows = data.rounds
     best = data.best[data.best["problem"].isin(set(rows["problem"]))]
@@ -30,7 +30,7 @@ def chosen(data: Dataset) -> dict[str, str]:
     return found
 
 
-def samples(data: Dataset) -> Figure:
+def samples(data: View) -> Figure:
     """A dot a sample, a colour a process: its time relative to the median of all of the kernel's, each kernel at its best."""
     problems, size = chosen(data), text_size(data.width)
     order = [*data.kernels, *data.baselines]

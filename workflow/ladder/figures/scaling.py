@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.stats import tied
-from ladder.figures.data import Dataset, edge, marked, marks_note
+from ladder.figures.data import View, edge, marked, marks_note
 from ladder.figures.layout import finish, logarithmic, panels, problems, text_size
 
 LIMIT = "#b22222"
@@ -22,21 +22,21 @@ LIMIT = "#b22222"
 class Quantity:
     """What is drawn against size: a column of `best.csv` with the ends of its interval, `scale` times as large."""
 
-    title: Callable[[Dataset], str]
+    title: Callable[[View], str]
     columns: tuple[str, str, str]
-    label: Callable[[Dataset], str]
-    scale: Callable[[Dataset], float]
-    limits: Callable[[Dataset], Mapping[str, float | None]]
+    label: Callable[[View], str]
+    scale: Callable[[View], float]
+    limits: Callable[[View], Mapping[str, float | None]]
     """Horizontal lines: their names and values."""
-    linear: Callable[[Dataset], tuple[float, float]] | None
+    linear: Callable[[View], tuple[float, float]] | None
     """From where to where a linear panel goes; without one there is the logarithmic one only."""
 
 
-def _reference(data: Dataset) -> str:
+def _reference(data: View) -> str:
     return data.nice(data.reference)
 
 
-def _best(data: Dataset) -> str:
+def _best(data: View) -> str:
     return (
         "best configuration of every kernel"
         if data.state == "warm"
@@ -44,17 +44,17 @@ def _best(data: Dataset) -> str:
     )
 
 
-def _peaks(data: Dataset) -> dict[str, float | None]:
+def _peaks(data: View) -> dict[str, float | None]:
     return {"measured FP32 peak": data.peak, "FP32 peak, lanes × clock": data.clock_peak}
 
 
-def _highest(data: Dataset) -> float:
+def _highest(data: View) -> float:
     """The highest rate of the reference, of everything where it has none."""
     rates = data.best.loc[data.best["kernel"] == data.reference, "tflops"]
     return float(data.rate((rates if len(rates) else data.best["tflops"]).max()))
 
 
-def _empty(data: Dataset) -> dict[str, float | None]:
+def _empty(data: View) -> dict[str, float | None]:
     env = data.environment
     return {"empty launch": env.get("launch_us"), "empty launch, repeated": env.get("repeated_launch_us")}
 
@@ -100,7 +100,7 @@ def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: 
     axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4)
 
 
-def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> dict[str, float]:
+def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
     """Lines with a band from end to end of the intervals; returns where the problems stand whose labels have room."""
     squares, colours, markers, context = (
         data.best[data.best["square"]].sort_values("m"),
@@ -126,7 +126,7 @@ def _squares(axes: Axes, data: Dataset, quantity: Quantity) -> dict[str, float]:
     return {label: size for label, size in zip(labels, sizes, strict=True) if label}
 
 
-def fastest(data: Dataset) -> dict[str, str]:
+def fastest(data: View) -> dict[str, str]:
     """Of every problem the fastest, and below it those whose intervals overlap its; of what is no rung the reference alone takes part."""
     ranked = data.best[data.best["kernel"].isin([*data.kernels, data.reference])].sort_values(
         "ratio", ascending=False, kind="stable"
@@ -151,7 +151,7 @@ def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
     return [str(size) if size in kept else "" for size in sizes]
 
 
-def _others(axes: Axes, data: Dataset, quantity: Quantity) -> dict[str, float]:
+def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
     """Kernels side by side in each problem, with bars from end to end of the intervals; baselines across. Returns where problems stand."""
     rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
     labels, colours, markers, context = list(dict.fromkeys(rows["problem"])), data.colours(), data.markers(), data.context()
@@ -175,7 +175,7 @@ def _text(axes: Axes) -> float:
     return float(axes.xaxis.label.get_fontsize())
 
 
-def scaling(data: Dataset, quantity: Quantity) -> Figure:
+def scaling(data: View, quantity: Quantity) -> Figure:
     """Squares as lines, other shapes beside or below them, on a linear scale and on a logarithmic one."""
     drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
     scales = ["linear", "log"] if quantity.linear else ["log"]
@@ -225,16 +225,16 @@ def scaling(data: Dataset, quantity: Quantity) -> Figure:
     return finish(figure, data, quantity.title(data), handles, notes)
 
 
-def performance(data: Dataset) -> Figure:
+def performance(data: View) -> Figure:
     """Rate against size: the best configuration of every kernel, the baselines and the peaks."""
     return scaling(data, QUANTITIES["performance"])
 
 
-def ratio(data: Dataset) -> Figure:
+def ratio(data: View) -> Figure:
     """Rate relative to the reference of the same rounds."""
     return scaling(data, QUANTITIES["ratio"])
 
 
-def time(data: Dataset) -> Figure:
+def time(data: View) -> Figure:
     """Time of one GEMM in microseconds, above that of an empty launch."""
     return scaling(data, QUANTITIES["time"])

@@ -9,7 +9,7 @@ from ladder.analysis.tables import BETWEEN
 from ladder.claims.study import NOTHING
 from ladder.core import verdicts
 from ladder.core.verdicts import SAME, UNCONFIRMED
-from ladder.figures.data import BASELINE_NAME, MARKS, Dataset, lettered, span
+from ladder.figures.data import BASELINE_NAME, MARKS, View, lettered, span
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import DEVICE_NAMES
 from ladder.model.problem import Problem
@@ -41,12 +41,12 @@ def _gain(row: Row | None) -> str:
     return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
 
 
-def _rate(data: Dataset, row: Row) -> str:
+def _rate(data: View, row: Row) -> str:
     """The rate in the device's unit, with the letters of its marks."""
     return lettered(_number(data.rate(row["tflops"])), row)
 
 
-def _whence(data: Dataset) -> str:
+def _whence(data: View) -> str:
     return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
 
 
@@ -66,7 +66,7 @@ def _interval(row: Row) -> str:
     return f"{low} to {high} %"
 
 
-def _kind(data: Dataset | None) -> tuple[str, list[str]]:
+def _kind(data: View | None) -> tuple[str, list[str]]:
     """The head of a column of such intervals, and of how many processes they are."""
     if data is None or data.best.empty:
         return "95 %", []
@@ -78,7 +78,7 @@ def _percent(value: float) -> str:
     return f"{_number(100 * value)} %"
 
 
-def _share(data: Dataset, row: Row) -> str:
+def _share(data: View, row: Row) -> str:
     """The ratio to the reference, with ≈ where the two cannot be told apart."""
     verdict = verdicts.of(row["ratio_low"], row["ratio_high"]) if row["interval"] == BETWEEN else UNCONFIRMED
     return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{_percent(row['ratio'])}"
@@ -97,7 +97,7 @@ def _parameters(row: Row) -> dict[str, int]:
     return dict(Configuration.of(row["element_type"], row["configuration"]).parameters)
 
 
-def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:
+def _names(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
     """The names of the header's expressions for a configuration, its problem and the dataset's device."""
     attributes = data.environment["attributes"]
     given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names()
@@ -105,7 +105,7 @@ def _names(kernel: Kernel, row: Row, data: Dataset) -> dict[str, Any]:
     return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
 
 
-def _blocks(kernel: Kernel, row: Row, data: Dataset) -> str:
+def _blocks(kernel: Kernel, row: Row, data: View) -> str:
     """The blocks of every launch: `128 + 64`; a CPU's kernel has none."""
     if kernel.kind != "cuda":
         return "–"

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ladder.analysis.dataset_tables import of_folder
+from ladder.analysis.dataset import Dataset
 from ladder.claims import judge
 from ladder.core import verdicts
 from ladder.core.stats import between_processes
-from ladder.figures.data import Dataset
+from ladder.figures.data import View
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import DRAWN_FROM, SHOWN
 
@@ -26,13 +26,13 @@ class Story:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.found: dict[str, Dataset] = {}
+        self.found: dict[str, View] = {}
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
-    def data(self) -> dict[str, Dataset]:
+    def data(self) -> dict[str, View]:
         """The dataset of each device kind."""
-        found: dict[str, Dataset] = {}
+        found: dict[str, View] = {}
         folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
         for folder in sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name)):
             kind = json.loads((folder / "environment.json").read_text())["kind"]
@@ -40,15 +40,15 @@ class Story:
                 found[kind] = self.published(folder.name)
         return found
 
-    def published(self, name: str) -> Dataset:
-        """The published dataset of a name. Raises `OSError` where there is none."""
+    def published(self, name: str) -> View:
+        """The published dataset of a name. Raises `InputError` if there is none."""
         if name not in self.found:
-            tables, environment = of_folder(self.root / "results" / "published" / name, self.kernels.values())
-            ours = {name: tables[name][tables[name]["element_type"] == "float32"] for name in DRAWN_FROM}
-            self.found[name] = Dataset(ours, environment, "warm")
+            dataset = Dataset.open(self.root / "results" / "published" / name, self.kernels.values())
+            float32 = {name: table[table["element_type"] == "float32"] for name, table in dataset.tables(DRAWN_FROM).items()}
+            self.found[name] = View(float32, dataset.environment, "warm")
         return self.found[name]
 
-    def campaign(self, name: str) -> Dataset | None:
+    def campaign(self, name: str) -> View | None:
         """The same, where there is one."""
         return self.published(name) if (self.root / "results" / "published" / name).exists() else None
 
@@ -61,15 +61,15 @@ class Story:
         """The names of a kind's kernels in their order."""
         return [name for name, kernel in self.kernels.items() if kernel.kind == kind]
 
-    def dataset(self, kernel: str) -> Dataset | None:
+    def dataset(self, kernel: str) -> View | None:
         """What is published about devices of the kernel's kind."""
         return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
 
-    def beside(self, kernel: str) -> Dataset | None:
+    def beside(self, kernel: str) -> View | None:
         """The same, of a vendor's call too."""
         return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel)
 
-    def best(self, kernel: str, problem: str, data: Dataset | None = None) -> Row | None:
+    def best(self, kernel: str, problem: str, data: View | None = None) -> Row | None:
         """The kernel's best configuration on a problem."""
         data = data or self.dataset(kernel)
         if data is None:

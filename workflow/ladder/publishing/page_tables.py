@@ -13,7 +13,7 @@ from ladder.core.expressions import evaluate
 from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES
 from ladder.core.verdicts import SAME, UNCONFIRMED
-from ladder.figures.data import BASELINE_NAME, Dataset, lettered
+from ladder.figures.data import BASELINE_NAME, View, lettered
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel import COMPILERS
 from ladder.publishing.page_answers import answers, claimed, tried
@@ -164,7 +164,7 @@ def gains(story: Story, kind: str) -> str:
     )
 
 
-def fastest_rungs(data: Dataset) -> list[Any]:
+def fastest_rungs(data: View) -> list[Any]:
     """The row of `best` of the fastest rung on every problem, each in its fastest configuration, of those whose error is no larger than
     cuBLAS's where there are any: it may cut K into more and shorter sums.
     """
@@ -189,7 +189,7 @@ def past(story: Story, name: str, *chosen: str) -> str:
     return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
 
 
-def _beside(data: Dataset, found: Sequence[Row]) -> str:
+def _beside(data: View, found: Sequence[Row]) -> str:
     """Rows of `best` beside cuBLAS, and how many are ahead."""
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]

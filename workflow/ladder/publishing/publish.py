@@ -16,13 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis import dataset, dataset_tables
+from ladder.analysis.dataset import TABLES, Dataset
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
-from ladder.storage import csv_files, dataset_layout
+from ladder.storage import csv_files
 from ladder.storage.dataset_layout import CONFIRMED, DRAWN_FROM, REDRAWN, read_environment, together
 
 SUMS = "SHA256SUMS"
@@ -98,11 +98,10 @@ def check_drawn(folder: Path, drawn: Path) -> None:
 
 def _tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Write the tables of the dataset in a folder into another; returns those that figures are drawn from, and the environment."""
-    made, environment = dataset_tables.of_folder(folder, kernels)
+    dataset = Dataset.open(folder, kernels)
     into.mkdir(parents=True, exist_ok=True)
-    for name, table in made.items():
-        csv_files.write_csv(table, into / f"{name}.csv")
-    return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}, environment
+    dataset.write({name: into / f"{name}.csv" for name in TABLES})
+    return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}, dict(dataset.environment)
 
 
 def draw(folder: Path, drawn: Path) -> None:
@@ -180,8 +179,7 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
         )
     if environment["fingerprint"].get("simulated"):
         raise InputError(f"{source}: measured on a simulated GPU; expected a real device")
-    dataset_tables.compiler_said([source / "resources.csv"])
-    _, sessions = dataset.load(dataset_layout.files(source), environment)
+    sessions = Dataset.open(source).sessions
     for session in [{"job": "environment.json", **environment["project"]}, *sessions]:
         if not session["commit"] or session["dirty"]:
             raise InputError(
