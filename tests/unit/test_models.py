@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ladder.analysis import kernel_model
+from ladder.analysis import kernel_model, tables
 from ladder.analysis.kernel_model import occupancy, sectors, wavefronts
 from ladder.compiling import toolchain
 from ladder.model import kernel_file
@@ -275,8 +275,8 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
         status="compiled", function="gemm", registers="32", static_shared="0"
     )
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
-    table = kernel_model.table(summary, [kernel], resources, environ)
+    table = tables.models(summary, [kernel], resources, environ)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY
     assert table["bound"].tolist() == ["l1", "l1"]
-    assert kernel_model.table(summary.assign(tensor_cores=True), [kernel], resources, environ)["bound"].isna().all()
+    assert tables.models(summary.assign(tensor_cores=True), [kernel], resources, environ)["bound"].isna().all()
     assert list(table.columns) == kernel_model.COLUMNS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis import kernel_model, tables
+from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
 from ladder.analysis.measurements import Record, labelled
 from ladder.core.errors import InputError
@@ -110,7 +110,7 @@ class Dataset:
 
     @cached_property
     def models(self) -> pd.DataFrame:
-        return kernel_model.table(self.summary, self.kernels, self.resources, self.environment)
+        return tables.models(self.summary, self.kernels, self.resources, self.environment)
 
     @cached_property
     def binaries(self) -> dict[tuple[str, str, str], str]:

@@ -5,12 +5,10 @@ sixteen bytes a thread goes in halves or quarters of the warp (CUDA C++ Best Pra
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
-
-import pandas as pd
 
 from ladder.core.expressions import Number, ceil_div, evaluate, names_in
 from ladder.core.types import ELEMENT_TYPES
@@ -186,31 +184,3 @@ def model(
             row["threads"], row["registers"], row["shared_bytes"], attributes
         )
     return row
-
-
-def table(
-    summary: pd.DataFrame, kernels: Iterable[Kernel], resources: pd.DataFrame, environment: Mapping[str, Any]
-) -> pd.DataFrame:
-    """A row for every kernel, configuration and problem that ran. What a kernel does not declare is left empty.
-
-    A kernel whose file is gone, or lacks parameters by now, has no rows.
-    """
-    by_name = {kernel.name: kernel for kernel in kernels}
-    compiled = {
-        (row["kernel"], row["element_type"], row["configuration"]): row
-        for row in resources.to_dict("records")
-        if row["status"] == "compiled"
-    }
-    rows = []
-    for given in summary.drop_duplicates(KEY).to_dict("records"):
-        kernel = by_name.get(given["kernel"])
-        resource = compiled.get((given["kernel"], given["element_type"], given["configuration"]))
-        if kernel is None or resource is None:
-            continue
-        configuration = Configuration.of(given["element_type"], given["configuration"])
-        if not {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
-            continue
-        problem = Problem(**{name: given[name] for name in KEY[2:]})
-        modelled = model(kernel, configuration, problem, resource, environment, given["tensor_cores"])
-        rows.append({name: given[name] for name in (*KEY, "problem")} | modelled)
-    return pd.DataFrame(rows, columns=COLUMNS)

@@ -1,19 +1,21 @@
 """From measurements to tables: what the sweep found, the best configuration of every kernel, and who is faster than whom by pairs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
 import pandas as pd
 
-from ladder.analysis import measurements
+from ladder.analysis import kernel_model, measurements
 from ladder.analysis.finalists import Finalists, Key
 from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
 from ladder.model.campaign import is_baseline
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
 
 COPIED = [
     "device", "kernel", "configuration", "element_type", "precision", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
@@ -244,3 +246,31 @@ def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame([{column: session.get(column) for column in columns} for session in sessions])
     table["busy_share"] = table["busy_seconds"] / table["wall_seconds"]
     return table
+
+
+def models(
+    summary: pd.DataFrame, kernels: Iterable[Kernel], resources: pd.DataFrame, environment: Mapping[str, Any]
+) -> pd.DataFrame:
+    """A row for every kernel, configuration and problem that ran. What a kernel does not declare is left empty.
+
+    A kernel whose file is gone, or lacks parameters by now, has no rows.
+    """
+    by_name = {kernel.name: kernel for kernel in kernels}
+    compiled = {
+        (row["kernel"], row["element_type"], row["configuration"]): row
+        for row in resources.to_dict("records")
+        if row["status"] == "compiled"
+    }
+    rows = []
+    for given in summary.drop_duplicates(kernel_model.KEY).to_dict("records"):
+        kernel = by_name.get(given["kernel"])
+        resource = compiled.get((given["kernel"], given["element_type"], given["configuration"]))
+        if kernel is None or resource is None:
+            continue
+        configuration = Configuration.of(given["element_type"], given["configuration"])
+        if not {name for name, _ in configuration.parameters} <= kernel.parameters.keys():
+            continue
+        problem = Problem(**{name: given[name] for name in kernel_model.KEY[2:]})
+        modelled = kernel_model.model(kernel, configuration, problem, resource, environment, given["tensor_cores"])
+        rows.append({name: given[name] for name in (*kernel_model.KEY, "problem")} | modelled)
+    return pd.DataFrame(rows, columns=kernel_model.COLUMNS)
