@@ -1,8 +1,7 @@
-"""docs/ladder.md says what the committed data say, tells every rung, and its drawings are those that docs/drawings.py makes."""
+"""docs/ladder.md says what the committed data say, tells every rung, and shows every drawing."""
 
 import hashlib
 import importlib
-import importlib.util
 import json
 import re
 import shutil
@@ -20,15 +19,6 @@ from ladder.storage import samples
 TEXT = pages.DOCUMENT.read_text()
 IMAGES = ROOT / "docs" / "img"
 
-
-def drawings():
-    spec = importlib.util.spec_from_file_location("drawings", ROOT / "docs" / "drawings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-DRAWINGS = drawings()
 
 ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},
                "attributes": {"sm_count": 3, "compute_capability": "9.0", "library": "cuBLAS 1"},
@@ -378,17 +368,10 @@ def test_a_marker_within_a_line_does_not_begin_it():
         assert not re.findall(r"^\s*<!-- value", page.read_text(), re.MULTILINE), page
 
 
-@pytest.mark.parametrize("name", DRAWINGS.DRAWINGS)
-def test_the_drawing_is_current(name, tmp_path):
-    DRAWINGS.draw(name, tmp_path / "new.svg")
-    drawn = (tmp_path / "new.svg").read_bytes()
-    assert drawn == (IMAGES / f"{name}.svg").read_bytes(), f"docs/img/{name}.svg is stale: python docs/drawings.py"
-    assert len(drawn) < 60_000
-
-
 def test_every_drawing_is_shown_and_every_link_leads_somewhere():
     shown = re.findall(r"!\[[^]]+\]\(img/(\w+)\.svg\)", TEXT)
-    assert sorted(shown) == sorted(DRAWINGS.DRAWINGS) == sorted(path.stem for path in IMAGES.iterdir())
+    assert sorted(shown) == sorted(path.stem for path in IMAGES.iterdir())
+    assert max(path.stat().st_size for path in IMAGES.iterdir()) < 60_000
     for path in re.findall(r"\]\(([^)#:]+)\)", TEXT):
         assert (pages.DOCUMENT.parent / path).exists(), path
     headings = {
