@@ -47,7 +47,7 @@ def slowed(source: str, percent: int) -> str:
     return made
 
 
-def said(results: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
+def verdicts_of(results: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The ids of the claims by what the one campaign below `results` says to them of its own data, and the sha256 of what it timed."""
     (table,) = results.glob("reproduce-short*/reproduced.json")  # with kernels of its own the campaign has a name of its own
     states: dict[str, list[str]] = {"not reproduced": [], "reproduced": [], "not distinguishable": []}
@@ -65,7 +65,7 @@ def reproduce(folder: Path, percent: int) -> tuple[dict[str, list[str]], dict[st
     if percent:
         project.write(path, slowed((ROOT / path).read_text(), percent))
     done = project.snakemake(*ASKED)
-    states, timed = said(folder / "results")
+    states, timed = verdicts_of(folder / "results")
     assert bool(states["not reproduced"]) == (done.returncode != 0), done.stdout[-8000:]
     return states, timed
 

@@ -25,7 +25,7 @@ from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.publishing import pages
 from ladder.publishing.page_data import Story
-from ladder.storage.dataset_layout import ANSWERS, PUBLISHED, SHOWN
+from ladder.storage.dataset_layout import ANSWERS, FEATURED, PUBLISHED
 
 CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
@@ -188,7 +188,7 @@ def checkout(tmp_path_factory):
     return root
 
 
-def said(root, folder, **environment):
+def judged_entries(root, folder, **environment):
     """The entries of the dataset in a folder, by id."""
     one = evidence.of_samples(folder)
     return {
@@ -233,7 +233,7 @@ def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeyp
         return judge(claim, found, published, limit, count)
 
     monkeypatch.setattr(judged, "judge", counting)
-    entries = said(checkout, made(tmp_path / "run", 11))
+    entries = judged_entries(checkout, made(tmp_path / "run", 11))
     gains, near = (sum(id.startswith(name) for id in entries) for name in ("gains:", "ratio-"))
     assert min(gains, near) > 2
     assert counts == {"ratio-10": {near}, "ratio-05": {near}, "gains": {gains}, "exact": {1}}
@@ -241,7 +241,7 @@ def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeyp
 
 def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
     for seed in (11, 12, 13):
-        entries = said(checkout, made(tmp_path / f"run{seed}", seed))
+        entries = judged_entries(checkout, made(tmp_path / f"run{seed}", seed))
         assert states(entries) <= {REPRODUCED, UNSURE}
         assert sum(entry["state"] == REPRODUCED for entry in entries.values()) >= len(entries) - 1
         assert set(entries) == {entry["id"] for entry in judged.read_published(checkout)}
@@ -249,7 +249,7 @@ def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
 
 def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
     """One claim fails, and it is the one about that kernel."""
-    entries = said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
+    entries = judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
     failed = [entry for entry in entries.values() if entry["state"] == FAILED]
     assert [entry["id"] for entry in failed] == ["ratio-10"]
     assert "NOT REPRODUCED ratio-10 (Rung 10 has " in report.text(list(entries.values()))
@@ -259,7 +259,7 @@ def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
 
 
 def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
-    entries = said(checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0}))
+    entries = judged_entries(checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0}))
     gain = entries["gains:05_register_tile:02_naive_coalesced:4096"]
     assert (gain["state"], gain["where"]) == (FAILED, "any GPU; measured on nvidia-made-up")
     assert gain["published"] > 1 > gain["high"]
@@ -268,22 +268,22 @@ def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
 
 def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
     folder = made(tmp_path / "other", 23)
-    entries = said(checkout, folder, device="nvidia-other")
+    entries = judged_entries(checkout, folder, device="nvidia-other")
     assert entries["ratio-10"]["state"] == ELSEWHERE
     assert entries["exact"]["state"] == REPRODUCED
     gains = [entry for id, entry in entries.items() if id.startswith("gains:")]
     assert {entry["state"] for entry in gains} == {REPRODUCED}
     assert all(entry["limit"] is None for entry in gains)  # how far two models differ is not known
     left_out = synthetic.write(tmp_path / "left-out", 24, problems=SIZES, kernels=KERNELS, processes=0)
-    entries = said(checkout, left_out)
+    entries = judged_entries(checkout, left_out)
     assert entries["exact"]["state"] == REPRODUCED
     assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
-    assert said(checkout, folder, kind="cpu")["gains"]["state"] == ELSEWHERE
+    assert judged_entries(checkout, folder, kind="cpu")["gains"]["state"] == ELSEWHERE
 
 
 def test_what_is_compiled_otherwise_is_another_kernel(checkout, tmp_path):
     """Only what asks for all rows is asked of it."""
-    entries = said(checkout, made(tmp_path / "nvrtc", 26, builds=("compiler=nvrtc",)))
+    entries = judged_entries(checkout, made(tmp_path / "nvrtc", 26, builds=("compiler=nvrtc",)))
     assert entries["exact"]["state"] == REPRODUCED
     assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
 
@@ -310,14 +310,14 @@ def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_p
     for id in lost:  # that one has it and the other has not is told, and nobody's data are held against it
         assert told[id, "again"] > 1 > told[id, "nvidia-made-up/other-gpu"]
     judged.write(found, tmp_path / "results" / "published" / "claims.json")
-    assert not lost & set(said(tmp_path, tmp_path / "results" / "published" / "again"))
+    assert not lost & set(judged_entries(tmp_path, tmp_path / "results" / "published" / "again"))
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
     assert {entry["state"] for entry in judged.of_published(tmp_path)} == {NOTHING}
-    entries = said(tmp_path, checkout / "results" / "published" / "again")
+    entries = judged_entries(tmp_path, checkout / "results" / "published" / "again")
     assert {id: entry["state"] for id, entry in entries.items()} == {
         "gains": NOTHING, "ratio-10": NOTHING, "ratio-05": NOTHING, "exact": REPRODUCED,
     }  # fmt: skip
@@ -413,7 +413,7 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     for folder, kills in (("results", 1), ("results/published", 2)):
         text = json.dumps({"provenance": provenance, "measured": {"measurements_lost": kills}})
         (tmp_path / folder / "studies" / "kill.d.json").write_text(text)
-    for device in ("d", SHOWN):
+    for device in ("d", FEATURED):
         (tmp_path / "results" / "published" / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
     (tmp_path / "studies").rmdir()
     (tmp_path / "studies").symlink_to(ROOT / "studies")
@@ -421,7 +421,7 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
     kill, again, other = evidence.of_studies(tmp_path, PUBLISHED)
     assert kill.measured == {"kill": {"measurements_lost": 2}}
-    assert again.measured == {"repeat": {"device": SHOWN, "machines": 2}}  # the text is about it: its numbers are quoted
+    assert again.measured == {"repeat": {"device": FEATURED, "machines": 2}}  # the text is about it: its numbers are quoted
     assert other.measured == {"repeat": {"device": "d", "machines": 2}}
 
 
@@ -455,7 +455,7 @@ def test_a_mistake_is_named(tmp_path, old, new, message):
 
 
 def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
-    entries = list(said(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
+    entries = list(judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
     entries[0]["says"] = "1 < 2 & so on"
     published = [entry | {"state": REPRODUCED, "dataset": "nvidia-x/again"} for entry in entries[:2]]
     own = [entry | {"dataset": "results/reproduce/slowed"} for entry in entries]

@@ -624,9 +624,9 @@ def test_without_squares_the_largest_problem_is_drawn(oblong, which):
 def test_the_ladder_is_shown_where_most_kernels_are_up_to_4096():
     rows = [{"kernel": k, "state": "warm", "tflops": 1.0, "m": m, "n": m, "k": m, "problem": str(m)}
             for k, most in (("a", 8192), ("b", 8192), ("c", 2048)) for m in (1024, 2048, 4096, 8192) if m <= most]  # fmt: skip
-    assert tables.shown(pd.DataFrame(rows)) == "2048"
-    assert tables.shown(pd.DataFrame(rows[:-2])) == "4096"
-    assert tables.shown(pd.DataFrame([row for row in rows if row["m"] == 8192])) == "8192"
+    assert tables.headline_problem(pd.DataFrame(rows)) == "2048"
+    assert tables.headline_problem(pd.DataFrame(rows[:-2])) == "4096"
+    assert tables.headline_problem(pd.DataFrame([row for row in rows if row["m"] == 8192])) == "8192"
 
 
 @pytest.mark.slow

@@ -433,7 +433,7 @@ def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
     synthetic.write(
         tmp_path / "reproduce-short-x" / "d", problems=[(64, 64, 64)], kernels=("03_shared_tile", "cublas"), processes=0
     )
-    states, timed = slowed.said(tmp_path)
+    states, timed = slowed.verdicts_of(tmp_path)
     assert states == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}
     assert "sm_90 03_shared_tile.float32 BM=16 BN=16 BK=32" in timed
 

@@ -80,10 +80,10 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
         *(f"results/redrawn/{device}/{name}" for device in ("cpu-b", "nvidia-a") for name in made_of_each),
         "results/redrawn/index.html",
     ]
-    assert found.shown() == []
-    (tmp_path / "nvidia-a").rename(tmp_path / dataset_layout.SHOWN)
-    assert found.shown() == [f"results/redrawn/{dataset_layout.SHOWN}/{name}" for name in made_of_each]
-    (tmp_path / dataset_layout.SHOWN).rename(tmp_path / "nvidia-a")
+    assert found.featured() == []
+    (tmp_path / "nvidia-a").rename(tmp_path / dataset_layout.FEATURED)
+    assert found.featured() == [f"results/redrawn/{dataset_layout.FEATURED}/{name}" for name in made_of_each]
+    (tmp_path / dataset_layout.FEATURED).rename(tmp_path / "nvidia-a")
     (tmp_path / "cpu-b" / "again").mkdir()
     (tmp_path / "cpu-b" / "again" / "environment.json").touch()
     assert found.indexed() == ["cpu-b", "cpu-b/again", "nvidia-a"]

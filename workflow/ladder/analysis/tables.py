@@ -38,7 +38,7 @@ PAIRS = [
 """Columns of `pairs.csv`."""
 REFUSED = "in the confirmation,"
 """How the reason begins of what failed there."""
-SHOWN = 4096
+LARGEST_SQUARE = 4096
 """The ladder is shown at a square of at most this size: larger ones are held back by the power cap of the GPUs it was made on."""
 ROUNDS = ["kernel", "configuration", "element_type", "problem", "state", "process", "round", "time_us", "reference_us"]
 """Columns of `rounds.csv`."""
@@ -149,15 +149,15 @@ def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dic
     return rows
 
 
-def shown(best: pd.DataFrame) -> str:
-    """The label of the one problem that the ladder is shown at, in figures, in the story and to hardware counters.
+def headline_problem(best: pd.DataFrame) -> str:
+    """The label of the one problem at which figures, pages and hardware counters show the whole ladder.
 
-    Of the squares up to `SHOWN` (of all problems, where there is none) it is the largest of those that most kernels have warm, or in the
-    first state measured. `best` is the table of that name; raises `InputError` where it has no rate at all.
+    It is the largest square, up to `LARGEST_SQUARE`, of those that most kernels have in the first state measured. If there is no such
+    square, it is the largest of those problems. `best` is the table of that name. Raises `InputError` if it has no rate.
     """
     rows = best[best["tflops"].notna()]
     rows = rows[rows["state"] == rows["state"].iloc[0]] if len(rows) else rows
-    squares = rows[(rows["problem"].astype(str) == rows["m"].astype(str)) & (rows["m"] <= SHOWN)]
+    squares = rows[(rows["problem"].astype(str) == rows["m"].astype(str)) & (rows["m"] <= LARGEST_SQUARE)]
     rows = squares if len(squares) else rows
     if rows.empty:
         raise InputError("best.csv: no kernel has a rate on any problem; expected one to draw")

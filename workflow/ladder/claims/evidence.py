@@ -17,7 +17,7 @@ from ladder.core.files import read_json
 from ladder.core.stats import CONFIDENCE, student_t
 from ladder.model.kernel import Configuration
 from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, SHOWN, read_environment
+from ladder.storage.dataset_layout import CLAIMED_OF, FEATURED, PUBLISHED, read_environment
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def of_studies(root: Path, folder: Path) -> list[Data]:
             answer = read_json(path)
             environment = {"device": answer["device"]} if study.answers else answer["provenance"]
             several.append(Data(path.name, environment, measured={study.name: answer if study.answers else answer["measured"]}))
-        found += sorted(several, key=lambda data: data.environment["device"] != SHOWN)
+        found += sorted(several, key=lambda data: data.environment["device"] != FEATURED)
     return found
 
 

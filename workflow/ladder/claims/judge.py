@@ -19,7 +19,7 @@ from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE
-from ladder.storage.dataset_layout import JUDGED, PUBLISHED, SHOWN, read_environment
+from ladder.storage.dataset_layout import FEATURED, JUDGED, PUBLISHED, read_environment
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
 """What data say to a claim; where they lack what it is about, it is `NOTHING`."""
@@ -165,7 +165,7 @@ def _judged(
 def _published_data(root: Path) -> list[Data]:
     """The published datasets, that which the text is about first, other runs of one behind it, and the answers to studies."""
     names = [path.parent.relative_to(root / PUBLISHED).as_posix() for path in (root / PUBLISHED).rglob("environment.json")]
-    ordered = sorted(names, key=lambda name: (name.split("/")[0] != SHOWN, name))
+    ordered = sorted(names, key=lambda name: (name.split("/")[0] != FEATURED, name))
     return [*(of_samples(root / PUBLISHED / name, name) for name in ordered), *of_studies(root, PUBLISHED)]
 
 

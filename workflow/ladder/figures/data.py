@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ladder.analysis.finalists import AS_WARM
-from ladder.analysis.tables import BETWEEN, shown
+from ladder.analysis.tables import BETWEEN, headline_problem
 from ladder.core.stats import geometric_mean
 from ladder.core.types import rate_unit
 from ladder.core.verdicts import SAME, UNCONFIRMED
@@ -111,7 +111,7 @@ class View:
         """Both, with the rates that those have warm."""
         self.order = list(dict.fromkeys(best["problem"]))
         """All problems."""
-        self.shown = shown(best) if best["tflops"].notna().any() else ""
+        self.headline = headline_problem(best) if best["tflops"].notna().any() else ""
         """The problem that the ladder is shown at."""
         self.unit, self.unit_size = rate_unit(environment["kind"])
         easier = set(best.loc[best["precision"].notna(), "kernel"])
@@ -157,8 +157,8 @@ class View:
 
     def where(self) -> str:
         """The problem that the ladder is shown at, in words."""
-        row = self.whole[self.whole["problem"] == self.shown].iloc[0]
-        return f"M = N = K = {self.shown}" if self.shown.isdigit() else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
+        row = self.whole[self.whole["problem"] == self.headline].iloc[0]
+        return f"M = N = K = {self.headline}" if self.headline.isdigit() else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
 
     def common(self) -> list[str]:
         """The problems that every rung has a result for: the set over which means are taken."""
@@ -266,7 +266,7 @@ def span(values: Sequence[float]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def said(gain: Mapping[str, Any] | None) -> str:
+def gain_text(gain: Mapping[str, Any] | None) -> str:
     """A gain over the rung below in words: `×1.92 faster`, `≈×1.00 not distinguishable`; nothing where there is none."""
     if gain is None:
         return ""

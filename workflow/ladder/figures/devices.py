@@ -70,8 +70,8 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
     """Datasets side by side on one problem: each kernel's rate, and its rate relative to each one's own reference."""
     first = next(iter(datasets.values()))
     both = set.intersection(*(set(data.best["problem"]) for data in datasets.values()))
-    ordered = [data.shown for data in datasets.values()] + first.order
-    problem = next((shown for shown in ordered if shown in both), first.shown)
+    ordered = [data.headline for data in datasets.values()] + first.order
+    problem = next((shown for shown in ordered if shown in both), first.headline)
     names = [*first.kernels, *(it for data in datasets.values() for it in [*data.kernels, *data.baselines])]
     tables = {name: data.at(problem) for name, data in datasets.items()}
     shown = [kernel for kernel in dict.fromkeys(names) if any(kernel in table.index for table in tables.values())]

@@ -13,7 +13,7 @@ from ladder.model.campaign import is_baseline
 
 def roofline(data: View) -> Figure:
     """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
-    rows, size, small = data.at(data.shown).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
+    rows, size, small = data.at(data.headline).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
     rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()
     rows = rows.set_index("kernel").loc[[kernel for kernel in rows["kernel"] if kernel in {*data.kernels, data.reference}]]
     least = float(rows["compulsory_intensity"].max())

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ladder.analysis.finalists import NO_ENERGY
-from ladder.figures.data import HATCHED, OUTSIDE, View, hatches, letters, marks_note, said
+from ladder.figures.data import HATCHED, OUTSIDE, View, gain_text, hatches, letters, marks_note
 from ladder.figures.layout import finish, inches, panels, side_by_side, text_size
 
 SMALL = 0.85
@@ -61,12 +61,12 @@ def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
 
 def ladder(data: View) -> Figure:
     """Every rung on the one problem, with its gain over the rung below, configuration, ties and marks; means over one set of problems."""
-    rows, reference, common = data.at(data.shown), data.nice(data.reference), data.common()
+    rows, reference, common = data.at(data.headline), data.nice(data.reference), data.common()
     texts = []
     for kernel, row in rows.iterrows():
         kernel = str(kernel)
         words = [f"{data.label(kernel)}: {data.rate(row['tflops']):.3g} {data.unit}"]
-        words += [said(data.gain(kernel, data.shown))] if kernel in data.kernels else []
+        words += [gain_text(data.gain(kernel, data.headline))] if kernel in data.kernels else []
         mean = data.mean(kernel)
         share = f"{100 * row['ratio']:.3g} %" + (f" (mean {100 * mean:.3g} %)" if mean and kernel in data.kernels else "")
         words += [share, "as warm" if row["as_warm"] else ""]

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.kernel_model import KEY
-from ladder.analysis.tables import shown
+from ladder.analysis.tables import headline_problem
 from ladder.measuring.worker import open_device
 from ladder.model import kernel_file
 from ladder.model.kernel import SUFFIX, Configuration, Kernel
@@ -136,7 +136,7 @@ def tasks(
     """
     rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
     rows = (
-        rated[(rated["problem"].astype(str) == shown(rated)) & (rated["state"] == rated["state"].iloc[0])]
+        rated[(rated["problem"].astype(str) == headline_problem(rated)) & (rated["state"] == rated["state"].iloc[0])]
         if len(rated)
         else rated
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis.tables import shown
+from ladder.analysis.tables import headline_problem
 from ladder.core.files import ROOT
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.campaign import is_baseline
@@ -15,7 +15,7 @@ from ladder.model.kernel import SUFFIX
 from ladder.model.problem import Problem
 from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, SHOWN, read_environment
+from ladder.storage.dataset_layout import FEATURED, PUBLISHED, REDRAWN, read_environment
 
 KERNELS_FAILED = 2
 """The exit code of a run that made everything, but in which a kernel failed: `incorrect`, `compile_error`, `launch_error` or `timeout` in
@@ -45,7 +45,7 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
     folders = [folder for folder in best if REDRAWN not in folder.parts]
     # a run that only draws published data has these as its result, without the repeats, which only the page needs
     results = sorted(
-        folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda folder: folder.name != SHOWN
+        folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda folder: folder.name != FEATURED
     )
     compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
@@ -86,7 +86,7 @@ def _rated(folder: Path) -> pd.DataFrame:
 
 def _at_one_problem(rated: pd.DataFrame) -> pd.DataFrame:
     """The rows at the problem of the ladder's figure, in the first state, fastest first."""
-    alike = (rated["problem"] == shown(rated)) & (rated["state"] == rated["state"].iloc[0])
+    alike = (rated["problem"] == headline_problem(rated)) & (rated["state"] == rated["state"].iloc[0])
     return rated[alike].sort_values("tflops", ascending=False, kind="stable")
 
 

@@ -10,7 +10,7 @@ from ladder.model.campaign import BASELINE_JOB, WIDTH
 from ladder.model.kernel import Kernel
 from ladder.pipeline.checksums import _sha256
 from ladder.pipeline.targets import TABLES
-from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, JUDGED, REDRAWN, SHOWN, together
+from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, FEATURED, JUDGED, REDRAWN, together
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Published:
         repeats = [path for name in self.indexed() if "/" in name for path in self._tables(name)]
         return [path for name in names for path in self._redrawn(name)] + repeats + compared + page
 
-    def shown(self) -> list[str]:
+    def featured(self) -> list[str]:
         """The same check of the dataset whose figures the pages show, and its tables."""
-        return self._redrawn(SHOWN) if (self.folder / SHOWN / "environment.json").exists() else []
+        return self._redrawn(FEATURED) if (self.folder / FEATURED / "environment.json").exists() else []
 
     def _redrawn(self, device: str) -> list[str]:
         return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures")] + self._tables(device)
@@ -61,7 +61,7 @@ class Published:
     def indexed(self) -> list[str]:
         """The datasets and repeats that the page shows, the featured dataset first."""
         names = [path.parent.relative_to(self.folder).as_posix() for path in self.folder.rglob("environment.json")]
-        return sorted(names, key=lambda name: (name.split("/")[0] != SHOWN, name))
+        return sorted(names, key=lambda name: (name.split("/")[0] != FEATURED, name))
 
     def claims(self) -> list[Path]:
         """The judged claims of all published datasets."""

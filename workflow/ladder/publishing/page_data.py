@@ -13,7 +13,7 @@ from ladder.core import verdicts
 from ladder.core.stats import between_processes
 from ladder.figures.data import View
 from ladder.model.kernel_file import discover
-from ladder.storage.dataset_layout import DRAWN_FROM, SHOWN
+from ladder.storage.dataset_layout import DRAWN_FROM, FEATURED
 
 Row = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 class Story:
     """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
 
-    It is the one that the text was written about (`SHOWN`), else the first.
+    It is the one that the text was written about (`FEATURED`), else the first.
     """
 
     def __init__(self, root: Path) -> None:
@@ -34,7 +34,7 @@ class Story:
         """The dataset of each device kind."""
         found: dict[str, View] = {}
         folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
-        for folder in sorted(folders, key=lambda folder: (folder.name != SHOWN, folder.name)):
+        for folder in sorted(folders, key=lambda folder: (folder.name != FEATURED, folder.name)):
             kind = json.loads((folder / "environment.json").read_text())["kind"]
             if kind not in found:
                 found[kind] = self.published(folder.name)

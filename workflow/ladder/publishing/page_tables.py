@@ -69,7 +69,7 @@ def _at(story: Story, kind: str, table: str) -> str:
 
 
 def _problem(story: Story, kind: str) -> str:
-    return story.data[kind].shown if kind in story.data else ""
+    return story.data[kind].headline if kind in story.data else ""
 
 
 def best(story: Story, kind: str) -> str:

@@ -27,7 +27,7 @@ CLAIMED_OF = ("best", "pairs", "summary", "costs")
 """The tables of a dataset that claims are about."""
 JUDGED = "claims.json"
 """What data say to the claims."""
-SHOWN = "nvidia-h200"
+FEATURED = "nvidia-h200"
 """The published dataset that README and story are about, and show figures of."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
