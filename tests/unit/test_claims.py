@@ -201,7 +201,7 @@ def states(entries):
 
 
 def test_published_data_decide_what_is_said(checkout):
-    entries = judged.read_published(checkout)
+    entries = judged.of_published(checkout)
     assert {entry["state"] for entry in entries} <= {REPRODUCED, UNSURE}
     first = next(entry for entry in entries if entry["id"] == "ratio-10")
     best = evidence.of_samples(checkout / "results" / "published" / first["dataset"]).tables["best"]
@@ -221,6 +221,9 @@ def test_published_data_decide_what_is_said(checkout):
     assert "nvidia-made-up/once-more" in {
         entry["dataset"] for entry in entries if entry["id"] == "ratio-10"
     }  # a repeat counts too
+    written = judged.read_published(checkout)  # once each: by the dataset that says what is claimed
+    assert [entry["id"] for entry in written] == list(dict.fromkeys(entry["id"] for entry in entries))
+    assert {entry["published"] for entry in written} == {entry["value"] for entry in written}
     assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {"any GPU; measured on nvidia-made-up"}
 
 

@@ -7,7 +7,7 @@ Other data are held against that file.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def _published_data(root: Path) -> list[Data]:
 
 
 def of_published(root: Path) -> list[dict[str, Any]]:
-    """What the published data say to every claim, and to everything that it is about: the entries of `results/published/claims.json`.
+    """What the published data say to every claim, and to everything that it is about.
 
     What a claim says is what the first of the datasets says that have it: the others are held against it as anybody's are. Of things that
     `when` is asked of it is about those of which it is true in all datasets; where it is true in the first only, they are `DISPUTED`.
@@ -224,13 +224,21 @@ def _near(claims: Sequence[Claim], origins: Mapping[str, Mapping[Key, Entry]]) -
     return sum(len(origins.get(claim.id, {})) for claim in claims if claim.near)
 
 
+def claimed(entries: Iterable[Entry]) -> list[Entry]:
+    """The first entry of each thing that is claimed: that of the dataset that says what is claimed of it."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        first.setdefault(entry["id"], entry)
+    return list(first.values())
+
+
 def write_published(root: Path) -> None:
-    """Write `results/published/claims.json`."""
-    write(of_published(root), root / PUBLISHED / JUDGED)
+    """Write `results/published/claims.json`: what is claimed, without what other datasets say of the same things."""
+    write(claimed(of_published(root)), root / PUBLISHED / JUDGED)
 
 
 def read_published(root: Path) -> list[dict[str, Any]]:
-    """The entries of `results/published/claims.json`; none where nothing was published yet."""
+    """The entries of `results/published/claims.json`, one for each thing that is claimed. There are none before the first dataset."""
     path = root / PUBLISHED / JUDGED
     entries: list[dict[str, Any]] = read_json(path) if path.exists() else []
     return entries

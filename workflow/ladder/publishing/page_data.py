@@ -54,8 +54,8 @@ class Story:
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
-        """What the published data say to the claims."""
-        return judge.read_published(self.root)
+        """What all published data say to the claims."""
+        return judge.of_published(self.root)
 
     def ladder(self, kind: str) -> list[str]:
         """The names of a kind's kernels in their order."""
