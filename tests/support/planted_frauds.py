@@ -23,7 +23,7 @@ from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage.samples import read
 
-FOLDER = Path(__file__).resolve().parent / "frauds"
+FOLDER = Path(__file__).resolve().parents[1] / "frauds"
 KERNELS = discover(FOLDER)
 PROBLEMS = {
     "deep": Problem(24, 20, 1300),

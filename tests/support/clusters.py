@@ -16,8 +16,8 @@ from typing import ClassVar
 import psutil
 from planted import Project
 
-CONF = Path(__file__).parent / "cluster" / "slurm.conf"
-PROMPT = Path(__file__).parent / "support" / "prompt.py"
+CONF = Path(__file__).parents[1] / "cluster" / "slurm.conf"
+PROMPT = Path(__file__).parent / "prompt.py"
 ETC = Path("/etc/slurm")
 """Where Slurm's commands, and the jobs that call them, look for the configuration."""
 GPUS = {"n1": "red", "n2": "blue"}
