@@ -152,25 +152,25 @@ class Comparison:
 
     def text(self) -> str:
         """What differs between their environments, then what is faster or slower, in lines for a terminal."""
-        told = [f"A {title(self.one)}", f"B {title(self.other)}", "What differs between them:"]
+        lines = [f"A {title(self.one)}", f"B {title(self.other)}", "What differs between them:"]
         differs = differing(self.one, self.other)
-        told += [f"  {key}: {_shown(first)} -> {_shown(second)}" for key, (first, second) in differs.items()] or ["  nothing"]
+        lines += [f"  {key}: {_shown(first)} -> {_shown(second)}" for key, (first, second) in differs.items()] or ["  nothing"]
         counts = self.rows["verdict"].value_counts()
-        told.append(f"Of {len(self.rows)} times, B against A: {', '.join(f'{counts[it]} {it}' for it in counts.index)}.")
+        lines.append(f"Of {len(self.rows)} times, B against A: {', '.join(f'{counts[it]} {it}' for it in counts.index)}.")
         if not self.rows["limit"].notna().any():
-            told.append(
+            lines.append(
                 "How far runs of the same code differ is not published for these devices: only processes were allowed for."
             )
         changed = self.rows[self.rows["verdict"].isin(["faster", "slower"])]
         for row in changed.sort_values("ratio").to_dict("records"):
             other = "" if row["configuration"] == row["other_configuration"] else f" -> {row['other_configuration']}"
-            told.append(
+            lines.append(
                 f"  {row['verdict']}{'' if row['sure'] else '?'} {row['kernel']} {row['problem']} {row['state']}: {row['us']:.5g} -> "
                 f"{row['other_us']:.5g} us, x{row['ratio']:.4f} ({row['low']:.4f} to {row['high']:.4f}), {row['configuration']}{other}"
             )
         if (changed["sure"] == 0).any():
-            told.append("  ?: in so many rows, one in twenty of the same code is called faster or slower too")
-        return "\n".join(told)
+            lines.append("  ?: in so many rows, one in twenty of the same code is called faster or slower too")
+        return "\n".join(lines)
 
     def slower(self, by: float) -> pd.DataFrame:
         """The rows that are surely slower, and whose times are estimated to be longer by the share `by` or more.

@@ -90,8 +90,8 @@ def read_run(folder: Path, name: str = "") -> Run:
     if len(machines) != 1:
         raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
     source = made_from(folder, dataset.environment)
-    ratios_measured = ratios(dataset.finalists)
-    return Run(name or folder.name, dataset.environment["device"], machines.pop(), source, ratios_measured, dataset.pairs)
+    measured = ratios(dataset.finalists)
+    return Run(name or folder.name, dataset.environment["device"], machines.pop(), source, measured, dataset.pairs)
 
 
 def ratios(finalists: Finalists) -> pd.DataFrame:
