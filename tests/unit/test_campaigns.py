@@ -91,7 +91,14 @@ def test_an_unknown_campaign_is_refused(checkout):
         campaigns(checkout).targets("foo")
 
 
-@pytest.mark.parametrize("partitions", [3, {"a": 3}, {"a": {"resources": 3}}, {"a": {"resources": {"x": 1}}}])
-def test_resources_are_named_before_a_campaign_is_checked(checkout, partitions):
-    names = set(campaigns(checkout, config={"partitions": partitions}).requests(gpu=False, runtime=1))
-    assert names == {"runtime", *(["x"] if "x" in str(partitions) else [])}
+def test_resources_have_the_names_that_partitions_give(checkout):
+    partitions = {"a": {"device": "cpu-y", "resources": {"slurm_partition": "x", "gres": "gpu:1"}}, "b": {"device": "cpu-z"}}
+    run = campaigns(checkout, config={"partitions": partitions})
+    assert set(run.requests(gpu=False, runtime=1)) == {"runtime", "slurm_partition"}
+    assert set(run.requests(gpu=True, runtime=1)) == {"runtime", "slurm_partition", "gres", "gpu"}
+
+
+def test_the_form_of_a_campaign_is_checked_before_its_name_is_used(checkout):
+    file = write(checkout, "own.yaml", BASE)
+    with pytest.raises(InputError, match=r"own\.yaml: missing key campaign"):
+        str(campaigns(checkout, [file], BASE).name)

@@ -1,4 +1,4 @@
-"""The campaigns that a run may ask for, each checked when a target first needs it.
+"""The campaigns that a run may ask for. Each is loaded, and checked whole, when a target first needs it.
 
 Snakemake knows its targets only after it has read the rules. So the rules ask for a campaign in functions of wildcards, and what only one
 target needs is checked only for that target.
@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.devices.detect import Device
@@ -49,7 +50,9 @@ class Campaigns:
         return discover(self.root, self.refused)
 
     def _read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        return campaign_file.read(self.root / "config", self.config_files, config)
+        data, source = campaign_file.read(self.root / "config", self.config_files, config)
+        yaml_schema.check(data, "config", source)
+        return data, source
 
     @cached_property
     def _named(self) -> tuple[dict[str, Any], str]:
@@ -62,12 +65,14 @@ class Campaigns:
     @property
     def name(self) -> str:
         """The name of the campaign that the command line asks for."""
-        return str(self._named[0]["campaign"])
+        name: str = self._named[0]["campaign"]
+        return name
 
     @property
     def reproduce_name(self) -> str:
         """The name of the campaign of `snakemake reproduce`."""
-        return str(self._reproduce[0]["campaign"])
+        name: str = self._reproduce[0]["campaign"]
+        return name
 
     @property
     def source(self) -> str:
@@ -77,7 +82,7 @@ class Campaigns:
     @cached_property
     def data(self) -> dict[str, dict[str, Any]]:
         """The data of each campaign, by name: the jobs' scripts load their campaign from them."""
-        return {str(data["campaign"]): data for data, _ in (self._reproduce, self._named)}
+        return {data["campaign"]: data for data, _ in (self._reproduce, self._named)}
 
     def targets(self, name: str) -> Targets:
         """The targets of a campaign, which is checked whole. Raises `InputError` if it cannot be used."""
@@ -123,8 +128,6 @@ class Campaigns:
         return {name: request(name) for name in sorted(names) if gpu or not about_gpus(name)}
 
     def _partition_resources(self) -> set[str]:
-        """The resources that the campaigns' partitions name. Nothing has checked the data so far."""
-        partitions = [data.get("partitions") for data in self.data.values()]
-        entries = [entry for mapping in partitions if isinstance(mapping, dict) for entry in mapping.values()]
-        resources = [entry.get("resources") for entry in entries if isinstance(entry, dict)]
-        return {str(name) for mapping in resources if isinstance(mapping, dict) for name in mapping}
+        """The resources that the campaigns' partitions name."""
+        partitions = [partition for data in self.data.values() for partition in data.get("partitions", {}).values()]
+        return {name for partition in partitions for name in partition.get("resources", {})}
