@@ -107,7 +107,9 @@ def measuring_mb(targets, threads):
 def everything(wildcards):
     """All that the campaign makes, and with the default one, on a machine without a GPU, the published figures again."""
     redraws = CAMPAIGN == "default" and not detect.detect_gpus()
-    return targets_of(wildcards).everything() + (PUBLISHED.featured() if redraws else [])
+    return targets_of(wildcards).everything() + (
+        PUBLISHED.featured() if redraws else []
+    )
 
 
 def redrawn(wildcards):
