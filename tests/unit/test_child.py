@@ -13,6 +13,7 @@ from ladder.core import errors
 from ladder.core.errors import InputError
 from ladder.devices import cpu
 from ladder.measuring import supervisor
+from ladder.measuring.protocol import Alive, Check, Done, encode
 from ladder.measuring.supervisor import Child, Failure
 
 
@@ -63,7 +64,7 @@ def test_a_worker_is_told_by_its_last_words_alone(start):
     one.errors.flush()
     one.process.kill()
     with pytest.raises(Failure) as failure:
-        list(one.ask(("check", 0), 60))
+        list(one.ask(Check(0), 60))
     assert failure.value.reason == r"the child process was killed by signal 9: \x1b[31mred\x07"
     assert failure.value.killed
 
@@ -76,7 +77,7 @@ def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent
     one.process = subprocess.Popen(["sleep", "60"])
     os.write(theirs.fileno(), sent)
     with pytest.raises(Failure, match="something wrote to the pipe") as failure:
-        list(one.ask(("check", 0), 60))
+        list(one.ask(Check(0), 60))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
     assert one.process.returncode == -9
 
@@ -94,7 +95,7 @@ def silent(virtual_clock):
 
 def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
     with pytest.raises(Failure, match="no answer within 10 s") as failure:
-        list(silent[0].ask(("check", 0), 10))
+        list(silent[0].ask(Check(0), 10))
     assert (failure.value.status, failure.value.alive) == ("timeout", False)
     assert virtual_clock.now() == 1010
     assert silent[0].process.returncode == -9
@@ -102,9 +103,9 @@ def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
 
 def test_each_answer_has_that_time(silent, virtual_clock):
     one, theirs = silent
-    for seconds, answer in ((9.9, b'["alive"]'), (19.8, b'["done", 5.0]')):
-        virtual_clock.after(seconds, partial(theirs.send_bytes, answer))
-    assert list(one.ask(("time", [0]), 10)) == [["alive"]]
+    for seconds, answer in ((9.9, Alive()), (19.8, Done(5.0))):
+        virtual_clock.after(seconds, partial(theirs.send_bytes, encode(answer)))
+    assert list(one.ask(Check(0), 10)) == [Alive()]
     assert (one.busy_us, virtual_clock.now()) == (5.0, pytest.approx(1019.8))
 
 

@@ -2,11 +2,13 @@
 
 import hashlib
 import itertools
+from dataclasses import replace
 
 import pytest
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.measuring import confirmation, supervisor
+from ladder.measuring.protocol import CountEnergy, Energy, Load, Sampled, SetProblem, Time
 from ladder.measuring.supervisor import Failure
 from ladder.model import campaign_file, kernel_file
 from ladder.model.problem import Problem
@@ -52,6 +54,9 @@ def test_another_kernels_configuration_with_the_same_binary_is_a_control():
     assert roles(confirmation.finalists(rows, 0.02, 3, {})[SMALL]) == best
 
 
+WHAT = {SetProblem: "problem", Load: "load", Time: "time", CountEnergy: "energy"}
+
+
 class Child:
     """Answers as a worker would; `faults` maps what is asked to the failures that it meets, one after another."""
 
@@ -64,14 +69,18 @@ class Child:
         self.number, self.loaded, self.busy_us = Child.count, set(), 1.0
 
     def ask(self, request, timeout):
-        what = request[0]
-        if what == "problem":
-            self.problem, self.names = request[1], {}
-        if what == "load":
-            self.names[request[1]] = request[2]
-        who = tuple(self.names[index] for index in request[1]) if what == "time" else ()
-        Child.asked.append((self.number, what, self.problem["m"] if what != "open" else None, who or request[1:]))
-        key = (what, request[2]) if what == "load" else (what, *sorted(who)) if what == "time" else (what,)
+        what, who = WHAT[type(request)], ()
+        key = (what,)
+        match request:
+            case SetProblem():
+                self.problem, self.names = request.problem, {}
+            case Load():
+                self.names[request.index] = request.candidate.name
+                key = (what, request.candidate.name)
+            case Time():
+                who = tuple(self.names[index] for index in request.indices)
+                key = (what, *sorted(who))
+        Child.asked.append((self.number, what, self.problem.m, who or tuple(vars(request).values())))
         for part in (
             [key]
             if what != "time"
@@ -80,17 +89,11 @@ class Child:
             if Child.faults.get(part):
                 raise Child.faults[part].pop(0)
         if what == "time":
-            for index in request[1]:
-                series = {
-                    "samples": [2.0, 2.0],
-                    "reference": [1.0, 1.0],
-                    "repeats": 4,
-                    "stop": "max_samples",
-                    "readings": [{}, {}],
-                }
-                yield "series", index, series, None, {"status": "correct", "reason": "", "frobenius_error": 1e-7}
+            for index in request.indices:
+                verdict = {"status": "correct", "reason": "", "frobenius_error": 1e-7}
+                yield Sampled(index, [2.0, 2.0], [1.0, 1.0], [{}, {}], 4, "max_samples", None, verdict)
         if what == "energy":
-            yield "energy", self.energy
+            yield Energy(*self.energy)
 
     def close(self):
         pass
@@ -169,11 +172,11 @@ def test_limits_let_none_leave_before_the_others(make, monkeypatch):
     ask = Child.ask
     monkeypatch.setattr(Child, "ask", lambda self, request, timeout: given.append(request) or ask(self, request, timeout))
     make(measure={"target": 0.1, "race": True}, confirm={"processes": 3, "rounds": 7, "seconds": 0.25})
-    limits = next(request[3] for request in given if request[0] == "time")
-    kept = {name: limits[name] for name in ("race", "min_samples", "max_samples", "max_seconds")}
-    assert kept == {"race": False, "min_samples": 1, "max_samples": 7, "max_seconds": 0.25}
-    assert limits["target"] < 0  # not even a single sample, whose interval has no width, is enough
-    seeds = [request[4] for request in given if request[0] == "time"]
+    timings = [request for request in given if isinstance(request, Time)]
+    limits = timings[0].limits
+    assert (limits.race, limits.min_samples, limits.max_samples, limits.max_seconds) == (False, 1, 7, 0.25)
+    assert limits.target < 0  # not even a single sample, whose interval has no width, is enough
+    seeds = [request.seed for request in timings]
     assert len(set(seeds)) == len(seeds)
 
 
@@ -274,15 +277,14 @@ def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, mon
     assert {r["energy_j"] for r in rows} == {None}
 
 
-@pytest.mark.parametrize("missed", [None, (0.9, 3.0)], ids=["the counter did not move", "launches had gaps"])
+@pytest.mark.parametrize("missed", [(None, None), (0.9, 3.0)], ids=["the counter did not move", "launches had gaps"])
 def test_energy_is_counted_again_where_it_was_missed(make, monkeypatch, missed):
     first = [missed, missed]
     ask = Child.ask
 
     def answer(self, request, timeout):
-        if request[0] == "energy" and first:
-            ask(self, request, timeout)
-            yield "energy", first.pop()
+        if isinstance(request, CountEnergy) and first:
+            yield Energy(*first.pop())
         else:
             yield from ask(self, request, timeout)
 
@@ -294,7 +296,7 @@ def test_energy_is_counted_again_where_it_was_missed(make, monkeypatch, missed):
 
 
 def test_what_no_try_counts_has_no_energy_and_says_why(make, monkeypatch):
-    monkeypatch.setattr(Child, "energy", None)
+    monkeypatch.setattr(Child, "energy", (None, None))
     asked, rows, _ = make(measure={"energy": [8]})
     assert {r["reason"] for r in rows if r["m"] == 8} == {"no energy: no counter of it was seen to move"}
     assert sum(what == "energy" for _, what, _, _ in asked) == confirmation.ENERGY_TRIES * 3 * len(ALL)
@@ -330,8 +332,9 @@ def test_what_an_audit_finds_in_a_process_is_incorrect_there_and_not_timed_after
 
     def audited(self, request, timeout):
         for answer in ask(self, request, timeout):
-            wrong = answer[0] == "series" and self.names[answer[1]] == "b"
-            yield (*answer[:4], {"status": "incorrect", "reason": "sample 2: a row of C is off"}) if wrong else answer
+            wrong = isinstance(answer, Sampled) and self.names[answer.index] == "b"
+            verdict = {"status": "incorrect", "reason": "sample 2: a row of C is off"}
+            yield replace(answer, verdict=verdict) if wrong else answer
 
     monkeypatch.setattr(Child, "ask", audited)
     asked, rows, _ = make()

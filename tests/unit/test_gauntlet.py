@@ -9,6 +9,7 @@ from host import host
 from ladder.compiling.compile import compile_kernel
 from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
+from ladder.measuring.protocol import Candidate, RunGauntlet
 from ladder.measuring.worker import LAUNCHES, Worker
 from ladder.model.kernel_file import parse
 from planted import C_RIGHT, c_kernel
@@ -42,10 +43,10 @@ def run(worker, folder, body, element_type="float32", header=""):
     (configuration, _) = next(kernel.expand({}, [element_type]))
     (row,) = compile_kernel(kernel, [(configuration, "")], "here", folder / "build", 1)
     worker.connection.sent.clear()
-    worker.gauntlet(element_type, kernel.name, str(path), [], str(folder / "build" / row.binary), "")
+    worker._do(RunGauntlet(element_type, Candidate(kernel.name, str(path), (), str(folder / "build" / row.binary))))
     *tried, (last, verdict) = worker.connection.sent
-    assert last == "verdict"
-    return verdict, [described for _, described in tried]
+    assert last == "Judged"
+    return verdict, [fields["problem"] for _, fields in tried]
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])

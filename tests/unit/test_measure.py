@@ -8,6 +8,7 @@ import pytest
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.measuring import supervisor
+from ladder.measuring.protocol import Check, Judged, RunGauntlet, Sampled, SetProblem, Time, Trying
 from ladder.measuring.supervisor import Failure
 from ladder.measuring.sweep import Job, Run, read_readings
 from ladder.model import campaign_file, kernel_file
@@ -23,36 +24,34 @@ LEAST_US = 2 * 512**3 / 25.6e12 * 1e6  # about 10
 
 
 class Child:
-    """Answers as told: by the name of the request and its arguments; what it was asked is in `asked`."""
+    """Answers as told, by the class of the request; what it was asked is in `asked`."""
 
     def __init__(self, asked, answers, *_):
         self.asked, self.answers, self.loaded, self.busy_us = asked, answers, set(), 0.0
 
     def ask(self, request, timeout):
         self.asked.append(request)
-        yield from self.answers.get(request[0], lambda *_: [])(*request[1:])
+        yield from self.answers.get(type(request), lambda _: [])(request)
 
     def close(self):
         pass
 
 
-def verdict(status="correct", reason="", **more):
-    return [("verdict", {"status": status, "reason": reason, "tensor_cores": False} | more)]
+def verdict(status="correct", reason="", tensor_cores=False):
+    return [Judged(status, reason, tensor_cores)]
+
+
+def of_kind(kind, asked):
+    return [request for request in asked if isinstance(request, kind)]
 
 
 def timed(us=100.0, status="correct", reason="", ours=5):
-    """What timing sends of each contestant; each is slower than the one before it by 1 us."""
+    """What timing sends of each candidate; each is slower than the one before it by 1 us."""
 
-    def answer(indices, *_):
-        for index in indices:
-            sent = {
-                "samples": [us + index] * ours,
-                "reference": [50.0] * ours,
-                "readings": [{}] * ours,
-                "repeats": 3,
-                "stop": "target",
-            }
-            yield "series", index, sent, 0, {"status": status, "reason": reason}
+    def answer(request):
+        for index in request.indices:
+            samples, reference, readings = [us + index] * ours, [50.0] * ours, [{}] * ours
+            yield Sampled(index, samples, reference, readings, 3, "target", 0, {"status": status, "reason": reason})
 
     return answer
 
@@ -71,7 +70,7 @@ def make(tmp_path, monkeypatch):
             sha256 = hashlib.sha256(binary + bytes([number])).hexdigest()
             rows[contestant["slug"]] = {"status": "compiled", "sha256": sha256, "binary": f"{number}.cubin"}
         asked = []
-        given = {"gauntlet": lambda *_: verdict(), "check": lambda *_: verdict(), "time": timed()} | (answers or {})
+        given = {RunGauntlet: lambda _: verdict(), Check: lambda _: verdict(), Time: timed()} | (answers or {})
         monkeypatch.setattr(supervisor, "Child", partial(Child, asked, given))
         job = Job("d", "cuda", plan, rows, tmp_path, tmp_path, {}, "code", environment)
         made = Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
@@ -91,14 +90,14 @@ def outcomes(run):
 def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     run = make()
     assert outcomes(run) == [("correct", "")] * 6
-    of = {name: [request[1:] for request in run.asked if request[0] == name] for name in ("gauntlet", "problem", "check", "time")}
-    assert len(of["gauntlet"]) == 3  # of three configurations, on two problems
-    assert [problem["distribution"] for problem, _ in of["problem"]] == ["exact", "uniform"] * 2
-    assert [problem["m"] for problem, _ in of["problem"]] == [512, 512, 640, 640]
-    assert of["check"] == [(0,), (1,), (2,)] * 2
-    assert [(request[0], request[1]) for request in of["time"]] == [([0, 1, 2], "warm")] * 2
-    first = [request[0] for request in run.asked].index("time")
-    assert [request[0] for request in run.asked[:first]].count("gauntlet") == 3  # nothing is timed before it
+    assert len(of_kind(RunGauntlet, run.asked)) == 3  # of three configurations, on two problems
+    problems = [request.problem for request in of_kind(SetProblem, run.asked)]
+    assert [problem.distribution for problem in problems] == ["exact", "uniform"] * 2
+    assert [problem.m for problem in problems] == [512, 512, 640, 640]
+    assert [request.index for request in of_kind(Check, run.asked)] == [0, 1, 2] * 2
+    timings = of_kind(Time, run.asked)
+    assert [(request.indices, request.state) for request in timings] == [([0, 1, 2], "warm")] * 2
+    assert len(of_kind(RunGauntlet, run.asked[: run.asked.index(timings[0])])) == 3  # nothing is timed before it
     record = run.journal.records[run.entries[0].key]
     assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
 
@@ -111,7 +110,7 @@ def test_what_the_gauntlet_takes_is_told_apart(make, virtual_clock):
 
         return answer
 
-    run = make({"gauntlet": of(verdict(), 2.0), "check": of(verdict(), 100.0)})
+    run = make({RunGauntlet: of(verdict(), 2.0), Check: of(verdict(), 100.0)})
     outcomes(run)
     assert run.gauntlet_seconds == 6.0  # three configurations
     run.journal.close()
@@ -142,7 +141,7 @@ def test_a_problem_is_set_up_again_in_a_fresh_process(make):
             raise failures.pop()
         return []
 
-    run = make({"problem": problem})
+    run = make({SetProblem: problem})
     assert outcomes(run) == [("correct", "")] * 6
     assert run.worker.children == 2
 
@@ -151,7 +150,7 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(mak
     def problem(*_):
         raise Failure("launch_error", "the reference is incorrect", alive=False)
 
-    run = make({"problem": problem})
+    run = make({SetProblem: problem})
     with pytest.raises(
         InputError, match="d: 512 distribution=exact: the problem could not be set up: the reference is incorrect; no fault of"
     ):
@@ -173,43 +172,44 @@ def test_what_has_changed_is_measured_anew_and_what_has_passed_the_gauntlet_is_n
     outcomes(make())
     again = make(**change)
     outcomes(again)
-    assert [request[0] for request in again.asked].count("gauntlet") == gauntlets
-    assert "time" in [request[0] for request in again.asked]
+    assert len(of_kind(RunGauntlet, again.asked)) == gauntlets
+    assert of_kind(Time, again.asked)
 
 
 def test_who_fails_the_gauntlet_is_measured_nowhere(make):
-    def gauntlet(element_type, name, path, parameters, *_):
-        return verdict("incorrect", "on M=1 N=1 K=1 exact: wrong") if parameters[0] == ["BM", 16] else verdict()
+    def gauntlet(request):
+        wrong = list(request.candidate.parameters[0]) == ["BM", 16]
+        return verdict("incorrect", "on M=1 N=1 K=1 exact: wrong") if wrong else verdict()
 
-    run = make({"gauntlet": gauntlet})
+    run = make({RunGauntlet: gauntlet})
     assert outcomes(run) == [("correct", ""), ("incorrect", "on M=1 N=1 K=1 exact: wrong"), ("correct", "")] * 2
-    assert [request[1] for request in run.asked if request[0] == "time"] == [[0, 2]] * 2
+    assert [request.indices for request in of_kind(Time, run.asked)] == [[0, 2]] * 2
 
 
 def test_a_child_that_dies_in_the_gauntlet_leaves_the_problem_that_it_was_at(make):
-    def die(element_type, name, path, parameters, *_):
-        if parameters[0] == ["BM", 8]:
-            yield "trying", "M=7 N=13 K=3 exact"
+    def die(request):
+        if list(request.candidate.parameters[0]) == ["BM", 8]:
+            yield Trying("M=7 N=13 K=3 exact")
             raise Failure("launch_error", "killed by signal 11", alive=False)
         yield from verdict()
 
-    found = outcomes(make({"gauntlet": die}))
+    found = outcomes(make({RunGauntlet: die}))
     assert found[0] == found[3] == ("launch_error", "on M=7 N=13 K=3 exact: killed by signal 11")
     assert found[1] == ("correct", "")
 
 
 def test_who_is_wrong_on_whole_numbers_of_the_problems_size_is_not_timed(make):
-    def check(index):
-        return verdict("incorrect", "C[0][0] is not exact") if index == 2 else verdict()
+    def check(request):
+        return verdict("incorrect", "C[0][0] is not exact") if request.index == 2 else verdict()
 
-    run = make({"check": check})
+    run = make({Check: check})
     assert outcomes(run) == [("correct", "")] * 2 + [("incorrect", "C[0][0] is not exact")] + [("correct", "")] * 2 + [
         ("incorrect", "C[0][0] is not exact")
     ]
 
 
 def test_what_an_audit_finds_is_incorrect_and_has_no_speed(make):
-    run = make({"time": timed(status="incorrect", reason="sample 3: a row of C is off by 1")})
+    run = make({Time: timed(status="incorrect", reason="sample 3: a row of C is off by 1")})
     assert set(outcomes(run)) == {("incorrect", "while timed: sample 3: a row of C is off by 1")}
     assert all("samples_us" not in run.journal.records[entry.key] for entry in run.entries)
 
@@ -224,7 +224,7 @@ def test_what_an_audit_finds_is_incorrect_and_has_no_speed(make):
     ],
 )
 def test_what_is_faster_than_the_device_is_incorrect(make, us, tensor_cores, status):
-    answers = {"gauntlet": lambda *_: verdict(tensor_cores=tensor_cores), "time": timed(us)}
+    answers = {RunGauntlet: lambda _: verdict(tensor_cores=tensor_cores), Time: timed(us)}
     ((found, reason),) = outcomes(make(answers, problems=[512], parameters={"BM": [8], "BN": [8], "BK": [8]}))
     assert found == status
     assert reason.startswith("faster than the device: ") == (status == "incorrect")
@@ -244,7 +244,7 @@ def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
 def test_the_best_of_earlier_groups_is_told_to_the_next(make):
     run = make(problems=[512], parameters={"BM": list(range(8, 32, 2)), "BN": [8], "BK": [8]})
     outcomes(run)
-    bests = [request[-1] for request in run.asked if request[0] == "time"]
+    bests = [request.best for request in of_kind(Time, run.asked)]
     assert bests == [0.0, pytest.approx(0.5)]  # after the first eight, of which the fastest took 100 us and the reference 50
 
 

@@ -10,6 +10,7 @@ from inprocess import InProcess
 from ladder.devices.lock import WAIT_SECONDS, exclusive
 from ladder.measuring import confirmation
 from ladder.measuring import sweep as measure
+from ladder.measuring.protocol import Time
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples as records
@@ -87,7 +88,7 @@ class Machine:
 
     def timed(self):
         """How many measurements the runs since the last call of this have begun."""
-        count = sum(len(request[1]) for request in self.asked if request[0] == "time")
+        count = sum(len(request.indices) for request in self.asked if isinstance(request, Time))
         self.asked.clear()
         return count
 

@@ -32,7 +32,8 @@ def refused(rows: Sequence[Resource]) -> list[str]:
 def timed(one: Contestant, problem: Problem, environment: Mapping[str, Any]) -> str:
     """How fast it is, beside the reference, the best rung and the measured peak, with within-run intervals."""
     unit, size = rate_unit(one.kernel.kind)
-    us, low, high = median_interval((one.series or {})["samples"])
+    assert one.series
+    us, low, high = median_interval(one.series.samples)
     rate, least, most = (tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low))
     words = [f"{one.label}: {_interval(rate, least, most)} {unit}"]
     words.append(f"of {BASELINES[one.kernel.kind][0]} {_interval(*one.ratio())}")

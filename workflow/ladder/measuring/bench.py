@@ -4,7 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import psutil
 from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.devices.operands import exactly
-from ladder.measuring import gauntlet
+from ladder.measuring import gauntlet, protocol
 from ladder.measuring.contestants import Contestant
 from ladder.measuring.diagnosis import Diagnosis
+from ladder.measuring.protocol import Answer, Diagnosed, Judged, Request, Sampled, Trying
 from ladder.measuring.supervisor import START_SECONDS, Child, Failure
 from ladder.measuring.sweep import too_fast
 from ladder.model.campaign import BASELINES, Limits
@@ -101,7 +102,7 @@ class Bench:
                     self._time([one], (), problem)
                     one.beside = others
         for one in right:
-            if one.series and (why := too_fast(environment, problem, one.series["samples"], one.tensor_cores)):
+            if one.series and (why := too_fast(environment, problem, one.series.samples, one.tensor_cores)):
                 one.status, one.reason = "incorrect", why
 
     def _judge(self, one: Contestant, problem: Problem, doing: str) -> None:
@@ -109,19 +110,19 @@ class Bench:
         small = {gauntlet.describe(p): p for p in gauntlet.problems(problem.element_type, one.kernel.precision == "tf32")}
         whole, at = exactly(problem, one.kernel.precision == "tf32"), problem
         try:
-            for answer in self._ask(("gauntlet", problem.element_type, *one.given())):
-                if answer[0] == "trying":
-                    at = small[answer[1]]
-                    self.now(f"{doing}, {answer[1]}")
-                else:
-                    verdict = dict(answer[1])
-            one.tensor_cores = verdict["tensor_cores"]
-            if verdict["status"] == "correct":
+            for answer in self._ask(protocol.RunGauntlet(problem.element_type, one.candidate())):
+                if isinstance(answer, Trying):
+                    at = small[answer.problem]
+                    self.now(f"{doing}, {answer.problem}")
+                elif isinstance(answer, Judged):
+                    verdict = answer
+            one.tensor_cores = verdict.tensor_cores
+            if verdict.status == "correct":
                 at = whole
                 self.now(f"{doing}, {gauntlet.describe(at)}")
                 self._present(whole, [one])
-                ((_, verdict),) = self._ask(("check", 0))
-            one.status, one.reason = verdict["status"], verdict["reason"]
+                (verdict,) = self._ask(protocol.Check(0))  # type: ignore[assignment]
+            one.status, one.reason = verdict.status, verdict.reason
             if one.status == "incorrect":
                 later = list(small.values())
                 seen, guess = self._look(one, [at, *(later[later.index(at) + 1 :] if at in later else [])])
@@ -130,7 +131,7 @@ class Bench:
                         f"on {gauntlet.describe(at)}: C[{seen.row}][{seen.column}] is {seen.got:.9g}; expected {seen.wanted:.9g} "
                         f"({seen.wrong} of {seen.elements} elements are wrong)"
                     )
-                one.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict['reason']}" if seen else ""
+                one.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict.reason}" if seen else ""
         except Failure as failure:
             self._failed(failure)
             one.status, one.reason = failure.status, f"on {gauntlet.describe(at)}: {failure.reason}"
@@ -143,35 +144,36 @@ class Bench:
         seen: list[Diagnosis] = []
         for problem in problems:
             try:
-                ((_, found, right),) = self._ask(("diagnose", vars(problem), *one.given()))
+                (answer,) = self._ask(protocol.Diagnose(problem, one.candidate()))
             except Failure as failure:
                 self._failed(failure)
                 if not failure.alive:
                     break
             else:
-                if not seen and not found:
-                    return None, ONCE if right else ""
-                seen += [Diagnosis(**found)] if found else []
+                assert isinstance(answer, Diagnosed)
+                if not seen and not answer.diagnosis:
+                    return None, ONCE if answer.right else ""
+                seen += [Diagnosis(**answer.diagnosis)] if answer.diagnosis else []
         alike: dict[str, list[str]] = {}
         for guess in (guess for diagnosis in seen for guess in diagnosis.guesses):
             alike.setdefault(re.sub(r"\d+", "", guess), []).append(guess)
         most = max(alike.values(), key=len, default=[""])
         return (seen[0] if seen else None), (most[0] if 2 * len(most) >= len(seen) else "")
 
-    def _ask(self, request: tuple[Any, ...]) -> Iterator[list[Any]]:
+    def _ask(self, request: Request) -> Iterator[Answer]:
         return self._alive().ask(request, LIMITS.timeout_seconds)
 
     def _present(self, problem: Problem, contestants: Sequence[Contestant]) -> None:
         """Have the worker make the operands and the launches."""
         try:
-            list(self._alive().ask(("problem", vars(problem), BASELINES[self.kind][0]), START_SECONDS))
+            list(self._alive().ask(protocol.SetProblem(problem, BASELINES[self.kind][0]), START_SECONDS))
         except Failure as failure:
             if failure.status == "not_supported":  # the operands do not fit
                 raise
             self._failed(failure)
             raise InputError(f"{problem.label}: the problem could not be set up: {failure.reason}") from None
         for index, one in enumerate(contestants):
-            list(self._ask(("load", index, *one.given())))
+            list(self._ask(protocol.Load(index, one.candidate())))
 
     def _time(self, group: Sequence[Contestant], beside: Sequence[Contestant], problem: Problem) -> bool:
         """Time configurations in the same rounds, beside others; False where the worker did not live through it."""
@@ -184,12 +186,12 @@ class Bench:
             self._present(problem, contestants)
             seed = time.time_ns() % 2**32
             start, used = clock.now(), self._used_by_others()
-            for answer in self._ask(("time", list(range(len(contestants))), "warm", asdict(LIMITS), seed, 0.0)):
-                if answer[0] == "series":
-                    one, verdict = contestants[answer[1]], answer[4]
-                    self.others = max(self.others, answer[3] or 0)
+            for answer in self._ask(protocol.Time(list(range(len(contestants))), "warm", LIMITS, seed, 0.0)):
+                if isinstance(answer, Sampled):
+                    one, verdict = contestants[answer.index], answer.verdict
+                    self.others = max(self.others, answer.other_processes or 0)
                     if verdict["status"] == "correct":
-                        one.series = answer[2]
+                        one.series = answer
                     else:
                         one.status, one.reason = verdict["status"], f"{where}: {verdict['reason']}"
             if self.kind == "cpu":

@@ -15,10 +15,12 @@ from ladder.core.files import ROOT, digest
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.core.types import FAILED
 from ladder.devices.lock import exclusive
+from ladder.measuring import protocol
 from ladder.measuring.progress import Progress
+from ladder.measuring.protocol import Candidate, Energy, Sampled
 from ladder.measuring.supervisor import Child, Failure, Supervisor
 from ladder.measuring.sweep import check_binary, outcome_of
-from ladder.model.campaign import GAPS, is_baseline
+from ladder.model.campaign import GAPS, Limits, is_baseline
 from ladder.model.kernel import SUFFIX, Configuration
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
@@ -259,24 +261,27 @@ class Confirmation:
         indices, seed = {self._index(group.problem, one): one for one in contestants}, int(group.key, 16) % 2**32
         timeout = self.limits["timeout_seconds"] + ROUNDS_BEFORE * self._round_us(contestants) / 1e6
         found, start = {}, datetime.now(UTC).isoformat(timespec="seconds")
-        for answer in child.ask(("time", list(indices), group.state, self.limits, seed, 0.0), timeout):
-            if answer[0] == "series":
-                one = indices[answer[1]]
+        request = protocol.Time(list(indices), group.state, Limits(**self.limits), seed, 0.0)
+        for answer in child.ask(request, timeout):
+            if isinstance(answer, Sampled):
+                one = indices[answer.index]
                 found[one] = outcome_of(answer, False, start, self.job.environment, group.problem, one.tensor_cores)
         return found
 
     def _energy(self, problem: Problem, one: Contestant, row: Mapping[str, Any]) -> dict[str, Any]:
         """The energy of one GEMM of a contestant that has been timed, and its power: the energy over the time of the same launches."""
-        request = ("energy", self._index(problem, one), row["repeats"], ENERGY_SECONDS)
+        request = protocol.CountEnergy(self._index(problem, one), row["repeats"], ENERGY_SECONDS)
         timed, why = median_interval(row["samples_us"])[0], ""
         for _ in range(ENERGY_TRIES):
             answers = self._attempt(problem, [one], lambda child: list(child.ask(request, self.limits["timeout_seconds"])))
             if isinstance(answers, Failure):
                 return {"reason": f"no energy: {answers.reason}"}
-            if answers[0][1] is None:
+            (answer,) = answers
+            assert isinstance(answer, Energy)
+            joules, us = answer.joules, answer.us
+            if joules is None or us is None:
                 why = "no counter of it was seen to move"
                 continue
-            joules, us = answers[0][1]
             if (1 - ENERGY_SLACK) * timed <= us <= GAPS * timed:
                 return {"energy_j": joules, "power_w": joules / us * 1e6}
             why = f"a launch took {us:.3g} us there, and {timed:.3g} us where it was timed"
@@ -302,14 +307,14 @@ class Confirmation:
 
     def _load(self, child: Child, problem: Problem, one: Contestant) -> None:
         """Have the child load a contestant. Raises `InputError` where its binary is not the one that was compiled."""
-        given: tuple[Any, ...] = (one.kernel, None, [], "", one.precision)
+        candidate = Candidate(one.kernel, precision=one.precision)
         if not is_baseline(one.kernel):
             path = ROOT / "kernels" / self.job.kind / f"{one.kernel}{SUFFIX[self.job.kind]}"
             parameters = Configuration.of(problem.element_type, one.configuration).parameters
             binary = self._binary(problem, one)
             check_binary(Path(binary["binary"]), binary["sha256"])
-            given = (one.kernel, str(path), parameters, str(Path(binary["binary"]).resolve()), one.precision)
-        list(child.ask(("load", self._index(problem, one), *given), self.limits["timeout_seconds"]))
+            candidate = Candidate(one.kernel, str(path), parameters, str(Path(binary["binary"]).resolve()), one.precision)
+        list(child.ask(protocol.Load(self._index(problem, one), candidate), self.limits["timeout_seconds"]))
         child.loaded.add(self._index(problem, one))
 
     def _index(self, problem: Problem, one: Contestant) -> int:

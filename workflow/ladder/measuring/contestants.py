@@ -10,6 +10,7 @@ from ladder.compiling.compile import Resource, capability, compile_kernel
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.devices.detect import Device
+from ladder.measuring.protocol import Candidate, Sampled
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
@@ -31,7 +32,7 @@ class Contestant:
     status: str = "correct"
     reason: str = ""
     tensor_cores: bool = False
-    series: Mapping[str, Any] | None = None
+    series: Sampled | None = None
     """What it was timed at."""
     beside: Sequence["Contestant"] = ()
     """What was timed in the same rounds."""
@@ -41,16 +42,20 @@ class Contestant:
         """What it is called here."""
         return label_of(self.kernel.name, self.configuration.label)
 
-    def given(self) -> tuple[Any, ...]:
-        """What the worker makes a launch of."""
-        return self.kernel.name, str(self.kernel.path), self.configuration.parameters, str(self.binary), self.kernel.precision
+    def candidate(self) -> Candidate:
+        """The same, as the worker launches it."""
+        parameters, precision = self.configuration.parameters, self.kernel.precision
+        return Candidate(self.kernel.name, str(self.kernel.path), parameters, str(self.binary), precision)
 
     def ratio(self, other: "Contestant | None" = None) -> tuple[float, float, float]:
         """How many times as fast as the reference, or as another of the same rounds, with the ends of the interval, within-run."""
-        mine = self.series or {}
-        theirs = (other.series or {})["samples"] if other else mine["reference"]
-        rounds = min(len(mine["samples"]), len(theirs))
-        return paired_ratio(theirs[:rounds], mine["samples"][:rounds])
+        assert self.series
+        times, beside = self.series.samples, self.series.reference
+        if other:
+            assert other.series
+            beside = other.series.samples
+        rounds = min(len(times), len(beside))
+        return paired_ratio(beside[:rounds], times[:rounds])
 
 
 def compiled(

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import itertools
-import json
 import os
 import signal
 import socket
@@ -15,14 +14,15 @@ from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 
 from ladder.core import clock
 from ladder.core.errors import InputError, plain
 from ladder.core.types import Status
-from ladder.measuring import worker_start
+from ladder.measuring import protocol, worker_start
+from ladder.measuring.protocol import Answer, Declined, Done, Request, Unusable, decode
 from ladder.model.problem import Problem
 
 START_SECONDS = 120.0
@@ -63,7 +63,7 @@ class Failure(Exception):
 
 
 class Child:
-    """The worker process. A request is a tuple; its answers are yielded until it is done.
+    """The worker process. The answers to a request are yielded until it is done.
 
     It holds the job's lock too: the device is not free before the last process that uses it is gone. It is a session of its own, so that a
     kernel's signals to its process group reach nobody else. What kernels start there is adopted by this process, and ended with it.
@@ -74,11 +74,11 @@ class Child:
     def __init__(self, kind: str, uuid: str, support: Path, lock: int) -> None:
         self.busy_us = 0.0
         self.loaded: set[int] = set()
-        """Contestants of which it has the launch, on the operands that it has."""
+        """Indices of the candidates of which it has the launch, on the operands that it has."""
         for last in (False, True):
             self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
-                for _ in self.ask(("open", kind, uuid, str(support)), START_SECONDS):
+                for _ in self.ask(protocol.Open(kind, uuid, support), START_SECONDS):
                     pass
                 return
             except Failure as failure:
@@ -107,27 +107,27 @@ class Child:
         )
         theirs.close()
 
-    def ask(self, request: tuple[Any, ...], timeout: float) -> Iterator[list[Any]]:
-        """Send a request; yield its answers.
+    def ask(self, request: Request, timeout: float) -> Iterator[Answer]:
+        """Send a request; yield its answers, but not the last.
 
         Raises `Failure` when none comes for `timeout` seconds, the child ends, or what it sends is no answer, and `InputError` where it says
         that the machine lets it do no work.
         """
         try:
             self.connection.send(request)
-            while (answer := self._answer(timeout))[0] != "done":
-                if answer[0] == "refused":
-                    raise Failure(answer[1], answer[2], alive=not answer[3])
-                if answer[0] == "unusable":
-                    raise InputError(f"{answer[1]}; {NO_FAULT}")
+            while not isinstance(answer := self._answer(timeout), Done):
+                if isinstance(answer, Declined):
+                    raise Failure(answer.status, answer.reason, alive=not answer.fatal)
+                if isinstance(answer, Unusable):
+                    raise InputError(f"{answer.reason}; {NO_FAULT}")
                 yield answer
-            self.busy_us = float(answer[1])
+            self.busy_us = float(answer.busy_us)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.wait()
             killed = -self.process.returncode in FROM_OUTSIDE
             raise Failure("launch_error", self._epitaph(), alive=False, killed=killed) from None
 
-    def _answer(self, timeout: float) -> list[Any]:
+    def _answer(self, timeout: float) -> Answer:
         end = clock.now() + timeout
         while not clock.wait(self.connection, max(0.0, min(LOOK_SECONDS, end - clock.now()))):
             if self.process.poll() is not None and not self.connection.poll():
@@ -136,12 +136,10 @@ class Child:
                 self.kill()
                 raise Failure("timeout", f"no answer within {timeout:g} s", alive=False)
         try:
-            answer = json.loads(self.connection.recv_bytes(ANSWER_BYTES))
-            if isinstance(answer, list) and answer and isinstance(answer[0], str):
-                return answer
+            return decode(self.connection.recv_bytes(ANSWER_BYTES))
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError):
             pass
         self.kill()
         raise Failure("launch_error", "something wrote to the pipe of the child process what is no answer", alive=False)
@@ -215,7 +213,7 @@ class Supervisor:
             self.current = None
             child.loaded.clear()
             try:
-                list(child.ask(("problem", vars(problem), self.reference), START_SECONDS))
+                list(child.ask(protocol.SetProblem(problem, self.reference), START_SECONDS))
                 self.current = problem
             except Failure as failure:
                 if failure.status == "not_supported":

@@ -18,8 +18,11 @@ from ladder.core.files import ROOT, digest
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.devices.lock import exclusive
 from ladder.devices.operands import exactly
+from ladder.measuring import protocol
 from ladder.measuring.progress import Progress
+from ladder.measuring.protocol import Candidate, Judged, Sampled, Trying
 from ladder.measuring.supervisor import Child, Failure, Supervisor
+from ladder.model.campaign import Limits
 from ladder.model.hardware_limits import least_us
 from ladder.model.kernel import SUFFIX
 from ladder.model.problem import Problem
@@ -154,14 +157,14 @@ class Run:
 
             def verdict() -> dict[str, Any]:
                 nonlocal trying  # the problem that it is about to be run on
-                found = {}
-                asked = "gauntlet", element_type, *self._contestant(entry)
-                for answer in self.worker.alive().ask(asked, self.limits["timeout_seconds"]):
-                    if answer[0] == "verdict":
-                        found = dict(answer[1])
-                    else:
-                        trying = answer[1]
-                return found
+                outcome: dict[str, Any] = {}
+                request = protocol.RunGauntlet(element_type, self._candidate(entry))
+                for answer in self.worker.alive().ask(request, self.limits["timeout_seconds"]):
+                    if isinstance(answer, Judged):
+                        outcome = vars(answer)
+                    elif isinstance(answer, Trying):
+                        trying = answer.problem
+                return outcome
 
             try:
                 outcome = self.worker.twice(verdict)
@@ -181,23 +184,25 @@ class Run:
         def verdict() -> dict[str, Any]:
             child = self.worker.ready(whole)
             self._load(child, [entry])
-            found = next(dict(a[1]) for a in list(child.ask(("check", entry.index), self.limits["timeout_seconds"])))
-            return {name: found[name] for name in ("status", "reason")}
+            (answer,) = child.ask(protocol.Check(entry.index), self.limits["timeout_seconds"])
+            assert isinstance(answer, Judged)
+            return {"status": answer.status, "reason": answer.reason}
 
         try:
             return self.worker.twice(verdict)
         except Failure as failure:
             return {"status": failure.status, "reason": failure.reason}
 
-    def _contestant(self, entry: _Entry) -> tuple[Any, ...]:
-        """What the worker makes a launch of. Raises `InputError` where the binary is not the one that was compiled."""
+    def _candidate(self, entry: _Entry) -> Candidate:
+        """The entry's candidate, as the worker launches it. Raises `InputError` where the binary is not the one that was compiled."""
         kernel = self.job.plan["kernel"]
         if not kernel:
-            return entry.contestant["name"], None, [], "", entry.contestant["precision"]
+            return Candidate(entry.contestant["name"], precision=entry.contestant["precision"])
         path = ROOT / "kernels" / f"{kernel}{SUFFIX[self.job.kind]}"
         binary = (self.job.folder / entry.binary["binary"]).resolve()  # a kernel may change the working folder
         check_binary(binary, entry.binary["sha256"])
-        return entry.contestant["name"], str(path), entry.contestant["parameters"], str(binary), entry.contestant["precision"]
+        parameters, precision = entry.contestant["parameters"], entry.contestant["precision"]
+        return Candidate(entry.contestant["name"], str(path), parameters, str(binary), precision)
 
     def _time(self, problem: Problem, group: list[_Entry], outcomes: Mapping[int, Mapping[str, Any]]) -> None:
         left = {entry.index: entry for entry in group}
@@ -212,9 +217,10 @@ class Run:
             child = self.worker.ready(problem)
             self._load(child, list(left.values()))
             start = datetime.now(UTC).isoformat(timespec="seconds")
-            for answer in child.ask(("time", list(left), "warm", limits, seed, self._best(problem)), limits["timeout_seconds"]):
-                if answer[0] == "series":
-                    index = answer[1]
+            request = protocol.Time(list(left), "warm", Limits(**limits), seed, self._best(problem))
+            for answer in child.ask(request, limits["timeout_seconds"]):
+                if isinstance(answer, Sampled):
+                    index = answer.index
                     outcome = outcome_of(answer, limits["race"], start, self.job.environment, problem, tensor_cores(index))
                     self._record(left.pop(index), outcome | {"tensor_cores": outcomes[index].get("tensor_cores")})
 
@@ -231,7 +237,7 @@ class Run:
         """Make sure that the child has the launches of what another one verified."""
         for entry in entries:
             if entry.index not in child.loaded:
-                list(child.ask(("load", entry.index, *self._contestant(entry)), self.limits["timeout_seconds"]))
+                list(child.ask(protocol.Load(entry.index, self._candidate(entry)), self.limits["timeout_seconds"]))
                 child.loaded.add(entry.index)
 
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
@@ -266,24 +272,24 @@ def _tf32(entry: _Entry) -> bool:
 
 
 def outcome_of(
-    answer: Sequence[Any], race: bool, start: str, environment: Mapping[str, Any], problem: Problem, tensor_cores: bool
+    answer: Sampled, race: bool, start: str, environment: Mapping[str, Any], problem: Problem, tensor_cores: bool
 ) -> dict[str, Any]:
-    """The outcome of a contestant that was timed, as columns, by the worker's answer: its samples, or why they do not count."""
-    _, _, series, others, verdict = answer
+    """The outcome of a candidate that was timed, as columns, by the worker's answer: its samples, or why they do not count."""
+    verdict = answer.verdict
     if verdict["status"] != "correct":
         return {**verdict, "reason": f"while timed: {verdict['reason']}"}
-    if why := too_fast(environment, problem, series["samples"], tensor_cores):
+    if why := too_fast(environment, problem, answer.samples, tensor_cores):
         return {"status": "incorrect", "reason": why}
     return {
         **verdict,
-        "samples_us": [round(value, 4) for value in series["samples"]],
-        "reference_us": [round(value, 4) for value in series["reference"]],
-        "repeats": series["repeats"],
-        "stop": series["stop"],
+        "samples_us": [round(value, 4) for value in answer.samples],
+        "reference_us": [round(value, 4) for value in answer.reference],
+        "repeats": answer.repeats,
+        "stop": answer.stop,
         "race": race,
         "time": start,
-        **read_readings(series["readings"]),
-        "other_processes": others,
+        **read_readings(answer.readings),
+        "other_processes": answer.other_processes,
     }
 
 

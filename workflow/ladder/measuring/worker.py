@@ -1,16 +1,14 @@
 """The child process in which kernels run: whatever one does to it, the job that supervises it lives on.
 
-Started by `ladder.measuring.worker_start`; answers the requests that `measure` and `confirm` send over the connection on that file
+Started by `ladder.measuring.worker_start`; answers the requests of its job (`protocol`) over the connection on that file
 descriptor.
 """
 
 import ctypes
-import json
 import os
 import resource
 import signal
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -21,27 +19,27 @@ from ladder.compiling import cubin
 from ladder.core import yaml_schema
 from ladder.devices.base import Device, Launch, Refused
 from ladder.devices.simulation import simulated
-from ladder.measuring import gauntlet, timing
+from ladder.measuring import gauntlet, protocol, timing
 from ladder.measuring.diagnosis import diagnose
+from ladder.measuring.protocol import Answer, Candidate, Request, encode
 from ladder.measuring.verify import Verdict, judge
 from ladder.model import kernel_file
-from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
-Contestant = tuple[str, str | None, Sequence[Sequence[Any]], str, str]
-"""Name, kernel file (None for a baseline), parameters, binary file and precision ("" for the element type's own)."""
 Files = tuple[Kernel, bytes] | None
-"""A contestant's kernel and binary as they are on the disk; a baseline has none."""
+"""A candidate's kernel and binary as they are on the disk; a baseline has none."""
 MOST_WRITTEN = 1 << 28
 """Bytes that a file may grow to in the worker; its own are binaries of kernels."""
 LAUNCHES = 2
 """Of every problem of the gauntlet: a race is seldom seen by one."""
 
 
-def _files(contestant: Contestant) -> Files:
-    _, path, _, binary, _ = contestant
-    return None if path is None else (_parsed(Path(path), yaml_schema.read(Path(path))), Path(binary).read_bytes())
+def _files(candidate: Candidate) -> Files:
+    if candidate.path is None:
+        return None
+    path = Path(candidate.path)
+    return _parsed(path, yaml_schema.read(path)), Path(candidate.binary).read_bytes()
 
 
 @lru_cache(maxsize=64)
@@ -77,127 +75,144 @@ class Worker:
         self.small: dict[Problem, Any] = {}
         """The operands of the gauntlet's problems."""
 
-    def _say(self, answer: Sequence[Any]) -> None:
-        """Send an answer: as text, so that what a kernel writes to the pipe is at worst no answer, and no program that the job runs."""
-        self.connection.send_bytes(json.dumps(answer, default=lambda value: value.item()).encode())
+    def _send(self, answer: Answer) -> None:
+        self.connection.send_bytes(encode(answer))
 
-    def open(self, kind: str, uuid: str, support: str) -> None:
-        self.device = open_device(kind, uuid, Path(support))
+    def _do(self, request: Request) -> None:
+        """Do what is asked, and send all answers to it but the last."""
+        match request:
+            case protocol.Open(kind, uuid, support):
+                self.device = open_device(kind, uuid, support)
+            case protocol.SetProblem(problem, reference):
+                self._set_problem(problem, reference)
+            case protocol.RunGauntlet(element_type, candidate):
+                self._run_gauntlet(element_type, candidate)
+            case protocol.Load(index, candidate):
+                self.launches[index] = self._launch(candidate, _files(candidate))
+            case protocol.Check(index):
+                launch = self.launches[index]
+                verdict = judge(self.device.check(launch), self.given, launch.tf32)
+                self._send(protocol.Judged(verdict.status, verdict.reason))
+            case protocol.Diagnose(problem, candidate):
+                self._diagnose(problem, candidate)
+            case protocol.Time():
+                self._time(request)
+            case protocol.CountEnergy(index, repeats, seconds):
+                counted = self.device.energy(self.device.sample(self.launches[index], repeats), seconds)
+                self._send(protocol.Energy(*[value / repeats for value in counted]) if counted else protocol.Energy(None, None))
 
-    def problem(self, problem: Mapping[str, Any], reference: str) -> None:
-        """Make the operands, and see that the reference launch itself is right."""
+    def _set_problem(self, problem: Problem, reference: str) -> None:
+        """Make the operands, and verify the reference on them."""
         if self.present is not None:
             self.device.free(self.present)
         self.launches, self.present = {}, None
-        self.given = Problem(**problem)
+        self.given = problem
         self.present = self.device.operands(self.given)
         self.reference = self.device.baseline(reference)
         verdict = judge(self.device.check(self.reference), self.given)
         if verdict.status != "correct":
             raise RuntimeError(f"the reference {reference} is {verdict.status} on {self.given.label}: {verdict.reason}")
 
-    def _launch(self, contestant: Contestant, files: Files) -> Launch:
-        """A contestant's launch on the present problem, made of its files."""
-        name, _, parameters, _, precision = contestant
+    def _launch(self, candidate: Candidate, files: Files) -> Launch:
+        """A candidate's launch on the present problem, made of its files."""
+        tf32 = candidate.precision == "tf32"
         if files is None:
-            return replace(self.device.baseline(name), tf32=precision == "tf32")
+            return replace(self.device.baseline(candidate.name), tf32=tf32)
         kernel, code = files
         given = self.device.given
-        chosen = Configuration(given.element_type, tuple((name, value) for name, value in parameters))
+        chosen = Configuration(given.element_type, tuple((name, value) for name, value in candidate.parameters))
         need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
         if need:
             raise Refused("not_supported", need)
-        return replace(self.device.kernel(kernel, chosen, code), tf32=precision == "tf32")
+        return replace(self.device.kernel(kernel, chosen, code), tf32=tf32)
 
-    def gauntlet(self, element_type: str, *contestant: Any) -> None:
-        """Run a contestant on the gauntlet's problems; sends the verdict, that on the first problem that it gets wrong."""
-        verdict, tensor, files = Verdict("correct"), contestant[4] != "", _files(contestant)
+    def _run_gauntlet(self, element_type: str, candidate: Candidate) -> None:
+        """Run a candidate on the gauntlet's problems; the verdict is that on the first problem that it gets wrong."""
+        verdict, tensor_cores, files = Verdict("correct"), candidate.precision != "", _files(candidate)
         if self.device.kind == "cuda" and files:
-            kept, tensor = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
+            kept, tensor_cores = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
             if kept:
                 why = (
                     f"{', '.join(kept)}: state on the device that outlives a launch; expected no malloc, and no variables but "
                     "__constant__ ones that are only read"
                 )
                 verdict = Verdict("incorrect", why)
-        for problem in gauntlet.problems(element_type, contestant[4] == "tf32"):
+        for problem in gauntlet.problems(element_type, candidate.precision == "tf32"):
             if verdict.status != "correct":
                 break
-            self._say(("trying", gauntlet.describe(problem)))
+            self._send(protocol.Trying(gauntlet.describe(problem)))
             if problem not in self.small:
                 self.small[problem] = self.device.operands(problem)
             self.device.use(self.small[problem])
             try:
-                launch = self._launch(contestant, files)
+                launch = self._launch(candidate, files)
             except Refused as refusal:
                 if refusal.fatal or refusal.status != "not_supported":
                     raise
                 continue
             for _ in range(LAUNCHES):
-                found = judge(self.device.check(launch), problem, launch.tf32)
-                if found.status != "correct":
-                    verdict = Verdict(found.status, f"on {gauntlet.describe(problem)}: {found.reason}")
+                judged = judge(self.device.check(launch), problem, launch.tf32)
+                if judged.status != "correct":
+                    verdict = Verdict(judged.status, f"on {gauntlet.describe(problem)}: {judged.reason}")
                     break
-        self._say(("verdict", vars(verdict) | {"tensor_cores": tensor}))
+        self._send(protocol.Judged(verdict.status, verdict.reason, tensor_cores))
 
-    def diagnose(self, problem: Mapping[str, Any], *contestant: Any) -> None:
-        """Launch a contestant on a problem that it gets wrong; sends what a look at it finds, or None, and whether it was right now."""
-        given, seen, wrong = Problem(**problem), [], []
-        self.small[given] = self.small.get(given) or self.device.operands(given)
-        self.device.use(self.small[given])
-        launch = self._launch(contestant, _files(contestant))
+    def _diagnose(self, problem: Problem, candidate: Candidate) -> None:
+        """Launch a candidate on a problem that it gets wrong, and look at the result."""
+        seen, wrong = [], []
+        self.small[problem] = self.small.get(problem) or self.device.operands(problem)
+        self.device.use(self.small[problem])
+        launch = self._launch(candidate, _files(candidate))
         for turn in range(LAUNCHES):
-            verdict = judge(self.device.check(launch), given, launch.tf32)
+            verdict = judge(self.device.check(launch), problem, launch.tf32)
             seen.append(self.device.look())
             wrong += [turn] * (verdict.status != "correct")
         first = wrong[0] if wrong else 0
-        found = diagnose(given, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0)
-        self._say(("diagnosis", vars(found) if found else None, not wrong))
+        diagnosis = diagnose(problem, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0)
+        self._send(protocol.Diagnosed(vars(diagnosis) if diagnosis else None, not wrong))
 
-    def load(self, index: int, *contestant: Any) -> None:
-        """Make the launch of a contestant on the present problem."""
-        self.launches[index] = self._launch(contestant, _files(contestant))
-
-    def check(self, index: int) -> None:
-        """Launch a contestant once and compare every element; sends the verdict."""
-        launch = self.launches[index]
-        self._say(("verdict", vars(judge(self.device.check(launch), self.given, launch.tf32))))
-
-    def time(self, indices: list[int], state: str, limits: Mapping[str, Any], seed: int, best: float) -> None:
-        """Time contestants side by side; sends each one's samples, and the verdict on them, as soon as they suffice."""
-        chosen = {index: self.launches[index] for index in indices}
+    def _time(self, request: protocol.Time) -> None:
+        """Time candidates side by side; send the samples of each, and the verdict on them, as soon as they suffice."""
+        chosen = {index: self.launches[index] for index in request.indices}
         before = self.device.other_processes()
-        for done in timing.measure(self.device, chosen, self.reference, state, Limits(**limits), seed, best):
+        for done in timing.measure(
+            self.device, chosen, self.reference, request.state, request.limits, request.seed, request.best
+        ):
             if done is None:
-                self._say(("alive",))
-            else:
-                index, series = done
-                others = [count for count in (before, self.device.other_processes()) if count is not None]
-                verdict = Verdict("incorrect", series.fault)
-                if not series.fault and series.errors is not None:
-                    verdict = judge(series.errors, self.given, self.launches[index].tf32)
-                sent = {name: value for name, value in vars(series).items() if name not in ("errors", "fault")}
-                self._say(("series", index, sent, max(others, default=None), vars(verdict)))
-
-    def energy(self, index: int, repeats: int, seconds: float) -> None:
-        """Measure the energy of a contestant over `seconds`; sends the joules and microseconds of one launch, or None."""
-        found = self.device.energy(self.device.sample(self.launches[index], repeats), seconds)
-        self._say(("energy", found and [value / repeats for value in found]))
+                self._send(protocol.Alive())
+                continue
+            index, series = done
+            others = [count for count in (before, self.device.other_processes()) if count is not None]
+            verdict = Verdict("incorrect", series.fault)
+            if not series.fault and series.errors is not None:
+                verdict = judge(series.errors, self.given, self.launches[index].tf32)
+            self._send(
+                protocol.Sampled(
+                    index=index,
+                    samples=series.samples,
+                    reference=series.reference,
+                    readings=series.readings,
+                    repeats=series.repeats,
+                    stop=series.stop,
+                    other_processes=max(others, default=None),
+                    verdict=vars(verdict),
+                )
+            )
 
     def serve(self) -> None:
-        """Answer requests, each ended by `done` (with the microseconds the device has been busy) or `refused`, until told to stop."""
+        """Answer requests until None comes. The last answer to each is `Done`, `Declined` or `Unusable`."""
         while (request := self.connection.recv()) is not None:
             try:
-                getattr(self, request[0])(*request[1:])
+                self._do(request)
             except Refused as refusal:
-                self._say(("refused", refusal.status, refusal.reason, refusal.fatal))
+                self._send(protocol.Declined(refusal.status, refusal.reason, refusal.fatal))
                 if refusal.fatal:
                     return
                 continue
             except OSError as error:  # a disk, a library, memory that others hold: the machine's, for kernels raise nothing
-                self._say(("unusable", f"{sys.executable} -m ladder.measuring.worker_start: {error}"))
+                self._send(protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}"))
                 return
-            self._say(("done", self.device.busy_us))
+            self._send(protocol.Done(self.device.busy_us))
         self.device.close()
 
 

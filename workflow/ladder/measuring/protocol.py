@@ -1,0 +1,199 @@
+"""The requests of a job to its worker, and the worker's answers.
+
+Requests are pickled: a worker trusts its job. Answers are JSON, because kernels run in the worker: what a kernel writes to the pipe is at
+worst no answer, and never a program that the job runs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.core.types import Status
+from ladder.model.campaign import Limits
+from ladder.model.problem import Problem
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel in one configuration, or a baseline, as a worker launches it."""
+
+    name: str
+    path: str | None = None
+    """The kernel's file; None for a baseline."""
+    parameters: Sequence[tuple[str, Any]] = ()
+    binary: str = ""
+    precision: str = ""
+    """"" for that of the element type."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """Open the device. `support` is the file of what the pipeline itself runs there."""
+
+    kind: str
+    uuid: str
+    support: Path
+
+
+@dataclass(frozen=True)
+class SetProblem:
+    """Make the operands of a problem, and verify the reference on it. All candidates have to be loaded again."""
+
+    problem: Problem
+    reference: str
+
+
+@dataclass(frozen=True)
+class RunGauntlet:
+    """Run a candidate on the gauntlet: `Trying` for each problem, then `Judged`."""
+
+    element_type: str
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Load:
+    """Make the launch of a candidate on the present problem, known from now on by its index."""
+
+    index: int
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Check:
+    """Launch a loaded candidate once and compare every element: `Judged`."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Diagnose:
+    """Look at what a candidate gets wrong on a problem: `Diagnosed`."""
+
+    problem: Problem
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Time:
+    """Time loaded candidates in the same rounds: `Sampled` for each, and `Alive` in between.
+
+    `best` is the lower end of the best ratio to the reference so far, by which candidates leave the race.
+    """
+
+    indices: Sequence[int]
+    state: str
+    limits: Limits
+    seed: int
+    best: float
+
+
+@dataclass(frozen=True)
+class CountEnergy:
+    """Count the energy of launches of a loaded candidate that follow each other for `seconds`: `Energy`."""
+
+    index: int
+    repeats: int
+    seconds: float
+
+
+Request = Open | SetProblem | RunGauntlet | Load | Check | Diagnose | Time | CountEnergy
+
+
+@dataclass(frozen=True)
+class Done:
+    """The request is done; the device has been busy for so many microseconds since it was opened."""
+
+    busy_us: float
+
+
+@dataclass(frozen=True)
+class Declined:
+    """The candidate cannot be run, or spoiled what is beside it; if `fatal`, the worker ends."""
+
+    status: Status
+    reason: str
+    fatal: bool
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """The machine does not let the worker do its work."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alive:
+    """The worker is timing, and has nothing to tell yet."""
+
+
+@dataclass(frozen=True)
+class Trying:
+    """The gauntlet's problem that is launched next, in words."""
+
+    problem: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on a candidate. `tensor_cores` says whether its binary uses them, where that was looked at."""
+
+    status: Status
+    reason: str
+    tensor_cores: bool = False
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """The fields of a `diagnosis.Diagnosis`, or None if there is nothing to see, and whether the candidate was right this time."""
+
+    diagnosis: Mapping[str, Any] | None
+    right: bool
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The samples of a candidate, as in `timing.Series`, and the fields of the `verify.Verdict` on them."""
+
+    index: int
+    samples: Sequence[float]
+    reference: Sequence[float]
+    readings: Sequence[Mapping[str, Any]]
+    repeats: int
+    stop: str
+    other_processes: int | None
+    verdict: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy in joules and time in microseconds of one launch; None if the counter did not move."""
+
+    joules: float | None
+    us: float | None
+
+
+Answer = Done | Declined | Unusable | Alive | Trying | Judged | Diagnosed | Sampled | Energy
+ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Alive, Trying, Judged, Diagnosed, Sampled, Energy)}
+
+
+def encode(answer: Answer) -> bytes:
+    """An answer as JSON: the name of its class, and its fields."""
+    return json.dumps([type(answer).__name__, vars(answer)], default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    return vars(value) if is_dataclass(value) else value.item()
+
+
+def decode(content: bytes) -> Answer:
+    """The answer in a message. Raises `ValueError` if it is none."""
+    try:
+        name, fields = json.loads(content)
+        answer: Answer = ANSWERS[name](**fields)
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"no answer: {error}") from None
+    return answer
