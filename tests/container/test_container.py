@@ -77,7 +77,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         return done.stdout
 
     yield run
-    shutil.rmtree(folder)  # no container runs: nothing of it is mounted any more
+    run("podman", "rmi", "--all", "--force")  # and what is mounted for them with them
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
