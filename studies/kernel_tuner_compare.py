@@ -29,7 +29,8 @@ from ladder.core.files import ROOT
 from ladder.devices import detect
 from ladder.devices.lock import first_gpu
 from ladder.measuring import probe
-from ladder.measuring.sweep import Job, run
+from ladder.measuring.session import Job
+from ladder.measuring.sweep import run
 from ladder.model import campaign_file
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
@@ -81,7 +82,10 @@ def ours(
         compiled = time.perf_counter()
         job = Job(
             device=gpu.slug, kind="cuda", plan=plan.plan("cuda", f"{KERNEL.split('/')[1]}.float32"),
-            binaries={row.slug: vars(row) for row in rows}, folder=binaries, support=support, fingerprint={}, code="", environment=facts,
+            binaries={
+                (row.kernel, row.element_type, row.configuration): vars(row) | {"binary": str(binaries / row.binary)} for row in rows
+            },
+            support=support, fingerprint={}, code="", environment=facts,
         )  # fmt: skip
         run(job, folder / "samples.journal", folder / "samples.parquet", gpu.uuids)
         end = time.perf_counter()

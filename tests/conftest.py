@@ -13,7 +13,7 @@ import pytest
 from inprocess import InProcess, use_simulated_gpus
 from ladder.core import clock
 from ladder.devices.simulation import simulated as simulated_gpus
-from ladder.measuring import supervisor
+from ladder.measuring import session
 from planted import Project
 from simulated import Faults, support
 from virtual import VirtualClock
@@ -64,7 +64,7 @@ def _gpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gpus(_gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: VirtualClock) -> Iterator[Path]:
     """Simulated GPUs in this process, in place of the worker's, on a virtual clock; the file that says what they are like."""
     path = use_simulated_gpus(monkeypatch, _gpus_folder)
-    monkeypatch.setattr(supervisor, "Child", InProcess)
+    monkeypatch.setattr(session, "Child", InProcess)
     monkeypatch.setattr(Faults, "in_process", True)
     yield path
     monkeypatch.undo()

@@ -30,7 +30,7 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv(NOTES, str(notes))
-    monkeypatch.setattr("ladder.measuring.sweep.ROOT", FOLDER)
+    monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
     with clock.use(StuckClock(notes / "hangs")):
         found = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
     assert complaints("cpu", found) == []
@@ -68,7 +68,7 @@ def test_all_for_a_gpu_compile(tmp_path):
 
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("ladder.measuring.sweep.ROOT", FOLDER)
+    monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
     device = first_gpu()
     found = planted_frauds.run(device, device.uuids[0], tmp_path, 8)
     assert complaints("cuda", found) == []

@@ -100,9 +100,9 @@ class _Pipe:
 
 
 class InProcess(Child):
-    """A child without a process; put it in place of `ladder.measuring.supervisor.Child`, with a `VirtualClock` in use."""
+    """A child without a process; put it in place of `ladder.measuring.session.Child`, with a `VirtualClock` in use."""
 
-    def _start(self, kind: str, settings: dict[str, str], lock: int) -> None:
+    def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
         self.mark, self.errors, process = "in process", tempfile.TemporaryFile(), _Process()
         self.process: Any = process
         self.connection: Any = _Pipe(process, self.errors)

@@ -15,7 +15,7 @@ from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.clock import Clock, Readable
 from ladder.core.stats import median_interval
 from ladder.devices.detect import Device
-from ladder.measuring import sweep
+from ladder.measuring import session, sweep
 from ladder.measuring.probe import probe
 from ladder.model.campaign import BASELINES, Limits
 from ladder.model.kernel import Configuration, Kernel
@@ -85,13 +85,13 @@ def expected() -> dict[tuple[str, str], Mapping[str, Any]]:
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
     number, kernel = item
     (row,) = compile_kernel(kernel, [(Configuration("float32", (("F", number),)), "")], arch, folder / kernel.name, 1)
-    return asdict(row) | {"binary": f"{kernel.name}/{row.binary}"}
+    return asdict(row) | {"binary": str(folder / kernel.name / row.binary)}
 
 
 def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do; returns rows by kernel and problem.
 
-    `sweep.ROOT` must be `FOLDER`. Those that are launched alike share a job: contestants are told apart by a parameter F that none of them
+    `session.ROOT` must be `FOLDER`. Those that are launched alike share a job: candidates differ in a parameter F that none of them
     looks at.
     """
     mine = [kernel for kernel in KERNELS.values() if kernel.kind == device.kind]
@@ -102,6 +102,7 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
     environment = probe(device, uuid, support)
+    rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:
         alike.setdefault(json.dumps(kernel.geometry), []).append(kernel)
@@ -110,13 +111,12 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
         plan = {
             "kernel": group[0].id,
             "geometry": group[0].geometry,
-            "contestants": [_contestant(kernel.name, binaries[kernel.name]) for kernel in group],
+            "candidates": [_candidate(kernel.name, binaries[kernel.name]) for kernel in group],
             "problems": [asdict(problem) for problem in PROBLEMS.values()],
             "reference": BASELINES[device.kind][0],
             "limits": asdict(LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)),
         }
-        rows_of = {binaries[kernel.name]["slug"]: binaries[kernel.name] for kernel in group}
-        job = sweep.Job(device.slug, device.kind, plan, rows_of, folder, support, {}, "code", environment)
+        job = session.Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
         sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
         names = {problem: name for name, problem in PROBLEMS.items()}
         for row in read(folder / f"{number}.parquet")[0]:
@@ -125,14 +125,11 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
     return found
 
 
-def _contestant(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    parameters = [list(pair) for pair in Configuration.of("float32", row["configuration"]).parameters]
+def _candidate(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "name": name,
-        "slug": row["slug"],
         "label": row["configuration"],
         "objection": "",
-        "parameters": parameters,
         "precision": "",
     }
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import simulated
 from inprocess import InProcess
-from ladder.cli import new_kernel, trial
+from ladder.cli import best_rung, new_kernel, trial
 from ladder.cli.main import main
 from ladder.compiling import compile, compilers
-from ladder.measuring import bench, contestants, probe, worker
+from ladder.measuring import probe, session, worker
+from ladder.measuring import trial as measuring_trial
 
 HEADER = "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
 
@@ -48,10 +49,9 @@ class Trials:
         self.root, self.capsys, self.kept = root, capsys, root / "results" / "try"
         for kind in ("cuda", "cpu"):
             (root / "kernels" / kind).mkdir(parents=True)
-        for module in (contestants, new_kernel, trial):
+        for module in (best_rung, new_kernel, trial):
             monkeypatch.setattr(module, "ROOT", root)
-        for module in (contestants, trial):
-            monkeypatch.setattr(module, "FOLDER", self.kept)
+        monkeypatch.setattr(trial, "FOLDER", self.kept)
         monkeypatch.chdir(root)
 
     def ladder(self, *arguments: str, code: int = 0) -> str:
@@ -78,8 +78,8 @@ class Trials:
 
 def stay_in_process(monkeypatch: Any) -> None:
     """Compile, probe and work in this process; a sample is one launch, however short."""
-    monkeypatch.setattr(bench, "LIMITS", replace(bench.LIMITS, sample_us=0))
-    monkeypatch.setattr(bench, "Child", InProcess)
+    monkeypatch.setattr(measuring_trial, "LIMITS", replace(measuring_trial.LIMITS, sample_us=0))
+    monkeypatch.setattr(session, "Child", InProcess)
     for module in (compile, trial):
         monkeypatch.setattr(module, "ProcessPoolExecutor", SameProcess)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
-from ladder.measuring import confirmation, supervisor
+from ladder.measuring import confirmation, session
 from ladder.measuring.protocol import CountEnergy, Energy, Load, Sampled, SetProblem, Time
 from ladder.measuring.supervisor import Failure
 from ladder.model import campaign_file, kernel_file
@@ -66,7 +66,7 @@ class Child:
 
     def __init__(self, kind, uuid, support, lock):
         Child.count += 1
-        self.number, self.loaded, self.busy_us = Child.count, set(), 1.0
+        self.number, self.busy_us = Child.count, 1.0
 
     def ask(self, request, timeout):
         what, who = WHAT[type(request)], ()
@@ -95,6 +95,9 @@ class Child:
         if what == "energy":
             yield Energy(*self.energy)
 
+    def ended(self):
+        return False
+
     def close(self):
         pass
 
@@ -105,7 +108,7 @@ FACTS = {"kind": "cpu", "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3}, "attrib
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Runs a confirmation of three kernels on two problems; returns what was asked and the rows."""
-    monkeypatch.setattr(supervisor, "Child", Child)
+    monkeypatch.setattr(session, "Child", Child)
     Child.faults = {}
     rows = [row(name, "-", us, problem) for problem in (SMALL, LARGE) for name, us in (("a", 2.0), ("b", 500.0), ("cublas", 1.0))]
     samples = tmp_path / "all.parquet"
@@ -119,7 +122,9 @@ def make(tmp_path, monkeypatch):
     def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
         data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
         plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).confirmation("cuda")
-        job = confirmation.Job("d", "cuda", plan, [samples], binaries, tmp_path, {}, "code", "swept", FACTS, refill_us)
+        job = confirmation.ConfirmationJob(
+            "d", "cuda", plan, binaries, tmp_path, {}, "code", FACTS, samples=[samples], swept="swept", refill_us=refill_us
+        )
         Child.asked, Child.count = [], 0
         session = confirmation.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
         return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import simulated
 from ladder.core.errors import InputError
-from ladder.measuring import sweep
+from ladder.measuring import session, sweep
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples
@@ -48,7 +48,7 @@ def run(tmp_path, monkeypatch, gpus):
     (tmp_path / "kernels" / "cuda" / "90_fake.cu").write_text(
         "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n"
     )
-    monkeypatch.setattr(sweep, "ROOT", tmp_path)
+    monkeypatch.setattr(session, "ROOT", tmp_path)
     plan = campaign_file.load(
         {"campaign": "fake", "problems": {"cuda": [[5, 6, 7]]},
          "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}},
@@ -59,13 +59,12 @@ def run(tmp_path, monkeypatch, gpus):
         gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"others": others}))
         binary = simulated.cubin(body)
         (tmp_path / "any.cubin").write_bytes(binary)
-        row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": "any.cubin"}
-        job = sweep.Job(
+        row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(tmp_path / "any.cubin")}
+        job = session.Job(
             "fake",
             "cuda",
             plan.plan("cuda", "90_fake.float32"),
-            {configuration.slug: row for configuration, _ in plan.configurations["cuda/90_fake"]},
-            tmp_path,
+            {("90_fake", "float32", configuration.label): row for configuration, _ in plan.configurations["cuda/90_fake"]},
             tmp_path / "support",
             {},
             "code",

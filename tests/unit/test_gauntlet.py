@@ -43,7 +43,7 @@ def run(worker, folder, body, element_type="float32", header=""):
     (configuration, _) = next(kernel.expand({}, [element_type]))
     (row,) = compile_kernel(kernel, [(configuration, "")], "here", folder / "build", 1)
     worker.connection.sent.clear()
-    worker._do(RunGauntlet(element_type, Candidate(kernel.name, str(path), (), str(folder / "build" / row.binary))))
+    worker._do(RunGauntlet(element_type, Candidate(kernel.name, path=str(path), binary=str(folder / "build" / row.binary))))
     *tried, (last, verdict) = worker.connection.sent
     assert last == "Judged"
     return verdict, [fields["problem"] for _, fields in tried]

@@ -7,10 +7,11 @@ from functools import partial
 import pytest
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
-from ladder.measuring import supervisor
-from ladder.measuring.protocol import Check, Judged, RunGauntlet, Sampled, SetProblem, Time, Trying
+from ladder.measuring import session
+from ladder.measuring.protocol import Check, Judged, Load, RunGauntlet, Sampled, SetProblem, Time, Trying
+from ladder.measuring.session import Job, columns_of
 from ladder.measuring.supervisor import Failure
-from ladder.measuring.sweep import Job, Run, read_readings
+from ladder.measuring.sweep import Sweep
 from ladder.model import campaign_file, kernel_file
 from ladder.storage import samples
 from ladder.storage.journal import Journal
@@ -27,11 +28,14 @@ class Child:
     """Answers as told, by the class of the request; what it was asked is in `asked`."""
 
     def __init__(self, asked, answers, *_):
-        self.asked, self.answers, self.loaded, self.busy_us = asked, answers, set(), 0.0
+        self.asked, self.answers, self.busy_us = asked, answers, 0.0
 
     def ask(self, request, timeout):
         self.asked.append(request)
         yield from self.answers.get(type(request), lambda _: [])(request)
+
+    def ended(self):
+        return False
 
     def close(self):
         pass
@@ -65,15 +69,17 @@ def make(tmp_path, monkeypatch):
         }  # fmt: skip
         plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).plan("cuda", "03_shared_tile.float32")
         rows = {}
-        for number, contestant in enumerate(plan["contestants"]):
-            (tmp_path / f"{number}.cubin").write_bytes(binary + bytes([number]))
-            sha256 = hashlib.sha256(binary + bytes([number])).hexdigest()
-            rows[contestant["slug"]] = {"status": "compiled", "sha256": sha256, "binary": f"{number}.cubin"}
+        for number, candidate in enumerate(plan["candidates"]):
+            path = tmp_path / f"{number}.cubin"
+            path.write_bytes(binary + bytes([number]))
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+            name = "03_shared_tile", "float32", candidate["label"]
+            rows[name] = {"status": "compiled", "sha256": sha256, "binary": str(path)}
         asked = []
         given = {RunGauntlet: lambda _: verdict(), Check: lambda _: verdict(), Time: timed()} | (answers or {})
-        monkeypatch.setattr(supervisor, "Child", partial(Child, asked, given))
-        job = Job("d", "cuda", plan, rows, tmp_path, tmp_path, {}, "code", environment)
-        made = Run(job, Journal(tmp_path / "journal"), "uuid", lock=0)
+        monkeypatch.setattr(session, "Child", partial(Child, asked, given))
+        job = Job("d", "cuda", plan, rows, tmp_path, {}, "code", environment)
+        made = Sweep(job, Journal(tmp_path / "journal"), "uuid", lock=0)
         made.asked = asked
         return made
 
@@ -123,7 +129,7 @@ def test_tf32_of_denormal_operands_is_not_asked_for(make):
     """Tensor cores take them for 0: no kernel's fault, and no result."""
     run = make()
     for entry in run.entries:
-        entry.contestant["precision"] = "tf32"
+        entry.candidate = replace(entry.candidate, precision="tf32")
     denormal = [replace(entry, problem=replace(entry.problem, distribution="denormal")) for entry in run.entries[:3]]
     run.entries[:3] = denormal
     run.entries_of = {denormal[0].problem: denormal, run.entries[3].problem: run.entries[3:]}
@@ -143,7 +149,7 @@ def test_a_problem_is_set_up_again_in_a_fresh_process(make):
 
     run = make({SetProblem: problem})
     assert outcomes(run) == [("correct", "")] * 6
-    assert run.worker.children == 2
+    assert run.session.children == 2
 
 
 def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(make):
@@ -152,7 +158,7 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(mak
 
     run = make({SetProblem: problem})
     with pytest.raises(
-        InputError, match="d: 512 distribution=exact: the problem could not be set up: the reference is incorrect; no fault of"
+        InputError, match="uuid: 512 distribution=exact: the problem could not be set up: the reference is incorrect; no fault of"
     ):
         run.measure_all()
     assert not [entry for entry in run.entries if entry.key in run.journal.records]
@@ -178,17 +184,19 @@ def test_what_has_changed_is_measured_anew_and_what_has_passed_the_gauntlet_is_n
 
 def test_who_fails_the_gauntlet_is_measured_nowhere(make):
     def gauntlet(request):
-        wrong = list(request.candidate.parameters[0]) == ["BM", 16]
+        wrong = request.candidate.configuration.startswith("BM=16 ")
         return verdict("incorrect", "on M=1 N=1 K=1 exact: wrong") if wrong else verdict()
 
     run = make({RunGauntlet: gauntlet})
     assert outcomes(run) == [("correct", ""), ("incorrect", "on M=1 N=1 K=1 exact: wrong"), ("correct", "")] * 2
-    assert [request.indices for request in of_kind(Time, run.asked)] == [[0, 2]] * 2
+    loaded = [request.candidate.configuration.split()[0] for request in of_kind(Load, run.asked)]
+    assert loaded == ["BM=8", "BM=32"] * 4  # for whole numbers and to be timed, on two problems
+    assert [request.indices for request in of_kind(Time, run.asked)] == [[0, 1]] * 2
 
 
 def test_a_child_that_dies_in_the_gauntlet_leaves_the_problem_that_it_was_at(make):
     def die(request):
-        if list(request.candidate.parameters[0]) == ["BM", 8]:
+        if request.candidate.configuration.startswith("BM=8 "):
             yield Trying("M=7 N=13 K=3 exact")
             raise Failure("launch_error", "killed by signal 11", alive=False)
         yield from verdict()
@@ -237,7 +245,7 @@ def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
         run.measure_all()
     (tmp_path / "1.cubin").unlink()
     with pytest.raises(InputError, match=r"1\.cubin: its sha256"):
-        make_again = Run(run.job, run.journal, "uuid", lock=0)
+        make_again = Sweep(run.job, run.journal, "uuid", lock=0)
         make_again.measure_all()
 
 
@@ -253,8 +261,8 @@ def test_another_sweep_is_measured_anew(make):
 
 
 def test_readings_become_columns():
-    found = read_readings([{"sm_clock_mhz": 1000, "throttle_reasons": 0}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
+    found = columns_of([{"sm_clock_mhz": 1000, "throttle_reasons": 0}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
     assert (found["sm_clock_mhz"], found["temperature_c"], found["throttle_reasons"]) == (950.0, None, 4)
     assert (found["samples_sm_clock_mhz"], found["samples_throttle_reasons"]) == ([1000, 900], [0, 4])
-    assert read_readings([{}])["throttle_reasons"] is None
+    assert columns_of([{}])["throttle_reasons"] is None
     assert set(found) <= set(samples.SCHEMA.names)

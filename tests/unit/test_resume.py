@@ -8,8 +8,7 @@ import pytest
 import simulated
 from inprocess import InProcess
 from ladder.devices.lock import WAIT_SECONDS, exclusive
-from ladder.measuring import confirmation
-from ladder.measuring import sweep as measure
+from ladder.measuring import confirmation, session, sweep
 from ladder.measuring.protocol import Time
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
@@ -56,33 +55,32 @@ class Machine:
 
         monkeypatch.setattr(Journal, "append", write)
         monkeypatch.setattr(InProcess, "ask", count)
-        monkeypatch.setattr(measure, "GROUP", GROUP)
-        for module in (measure, confirmation):
-            monkeypatch.setattr(module, "ROOT", folder)
-            monkeypatch.setattr(module, "project_state", lambda: {"commit": "c"})
+        monkeypatch.setattr(sweep, "GROUP", GROUP)
+        monkeypatch.setattr(session, "ROOT", folder)
+        monkeypatch.setattr(session, "project_state", lambda: {"commit": "c"})
         (folder / "kernels" / "cuda").mkdir(parents=True)
         (folder / "kernels" / "cuda" / "90_many.cu").write_text(KERNEL)
         self.plan = campaign_file.load(CAMPAIGN, "t", discover(folder))
         binary = simulated.cubin("right()")
         (folder / "any.cubin").write_bytes(binary)
         sha256 = hashlib.sha256(binary).hexdigest()
-        self.binary = {"status": "compiled", "sha256": sha256, "binary": str(folder / "any.cubin")}
+        binary = {"status": "compiled", "sha256": sha256, "binary": str(folder / "any.cubin")}
+        self.binaries = {("90_many", "float32", f"U={u}"): binary for u in (1, 2, 3)}
         self.environment = json.loads(simulated.ATTRIBUTES.read_text())
 
     def sweep(self, name):
         """Run the measure job; returns the Parquet file."""
-        configurations = [configuration for configuration, _ in self.plan.configurations["cuda/90_many"]]
-        binaries = {configuration.slug: self.binary for configuration in configurations}
         plan = self.plan.plan("cuda", "90_many.float32")
-        job = measure.Job("d", "cuda", plan, binaries, self.folder, self.folder, {}, "code", self.environment)
-        self.session = measure.run(job, self.folder / f"{name}.journal", self.folder / f"{name}.parquet", ["GPU-1"])
+        job = session.Job("d", "cuda", plan, self.binaries, self.folder, {}, "code", self.environment)
+        self.session = sweep.run(job, self.folder / f"{name}.journal", self.folder / f"{name}.parquet", ["GPU-1"])
         return self.folder / f"{name}.parquet"
 
     def confirm(self, name, samples):
         """Run the confirmation; returns the Parquet file."""
-        binaries = {("90_many", "float32", f"U={u}"): self.binary for u in (1, 2, 3)}
         plan = self.plan.confirmation("cuda")
-        job = confirmation.Job("d", "cuda", plan, [samples], binaries, self.folder, {}, "code", "swept", self.environment)
+        job = confirmation.ConfirmationJob(
+            "d", "cuda", plan, self.binaries, self.folder, {}, "code", self.environment, samples=[samples], swept="swept"
+        )
         self.session = confirmation.run(job, self.folder / f"{name}.journal", self.folder / f"{name}.parquet", ["GPU-1"])
         return self.folder / f"{name}.parquet"
 

@@ -188,7 +188,7 @@ def test_samples_that_are_not_those_confirmed_are_refused(tmp_path):
 
 
 def again(kernel, configuration, levels, role="finalist", rounds=6, **given):
-    """Rows of the confirmation: a contestant's times in each process, whose rounds share what the reference has; with noise of its own."""
+    """Rows of the confirmation: a candidate's times in each process, whose rounds share what the reference has; with noise of its own."""
     rows = []
     for process, level in enumerate(levels, 1):
         random = np.random.default_rng([process, *f"{kernel} {configuration}".encode()])

@@ -5,12 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from ladder.cli import trial_report
+from ladder.cli import best_rung, trial_report
 from ladder.compiling import provenance, toolchain
 from ladder.core.errors import InputError
 from ladder.devices.detect import Device
 from ladder.devices.lock import exclusive
-from ladder.measuring import contestants
 from ladder.model.problem import Problem
 from ladder.storage import samples
 
@@ -18,13 +17,13 @@ WITHOUT_PANDAS = """
 import sys
 from pathlib import Path
 import ladder.cli.trial
-from ladder.measuring import contestants
+from ladder.cli import best_rung
 from ladder.model.problem import Problem
 from ladder.devices.detect import Device
 
-contestants.ROOT = Path(sys.argv[1])
+best_rung.ROOT = Path(sys.argv[1])
 device = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1, (), "")
-assert contestants.best_rung(device, contestants.ROOT / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
+assert best_rung.best_rung(device, best_rung.ROOT / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
 assert "pandas" not in sys.modules
 """
 
@@ -69,11 +68,11 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
         "newer": "compute_capability: 10.0\n",
     }.items():
         (kernels / f"{name}.cu").write_text(f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n")
-    monkeypatch.setattr(contestants, "ROOT", tmp_path)
+    monkeypatch.setattr(best_rung, "ROOT", tmp_path)
     device, results = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1), tmp_path / "results"
 
     def best(**given):
-        found = contestants.best_rung(device, kernels / "mine.cu", Problem(64, 64, 64, **given))
+        found = best_rung.best_rung(device, kernels / "mine.cu", Problem(64, 64, 64, **given))
         return found and found[0].stem
 
     assert best() is None

@@ -60,14 +60,14 @@ def test_shards_are_parts_of_a_sweep_in_its_order():
     def plans(**measure):
         data = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "kernels": ["cuda/03_shared_tile"], "measure": measure}
         found = campaign_file.load(data, "t", discover(ROOT))
-        return found.jobs("cuda"), [found.plan("cuda", job)["contestants"] for job in found.jobs("cuda")[1:]]
+        return found.jobs("cuda"), [found.plan("cuda", job)["candidates"] for job in found.jobs("cuda")[1:]]
 
     jobs, (whole,) = plans()
     assert jobs == ["baselines.float32", "03_shared_tile.float32"]
     for shard in (1, 3, len(whole) - 1, len(whole), 1000):
         jobs, parts = plans(shard=shard)
         count = -(-len(whole) // shard)
-        assert [contestant for part in parts for contestant in part] == whole
+        assert [candidate for part in parts for candidate in part] == whole
         assert max(map(len, parts)) <= shard
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
         assert len(jobs) == 1 + count

@@ -22,7 +22,7 @@ from ladder.compiling.compilers import CompileError
 from ladder.compiling.provenance import fingerprint
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import exclusive
-from ladder.measuring import bench
+from ladder.measuring import session
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.pipeline import code_digest
@@ -301,7 +301,7 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
                     busy = worker * virtual_clock.now()
                     return psutil.Process().cpu_times()._replace(user=busy, system=0.0)
 
-        monkeypatch.setattr(bench, "psutil", Machine())
+        monkeypatch.setattr("ladder.measuring.trial.psutil", Machine())
         return re.findall("timed while other processes used (.*)", trials.ladder("try", path, "--size", "32"))
 
     assert used(everyone=2.3, worker=1.0) == [f"1.3 of {os.cpu_count()} cores"]
@@ -351,7 +351,7 @@ def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virt
     def interrupt():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bench, "Child", Counted)
+    monkeypatch.setattr(session, "Child", Counted)
     saves = [
         save("slow(2); right()"),
         save("right(alpha=2)"),
@@ -414,8 +414,8 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     path = on_cpu.root / "kernels/cpu/mine.c"
     text = path.read_text()
     try_ = ["try", str(path), "--size", "96"]
-    patient = replace(bench.LIMITS, timeout_seconds=300)
-    monkeypatch.setattr(bench, "LIMITS", patient)
+    patient = replace(trial.LIMITS, timeout_seconds=300)
+    monkeypatch.setattr("ladder.cli.trial.LIMITS", patient)
     assert "\nright; " in on_cpu.ladder(*try_)
     edit(path, "const T a =", "*(volatile int *)0 = 0;\n      const T a =")
     assert "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11" in on_cpu.ladder(*try_, code=1)
@@ -431,7 +431,7 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
         re.MULTILINE,
     )
     library.unlink()
-    monkeypatch.setattr(bench, "LIMITS", replace(patient, timeout_seconds=2))
+    monkeypatch.setattr("ladder.cli.trial.LIMITS", replace(patient, timeout_seconds=2))
     edit(path, "const T a =", "for (volatile int n = 0;; ++n);\n      const T a =")
     assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*try_, code=1))
 

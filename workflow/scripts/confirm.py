@@ -1,13 +1,13 @@
 """Measure the finalists of the sweep again, all kernels side by side."""
 
-import csv
 from pathlib import Path
 
 from ladder.compiling.provenance import check_alike, fingerprint
 from ladder.core.files import ROOT
 from ladder.devices.detect import here
 from ladder.devices.lock import uuids
-from ladder.measuring.confirmation import Job, run
+from ladder.measuring.confirmation import ConfirmationJob, run
+from ladder.measuring.session import read_binaries
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
@@ -19,21 +19,15 @@ with job(snakemake.log[0]):
     data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
     plan = campaign_file.load(data, "the campaign", discover(ROOT))
     device = here(plan, snakemake.wildcards.device)
-    binaries = {}
-    for path in map(Path, snakemake.input.resources):
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                name = row["kernel"], row["element_type"], row["configuration"]
-                binaries[name] = row | {"binary": str(path.parent / row["binary"])}
     output = Path(snakemake.output.confirmed)
     environment = read_environment(snakemake.input.environment)
     check_alike(fingerprint(device), environment["fingerprint"])
-    task = Job(
+    task = ConfirmationJob(
         device=device.slug,
         kind=device.kind,
         plan=plan.confirmation(device.kind),
         samples=list(map(Path, snakemake.input.samples)),
-        binaries=binaries,
+        binaries=read_binaries(map(Path, snakemake.input.resources)),
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
         code=code_digest.digest("measuring.confirmation", "measuring.worker"),

@@ -1,13 +1,13 @@
 """Measure every configuration of one kernel, or the baselines, on every problem."""
 
-import csv
 from pathlib import Path
 
 from ladder.compiling.provenance import check_alike, fingerprint
 from ladder.core.files import ROOT
 from ladder.devices.detect import here
 from ladder.devices.lock import uuids
-from ladder.measuring.sweep import Job, run
+from ladder.measuring.session import Job, read_binaries
+from ladder.measuring.sweep import run
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
@@ -20,10 +20,6 @@ with job(snakemake.log[0]):
     plan = campaign_file.load(data, "the campaign", discover(ROOT))
     device = here(plan, snakemake.wildcards.device)
     resources = snakemake.input.get("resources")
-    rows = []
-    if resources:
-        with Path(resources).open(newline="") as file:
-            rows = list(csv.DictReader(file))
     output = Path(snakemake.output.samples)
     environment = read_environment(snakemake.input.environment)
     check_alike(fingerprint(device), environment["fingerprint"])
@@ -31,8 +27,7 @@ with job(snakemake.log[0]):
         device=device.slug,
         kind=device.kind,
         plan=plan.plan(device.kind, snakemake.wildcards.job),
-        binaries={row["slug"]: row for row in rows},
-        folder=Path(resources).parent if resources else output.parent,
+        binaries=read_binaries([Path(resources)] if resources else []),
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),
         code=code_digest.digest("measuring.sweep", "measuring.worker"),

@@ -73,9 +73,9 @@ class Finalists:
         records = self.groups[key][one]
         return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
 
-    def on_tensor_cores(self, key: Key, *contestants: tuple[str, str]) -> bool:
+    def on_tensor_cores(self, key: Key, *candidates: tuple[str, str]) -> bool:
         """Whether one of these kernels and configurations uses the tensor cores."""
-        return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in contestants)
+        return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in candidates)
 
     def row(self, key: Key, one: tuple[str, str], swept: Record) -> dict[str, Any]:
         """The columns of `best.csv` for a finalist that the confirmation finds: all but those that `swept`, its row of the sweep, has."""

@@ -46,7 +46,7 @@ REFERENCES = ["uuid", "kernel", "element_type", "m", "n", "k", "problem", "state
               "sm_clock_mhz", "throttled_share"]  # fmt: skip
 """Columns of `references.csv`."""
 SAME_SERIES = 3
-"""Rounds by whose times of the reference a series is known: contestants that were timed side by side have them in common."""
+"""Rounds by whose times of the reference a series is known: candidates that were timed side by side have them in common."""
 
 
 def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
@@ -180,9 +180,9 @@ def rounds(records: Sequence[Record], best: pd.DataFrame, finalists: Finalists) 
 
 
 def references(records: Sequence[Record]) -> pd.DataFrame:
-    """The reference's series of samples, a row each, however many contestants were timed beside it: how GPUs of a model differ.
+    """The reference's series of samples, a row each, however many candidates were timed beside it: how GPUs of a model differ.
 
-    Contestants of the same rounds have the same series, of which those that left early have the beginning. `kernel` is one of them;
+    Candidates of the same rounds have the same series, of which those that left early have the beginning. `kernel` is one of them;
     `process` is empty where the series is the sweep's. Times in microseconds.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -204,7 +204,7 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
 def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
     """Who is faster than whom: a row a pair, problem and state; `ratio` is how many times as fast as `other` `kernel` is.
 
-    `gain`: each rung against the rung below it, each at its best. `null`: the reference's call as a contestant against itself.
+    `gain`: each rung against the rung below it, each at its best. `null`: the reference's call as a candidate against itself.
     `twins`: two kernels' configurations with the same binary, which only chance can tell apart. By the rounds in which both were timed, with
     between-process and within-run intervals; where the confirmation was left out there are only gains, from ratios to the reference.
     """

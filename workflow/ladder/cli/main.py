@@ -140,17 +140,17 @@ def try_(parser: ArgumentParser) -> Run:
         from ladder.cli import trial
 
         with clear_errors(2):
-            one = trial.Trial(trial.Asked(given.file, _size(given), given.type, _lists(given.set), given.counters))
+            tries = trial.Tries(trial.Asked(given.file, _size(given), given.type, _lists(given.set), given.counters))
             try:
                 if given.watch:
-                    trial.watch(one)
-                right = one.once()
+                    trial.watch(tries)
+                right = tries.once()
             except KeyboardInterrupt:
-                one.bench.kill()
+                tries.kill()
                 print("Interrupted", file=sys.stderr)
                 sys.exit(130)
             finally:
-                one.bench.close()
+                tries.close()
         sys.exit(0 if right else 1)
 
     return run

@@ -4,12 +4,13 @@ The worker, the rounds and the verdicts are those of a campaign. What is kept li
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from ladder.cli import trial_report
+from ladder.cli.best_rung import SIZE, best_rung
 from ladder.compiling.compile import SUFFIX as BINARY
-from ladder.compiling.compile import Resource, compile_support
+from ladder.compiling.compile import Resource, compile_kernel, compile_support
 from ladder.compiling.provenance import fingerprint
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
 from ladder.core import clock
@@ -27,9 +29,9 @@ from ladder.core.errors import InputError, unwritable
 from ladder.core.files import ROOT, write_whole
 from ladder.devices.detect import Device, detect_cpu, detect_gpus
 from ladder.devices.lock import exclusive, uuids
-from ladder.measuring.bench import Bench
-from ladder.measuring.contestants import FOLDER, SIZE, Contestant, best_rung, compiled
 from ladder.measuring.probe import probe
+from ladder.measuring.session import Session
+from ladder.measuring.trial import LIMITS, Entry, Trial
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import OF_BUILD, SUFFIX, Configuration, Kernel
@@ -38,6 +40,7 @@ from ladder.model.problem import Problem
 from ladder.pipeline import code_digest
 from ladder.storage.dataset_layout import read_environment
 
+FOLDER = ROOT / "results" / "try"
 WATCH_SECONDS = 0.1
 """Between looks at the file."""
 
@@ -53,8 +56,8 @@ class Asked:
     counters: bool = False
 
 
-class Trial:
-    """Tries of one file. Between them the worker stays, with its device open."""
+class Tries:
+    """Tries of one file. Between them the worker stays, with its device open; it does nothing while this process holds no lock on it."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
@@ -63,25 +66,35 @@ class Trial:
         if not self.kind or path.parent != ROOT / "kernels" / self.kind:
             raise InputError(f"{asked.path}: expected a kernel in kernels/cuda/*.cu or kernels/cpu/*.c of {ROOT}")
         self.path = path
-        found = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
-        self.device: Device | None = found[0] if found else None
+        devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
+        self.device: Device | None = devices[0] if devices else None
         self.kept = FOLDER / self.kind / path.stem
         """Where the last right try is kept, with the suffix of each file."""
         tqdm.monitor_interval = 0  # no thread beside what forks
         self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
         """On a terminal, what is being done; it is gone when that is said."""
-        self.bench = Bench(self.kind, self.line.set_description_str)
+        self.session: Session | None = None
         self.rung: tuple[Path, str] | None = None
-        self.sought = False
+        self.looked_for_rung = False
         self.unkept = ""
-        """Why what was found could not be kept."""
+        """Why the last try could not be kept."""
 
     def once(self) -> bool:
-        """Try the file as it is now and print what was found; returns whether it is right. Raises `InputError`."""
+        """Try the file as it is now and print what came of it; returns whether it is right. Raises `InputError`."""
         try:
             return self._once()
         finally:
             self.line.clear()
+
+    def kill(self) -> None:
+        """Kill the worker, whatever it does."""
+        if self.session:
+            self.session.kill()
+
+    def close(self) -> None:
+        """Let the worker end."""
+        if self.session:
+            self.session.end()
 
     def _once(self) -> bool:
         start = clock.now()
@@ -94,28 +107,31 @@ class Trial:
         where = f" on {self.device.name}" if self.device else ""
         self.line.clear()
         print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
-        for said in trial_report.refused(refused):
-            print(said)
+        for text in trial_report.refused(refused):
+            print(text)
         wrong = any(row.status == "compile_error" for row in refused)
         if not self.device:
-            for one in mine:
-                print(f"compiled for {arch}: {one.label}: {trial_report.resources(one.resource)}")
+            for entry in mine:
+                print(f"compiled for {arch}: {entry.label}: {trial_report.resources(entry.resource)}")
         if not self.device and not wrong:
             raise InputError("no GPU was found here: compiled, not run; expected an NVIDIA GPU and its driver")
         if mine and self.device:
             support = self._support(arch)
-            with exclusive([self.bench.uuid] if self.bench.uuid else uuids(self.device)) as (self.bench.uuid, _):
-                self.bench.open(support)  # a device or support file that cannot be used is told by it in a line
-                environment = self._environment(support)
+            with exclusive([self.session.uuid] if self.session else uuids(self.device)) as (uuid, _):
+                session = self._open(uuid, support)  # first: a device that cannot be used is an error in a line
+                session.environment = self._environment(uuid, support)
                 last = self._last(kernel)
-                changed = [one for one in last if one.resource["sha256"] not in {one.resource["sha256"] for one in mine}]
-                self.bench.judge_and_time(mine, [*changed, *self._best_rung(problem, arch)], problem, environment)
+                compiled = {entry.resource["sha256"] for entry in mine}
+                changed = [entry for entry in last if entry.resource["sha256"] not in compiled]
+                beside = [*changed, *self._best_rung(problem, arch)]
+                trial = Trial(session, problem, beside, self.line.set_description_str)
+                trial.run(mine)
                 self.line.clear()
-                self._report(mine, last, problem, environment)
-            wrong |= any(one.status not in ("correct", "not_supported") for one in mine)
+                self._report(trial, mine, last)
+            wrong |= any(entry.status not in ("correct", "not_supported") for entry in mine)
         if wrong:  # who knows what it did to the worker
-            self.bench.close()
-        elif self.device and not any(one.status == "correct" for one in mine):
+            self.close()
+        elif self.device and not any(entry.status == "correct" for entry in mine):
             raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
         print(f"{'wrong' if wrong else 'right'}; {clock.now() - start:.1f} s", flush=True)
         if self.unkept:
@@ -146,20 +162,29 @@ class Trial:
 
     def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
-    ) -> tuple[list[Contestant], list[Resource]]:
-        """What `compiled` returns. Meanwhile the worker is opened, where nobody holds the device: what the compiler says waits for no run.
+    ) -> tuple[list[Entry], list[Resource]]:
+        """What `compiled` returns. Meanwhile the worker is opened, if nobody holds the device: what the compiler says waits for no run.
 
         With several configurations it is not: before all are compiled, another run may take that device, and leave others free.
         """
-        if self.bench.is_open or not self.device or len(configurations) > 1:
+        if (self.session and self.session.is_open) or not self.device or len(configurations) > 1:
             return compiled(kernel, configurations, arch)
         pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
         compiling = pool.submit(compiled, kernel, configurations, arch)
         pool.shutdown(wait=False)  # it ends when that is done: an idle process answers Ctrl-C with a traceback
-        # where it cannot be opened, that is said when it is needed
-        with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (self.bench.uuid, _):
-            self.bench.open(self._support(arch))
+        # if it cannot be opened, that is an error when it is needed
+        with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (uuid, _):
+            self._open(uuid, self._support(arch))
         return compiling.result()
+
+    def _open(self, uuid: str, support: Path) -> Session:
+        """The session, with a worker. Raises `InputError` if the device or the support file cannot be used."""
+        if self.session is None or self.session.uuid != uuid:
+            self.close()
+            self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
+        self.session.support = support
+        self.session.worker()
+        return self.session
 
     def _support(self, arch: str) -> Path:
         """What the pipeline itself runs on the device, compiled once for each version of it."""
@@ -169,7 +194,7 @@ class Trial:
             write_whole(path, compile_support(self.kind, arch))
         return path
 
-    def _environment(self, support: Path) -> dict[str, Any]:
+    def _environment(self, uuid: str, support: Path) -> dict[str, Any]:
         """`environment.json` of the device, measured when it is tried for the first time."""
         assert self.device
         path = FOLDER / self.device.slug / "environment.json"
@@ -178,13 +203,13 @@ class Trial:
             if known["fingerprint"] == fingerprint(self.device):
                 return known
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
-            found = pool.submit(probe, self.device, self.bench.uuid, support).result()
+            measured = pool.submit(probe, self.device, uuid, support).result()
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(found).encode())
-        return found
+        write_whole(path, json.dumps(measured).encode())
+        return measured
 
-    def _last(self, kernel: Kernel) -> list[Contestant]:
-        """The best of the last right try, where it was of the same device, as a contestant."""
+    def _last(self, kernel: Kernel) -> list[Entry]:
+        """The best of the last right try, if it was of the same device."""
         note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(SUFFIX[self.kind])
         if not note.exists():
             return []
@@ -193,43 +218,44 @@ class Trial:
             if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.asked.element_type:
                 return []
             configuration = Configuration.of(known["element_type"], known["configuration"])
-            return [Contestant(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
+            return [Entry(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
         except (ValueError, TypeError, KeyError, InputError) as error:
             raise InputError(
                 f"{note}: {type(error).__name__}: {error}; expected what the last right try has left. Remove it and try again"
             ) from None
 
-    def _best_rung(self, problem: Problem, arch: str) -> list[Contestant]:
-        """The best rung of this device's own or published results, compiled; none where there are no results, or it does not run here."""
-        if not self.sought:
-            self.sought, self.rung = True, best_rung(self.device, self.path, problem) if self.device else None
+    def _best_rung(self, problem: Problem, arch: str) -> list[Entry]:
+        """The best rung of this device's own or published results, compiled; none if there are no results, or it does not run here."""
+        if not self.looked_for_rung:
+            self.looked_for_rung, self.rung = True, best_rung(self.device, self.path, problem) if self.device else None
         if self.rung is None:
             return []
         kernel = parse(self.rung[0])
-        one = Configuration.of(problem.element_type, self.rung[1])
-        return compiled(kernel, [(one, kernel.objection(one))], arch)[0]
+        configuration = Configuration.of(problem.element_type, self.rung[1])
+        return compiled(kernel, [(configuration, kernel.objection(configuration))], arch)[0]
 
-    def _report(
-        self, mine: list[Contestant], last: Sequence[Contestant], problem: Problem, environment: Mapping[str, Any]
-    ) -> None:
-        """Print what was found, and keep it."""
-        timed = sorted((one for one in mine if one.series and one.status == "correct"), key=lambda one: -one.ratio()[0])
-        for one in timed:
-            print(trial_report.timed(one, problem, environment))
-            if modelled := trial_report.modelled(one, problem, environment):
+    def _report(self, trial: Trial, mine: Sequence[Entry], last: Sequence[Entry]) -> None:
+        """Print what came of a trial, and keep it."""
+        problem, environment = trial.problem, trial.session.environment
+        timed = sorted(
+            (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]
+        )
+        for entry in timed:
+            print(trial_report.timed(entry, problem, environment))
+            if modelled := trial_report.modelled(entry, problem, environment):
                 print(f"  {modelled}")
         if timed:
             print("  intervals: 95 %, within-run")
-            if said := trial_report.beside(self.kind, self.bench.others):
-                print(f"  {said}")
-            for one in last:
-                print(f"  since the last right try: {trial_report.changes(timed[0], one)}")
+            if others := trial_report.beside(self.kind, trial.others):
+                print(f"  {others}")
+            for entry in last:
+                print(f"  since the last right try: {trial_report.changes(timed[0], entry)}")
         if timed and self.asked.counters:
-            print(f"  {self._stalls(timed[0], problem)}")
-        for one in mine:
-            if one.status not in ("correct", "skipped"):
-                print(f"{one.status}: {one.label}: {one.reason}")
-        if untried := [one.label for one in mine if one.status == "skipped"]:
+            print(f"  {self._stalls(trial.session, timed[0], problem)}")
+        for entry in mine:
+            if entry.status not in ("correct", "skipped"):
+                print(f"{entry.status}: {entry.label}: {entry.reason}")
+        if untried := [entry.label for entry in mine if entry.status == "skipped"]:
             print(
                 f"not tried after the timeout: {', '.join(untried[:3])}{f' and {len(untried) - 3} more' if len(untried) > 3 else ''}"
             )
@@ -241,19 +267,19 @@ class Trial:
         except OSError as error:
             self.unkept = str(unwritable(error.filename or FOLDER, error))
 
-    def _stalls(self, best: Contestant, problem: Problem) -> str:
+    def _stalls(self, session: Session, best: Entry, problem: Problem) -> str:
         from ladder.measuring.counters import NotCounted, stalls  # they take longer to import than all else
 
         functions = ["gemm", *(launch["function"] for launch in best.kernel.then)]
         given = {name: value for name, value in vars(problem).items() if name not in ("offset", "seed")}
-        task = {"uuid": self.bench.uuid, "support": str(self.bench.support), "kernel": str(best.kernel.path), "functions": functions,
+        task = {"uuid": session.uuid, "support": str(session.support), "kernel": str(best.kernel.path), "functions": functions,
                 "configuration": best.configuration.label, "binary": str(best.binary), "problem": given}  # fmt: skip
         try:
             return "stalls, cycles an issued instruction: " + ", ".join(f"{name} {value:.2g}" for name, value in stalls(task))
         except NotCounted as why:
             return f"no counters: {why}"
 
-    def _keep(self, timed: Sequence[Contestant], mine: Sequence[Contestant], problem: Problem) -> None:
+    def _keep(self, timed: Sequence[Entry], mine: Sequence[Entry], problem: Problem) -> None:
         """Keep the best of a right try for the next one, and a line of every try in `history.jsonl`."""
         assert self.device
         self.kept.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +289,7 @@ class Trial:
             "device": self.device.slug,
             "element_type": problem.element_type,
             "problem": problem.label,
-            "status": {one.configuration.label: one.status for one in mine},
+            "status": {entry.configuration.label: entry.status for entry in mine},
         }
         if timed:
             best = timed[0]
@@ -279,18 +305,32 @@ def _numbers(values: Sequence[str]) -> list[int | str]:
     return [int(value) if re.fullmatch("[0-9]{1,18}", value) else value for value in values]
 
 
-def watch(trial: Trial) -> NoReturn:
+def compiled(
+    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
+) -> tuple[list[Entry], list[Resource]]:
+    """What compiled, and the rows of what did not."""
+    folder = FOLDER / "build" / arch / kernel.id
+    rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
+    entries = [
+        Entry(kernel, configuration, folder / row.binary, asdict(row))
+        for row, (configuration, _) in zip(rows, configurations, strict=True)
+        if row.status == "compiled"
+    ]
+    return entries, [row for row in rows if row.status not in ("compiled", "skipped")]
+
+
+def watch(tries: Tries) -> NoReturn:
     """Try the file now and whenever it, or what it includes, has changed, until interrupted."""
     tried = None
     while True:
         try:
-            state = [path.read_bytes() for path in [trial.path, *parse(trial.path).includes]]
+            state = [path.read_bytes() for path in [tries.path, *parse(tries.path).includes]]
         except (InputError, OSError) as error:
             state = [str(error).encode()]
         if state != tried:
             tried = state
             try:
-                trial.once()
+                tries.once()
             except InputError as error:
                 print(f"Error: {error}", flush=True)
         clock.sleep(WATCH_SECONDS)

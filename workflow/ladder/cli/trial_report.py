@@ -10,7 +10,7 @@ from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval
 from ladder.core.types import rate_unit, tflops
-from ladder.measuring.contestants import Contestant, label_of
+from ladder.measuring.trial import Entry, label_of
 from ladder.model.campaign import BASELINES
 from ladder.model.problem import Problem
 
@@ -29,27 +29,26 @@ def refused(rows: Sequence[Resource]) -> list[str]:
     ]
 
 
-def timed(one: Contestant, problem: Problem, environment: Mapping[str, Any]) -> str:
+def timed(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
     """How fast it is, beside the reference, the best rung and the measured peak, with within-run intervals."""
-    unit, size = rate_unit(one.kernel.kind)
-    assert one.series
-    us, low, high = median_interval(one.series.samples)
+    unit, size = rate_unit(entry.kernel.kind)
+    us, low, high = median_interval(entry.samples["samples_us"])
     rate, least, most = (tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low))
-    words = [f"{one.label}: {_interval(rate, least, most)} {unit}"]
-    words.append(f"of {BASELINES[one.kernel.kind][0]} {_interval(*one.ratio())}")
-    rungs = [rung for rung in one.beside if rung.series and rung.kernel.path.parent == one.kernel.path.parent]
-    words += [f"of {rung.kernel.name} {_interval(*one.ratio(rung))}" for rung in rungs]
+    words = [f"{entry.label}: {_interval(rate, least, most)} {unit}"]
+    words.append(f"of {BASELINES[entry.kernel.kind][0]} {_interval(*entry.ratio())}")
+    rungs = [rung for rung in entry.beside if rung.samples and rung.kernel.path.parent == entry.kernel.path.parent]
+    words += [f"of {rung.kernel.name} {_interval(*entry.ratio(rung))}" for rung in rungs]
     if problem.element_type == "float32":
         words.append(f"of the measured peak {rate * size / environment['peaks']['fp32_tflops']:.0%}")
     return "; ".join(words)
 
 
-def modelled(one: Contestant, problem: Problem, environment: Mapping[str, Any]) -> str:
+def modelled(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
     """What a GPU's model says of a configuration, in words; "" for a CPU."""
-    if one.kernel.kind != "cuda":
+    if entry.kernel.kind != "cuda":
         return ""
-    row = model(one.kernel, one.configuration, problem, one.resource, environment)
-    words = [resources(one.resource)]
+    row = model(entry.kernel, entry.configuration, problem, entry.resource, environment)
+    words = [resources(entry.resource)]
     if "occupancy" in row:
         words.append(
             f"{row['shared_bytes']} bytes of shared memory a block, {row['blocks_per_sm']} blocks an SM, occupancy {row['occupancy']:.0%} "
@@ -75,7 +74,7 @@ def beside(kind: str, others: float) -> str:
     return f"timed while other processes used {others:.1f} of {psutil.cpu_count()} cores" if others >= OTHERS else ""
 
 
-def changes(best: Contestant, last: Contestant) -> str:
+def changes(best: Entry, last: Entry) -> str:
     """How the best compares with that of the last try."""
     names = ("registers", "static_shared", "spill_stores", "spill_loads")
     changed = [
@@ -83,12 +82,12 @@ def changes(best: Contestant, last: Contestant) -> str:
         for name in names
         if last.resource[name] != best.resource[name]
     ]
-    again = next((one for one in best.beside if one.kernel.path == last.kernel.path), None)
+    again = next((entry for entry in best.beside if entry.kernel.path == last.kernel.path), None)
     if best.resource["sha256"] == last.resource["sha256"]:
         verdict = "the same machine code"
     elif again is None:
         verdict = f"{best.label} is the best now, {last.label} was"
-    elif again.series is None:
+    elif not again.samples:
         verdict = f"it could not be timed again: {again.reason}"
     else:
         ratio, low, high = best.ratio(again)

@@ -20,10 +20,13 @@ class Candidate:
     """A kernel in one configuration, or a baseline, as a worker launches it."""
 
     name: str
+    configuration: str = "-"
+    """The label of one."""
     path: str | None = None
     """The kernel's file; None for a baseline."""
-    parameters: Sequence[tuple[str, Any]] = ()
     binary: str = ""
+    sha256: str = ""
+    """The digest of the binary that was compiled."""
     precision: str = ""
     """"" for that of the element type."""
 

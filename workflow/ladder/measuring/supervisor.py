@@ -10,11 +10,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import psutil
 
@@ -23,7 +23,6 @@ from ladder.core.errors import InputError, plain
 from ladder.core.types import Status
 from ladder.measuring import protocol, worker_start
 from ladder.measuring.protocol import Answer, Declined, Done, Request, Unusable, decode
-from ladder.model.problem import Problem
 
 START_SECONDS = 120.0
 """Time a child has to open its device and make the operands of a problem."""
@@ -43,7 +42,6 @@ IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 """OpenBLAS's threads spin for 2^20 cycles after a call instead of 2^26: what is timed next waits until they rest."""
 NO_FAULT = "no fault of a kernel's, and recorded of none; what was measured before is kept, run again once it is mended"
 _numbers = itertools.count()
-T = TypeVar("T")
 
 
 def pipe() -> tuple[Connection, Connection]:
@@ -61,6 +59,15 @@ class Failure(Exception):
         self.status, self.reason, self.alive, self.killed = status, plain(reason), alive, killed
         super().__init__(self.reason)
 
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Status and reason, as columns of the candidate that failed."""
+        return {"status": self.status, "reason": self.reason}
+
+    def during(self, what: str) -> "Failure":
+        """The same, whose reason begins with what was being done."""
+        return Failure(self.status, f"{what}: {self.reason}", self.alive, self.killed)
+
 
 class Child:
     """The worker process. The answers to a request are yielded until it is done.
@@ -71,10 +78,8 @@ class Child:
     Raises `InputError` where the device cannot be opened, in a second process either.
     """
 
-    def __init__(self, kind: str, uuid: str, support: Path, lock: int) -> None:
+    def __init__(self, kind: str, uuid: str, support: Path, lock: int | None) -> None:
         self.busy_us = 0.0
-        self.loaded: set[int] = set()
-        """Indices of the candidates of which it has the launch, on the operands that it has."""
         for last in (False, True):
             self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
@@ -89,7 +94,7 @@ class Child:
                 self.close()
                 raise
 
-    def _start(self, kind: str, settings: dict[str, str], lock: int) -> None:
+    def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
         self.connection, theirs = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
@@ -98,7 +103,7 @@ class Child:
         inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         self.process = subprocess.Popen(
             [sys.executable, "-m", worker_start.__name__, str(theirs.fileno()), kind],
-            pass_fds=[theirs.fileno(), lock],
+            pass_fds=[theirs.fileno(), *([] if lock is None else [lock])],
             stdin=subprocess.DEVNULL,
             stdout=self.errors,
             stderr=self.errors,
@@ -151,6 +156,10 @@ class Child:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ": ".join([f"the child process {how}", *last])
 
+    def ended(self) -> bool:
+        """Whether the process is no more."""
+        return self.process.poll() is not None
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -178,71 +187,3 @@ class Child:
             pids = ", ".join(str(process.pid) for process in left)
             print(f"a kernel left processes behind ({pids}); they were killed", file=sys.stderr, flush=True)
             psutil.wait_procs(left, timeout=5)
-
-
-class Supervisor:
-    """The worker process of a job, one after the other: a fresh one where the last cannot go on.
-
-    `busy_us` is the time that the device was busy with those that have ended, `children` how many were started.
-    """
-
-    def __init__(self, device: str, kind: str, uuid: str, support: Path, lock: int, reference: str) -> None:
-        self.device, self.reference = device, reference
-        self.given = kind, uuid, support, lock
-        self.child: Child | None = None
-        self.current: Problem | None = None
-        """Whose operands the child has."""
-        self.busy_us, self.children = 0.0, 0
-
-    def alive(self) -> Child:
-        """A child that can be asked."""
-        if self.child is None:
-            self.child = Child(*self.given)
-            self.children += 1
-        return self.child
-
-    def ready(self, problem: Problem) -> Child:
-        """A child that has the operands of the problem: a fresh one, where the one in which kernels have run cannot be set up.
-
-        Raises `Failure` where the operands do not fit, and `InputError` where a fresh one cannot be set up either.
-        """
-        for last in (False, True):
-            child = self.alive()
-            if self.current == problem:
-                break
-            self.current = None
-            child.loaded.clear()
-            try:
-                list(child.ask(protocol.SetProblem(problem, self.reference), START_SECONDS))
-                self.current = problem
-            except Failure as failure:
-                if failure.status == "not_supported":
-                    raise
-                self.end()
-                if last:
-                    raise InputError(
-                        f"{self.device}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
-                    ) from None
-        return child
-
-    def twice(self, attempt: Callable[[], T]) -> T:
-        """What an attempt gives; one more where the child was killed from outside: no kernel's fault, unless it happens again.
-
-        Raises its `Failure`, and then has no child that cannot go on.
-        """
-        for last in (False, True):
-            try:
-                return attempt()
-            except Failure as failure:
-                if not failure.alive:
-                    self.end()
-                if last or not failure.killed:
-                    raise
-        raise AssertionError("the second attempt returns or raises")
-
-    def end(self) -> None:
-        """Let the child end."""
-        if self.child:
-            self.busy_us += self.child.busy_us
-            self.child.close()
-        self.child = self.current = None

@@ -30,7 +30,7 @@ DRIFT_EVERY = 1.1
 
 @dataclass
 class Series:
-    """The samples of one contestant. Times of one launch in microseconds; element i of every list is from round i."""
+    """The samples of one candidate. Times of one launch in microseconds; element i of every list is from round i."""
 
     repeats: int
     """Launches a sample; the time is the sample's divided by this."""

@@ -120,7 +120,7 @@ class Worker:
             return replace(self.device.baseline(candidate.name), tf32=tf32)
         kernel, code = files
         given = self.device.given
-        chosen = Configuration(given.element_type, tuple((name, value) for name, value in candidate.parameters))
+        chosen = Configuration.of(given.element_type, candidate.configuration)
         need = kernel.unmet_need(chosen, {**given.names(), **self.device.names})
         if need:
             raise Refused("not_supported", need)

@@ -160,7 +160,7 @@ class Campaign:
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
             names = [b for b in self.baselines[kind] if b != "cublas_tf32" or element_type == "float32"]
-            contestants = [_contestant(b, Configuration(element_type, ()), "", PRECISION.get(b, "")) for b in names]
+            candidates = [_candidate(b, Configuration(element_type, ()), "", PRECISION.get(b, "")) for b in names]
             kernel = None
         else:
             kernel = f"{kind}/{name}"
@@ -170,11 +170,11 @@ class Campaign:
                 begin, end = (len(configurations) * part // shards for part in (number - 1, number))
                 configurations = configurations[begin:end]
             precision = self.kernels[kernel].precision
-            contestants = [_contestant(name, configuration, objection, precision) for configuration, objection in configurations]
+            candidates = [_candidate(name, configuration, objection, precision) for configuration, objection in configurations]
         return {
             "kernel": kernel,
             "geometry": self.kernels[kernel].geometry if kernel else [],
-            "contestants": contestants,
+            "candidates": candidates,
             "problems": [asdict(problem) for problem in self.problems(kind, element_type)],
             "reference": BASELINES[kind][0],
             "limits": asdict(self.limits),
@@ -195,13 +195,11 @@ class Campaign:
         }
 
 
-def _contestant(name: str, configuration: Configuration, objection: str, precision: str) -> dict[str, Any]:
+def _candidate(name: str, configuration: Configuration, objection: str, precision: str) -> dict[str, Any]:
     """What is measured, as plain data: a kernel in one configuration, or a baseline; with an objection it is skipped."""
     return {
         "name": name,
-        "slug": configuration.slug,
         "label": configuration.label,
-        "parameters": [list(parameter) for parameter in configuration.parameters],
         "objection": objection,
         "precision": precision,
     }

@@ -1,72 +1,20 @@
-"""What takes part in a try: a kernel's configurations as they are now, and the best rung of what was measured before."""
+"""The best rung of what was measured before, beside which a kernel is tried."""
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.compiling.compile import Resource, capability, compile_kernel
+from ladder.compiling.compile import capability
 from ladder.core.files import ROOT
-from ladder.core.stats import median_interval, paired_ratio
+from ladder.core.stats import median_interval
 from ladder.devices.detect import Device
-from ladder.measuring.protocol import Candidate, Sampled
-from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
 from ladder.storage import samples
 
-FOLDER = ROOT / "results" / "try"
 SIZE = {"cuda": 4096, "cpu": 256}
 """The square that a kernel is tried on unless another problem is asked for."""
-
-
-@dataclass
-class Contestant:
-    """A compiled configuration of the kernel, of a rung, or of the last try."""
-
-    kernel: Kernel
-    configuration: Configuration
-    binary: Path
-    resource: Mapping[str, Any]
-    status: str = "correct"
-    reason: str = ""
-    tensor_cores: bool = False
-    series: Sampled | None = None
-    """What it was timed at."""
-    beside: Sequence["Contestant"] = ()
-    """What was timed in the same rounds."""
-
-    @property
-    def label(self) -> str:
-        """What it is called here."""
-        return label_of(self.kernel.name, self.configuration.label)
-
-    def candidate(self) -> Candidate:
-        """The same, as the worker launches it."""
-        parameters, precision = self.configuration.parameters, self.kernel.precision
-        return Candidate(self.kernel.name, str(self.kernel.path), parameters, str(self.binary), precision)
-
-    def ratio(self, other: "Contestant | None" = None) -> tuple[float, float, float]:
-        """How many times as fast as the reference, or as another of the same rounds, with the ends of the interval, within-run."""
-        assert self.series
-        times, beside = self.series.samples, self.series.reference
-        if other:
-            assert other.series
-            beside = other.series.samples
-        rounds = min(len(times), len(beside))
-        return paired_ratio(beside[:rounds], times[:rounds])
-
-
-def compiled(
-    kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
-) -> tuple[list[Contestant], list[Resource]]:
-    """What compiled, and the rows of what did not."""
-    folder = FOLDER / "build" / arch / kernel.id
-    rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
-    pairs = list(zip(rows, configurations, strict=True))
-    found = [Contestant(kernel, one, folder / row.binary, asdict(row)) for row, (one, _) in pairs if row.status == "compiled"]
-    return found, [row for row in rows if row.status not in ("compiled", "skipped")]
 
 
 def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
@@ -115,8 +63,3 @@ def _is_for(kernel: Kernel, device: Device) -> bool:
         return True
     mine = capability(device.arch)
     return mine == capability(kernel.architecture) if kernel.architecture else mine >= kernel.compute_capability
-
-
-def label_of(kernel: str, configuration: str) -> str:
-    """A configuration's label; the kernel's name where it has no parameters."""
-    return kernel if configuration == "-" else configuration

@@ -1,0 +1,336 @@
+"""A session with a device: judges and times candidates in a worker, which is replaced when it cannot go on.
+
+The sweep, the confirmation and `ladder try` measure through it. What they do about a candidate that fails is their own.
+"""
+
+import csv
+import hashlib
+import resource
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce, wraps
+from operator import or_
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from ladder.compiling.provenance import project_state
+from ladder.core.errors import InputError
+from ladder.core.files import ROOT
+from ladder.core.stats import median_interval
+from ladder.devices.operands import exactly
+from ladder.measuring import protocol
+from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Energy, Judged, Request, Sampled, Trying
+from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
+from ladder.model.campaign import BASELINES, Limits, is_baseline
+from ladder.model.hardware_limits import least_us
+from ladder.model.kernel import SUFFIX
+from ladder.model.problem import Problem
+from ladder.storage.samples import READINGS
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Name = tuple[str, str, str]
+"""A kernel, an element type and the label of a configuration."""
+
+
+@dataclass
+class Job:
+    """What a job that measures is given, whether it sweeps or confirms."""
+
+    device: str
+    kind: str
+    plan: Mapping[str, Any]
+    """`Campaign.plan` or `Campaign.confirmation`."""
+    binaries: Mapping[Name, Mapping[str, Any]]
+    """As `read_binaries` returns them."""
+    support: Path
+    """The file of what the pipeline itself runs on the device."""
+    fingerprint: Mapping[str, Any]
+    code: str
+    """Digest of the package's modules that measure."""
+    environment: Mapping[str, Any]
+    """`environment.json`: what the device can do at most."""
+
+    def binary(self, name: str, element_type: str, configuration: str) -> Mapping[str, Any]:
+        """The row of a binary; empty for a baseline, and for what was not compiled."""
+        return self.binaries.get((name, element_type, configuration), {})
+
+    def candidate(self, name: str, element_type: str, configuration: str, precision: str) -> Candidate:
+        """A kernel in one configuration, or a baseline, as the worker launches it."""
+        if is_baseline(name):
+            return Candidate(name, precision=precision)
+        row = self.binary(name, element_type, configuration)
+        path = ROOT / "kernels" / self.kind / f"{name}{SUFFIX[self.kind]}"
+        return Candidate(name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision)
+
+    def open(self, uuid: str, lock: int) -> "Session":
+        """A session with the GPU, or the CPU, whose lock is held."""
+        return Session(self.kind, uuid, self.support, self.environment, self.plan["limits"]["timeout_seconds"], lock)
+
+    def row(self, uuid: str, candidate: Candidate, problem: Problem, state: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """A measurement as a row of samples: what was measured, when and where, and the columns of what came of it."""
+        return {
+            "device": self.device,
+            "kernel": candidate.name,
+            "configuration": candidate.configuration,
+            "precision": candidate.precision or None,
+            **vars(problem),
+            "state": state,
+            "reference": self.plan["reference"],
+            "uuid": uuid,
+            "time": now(),
+            **columns,
+        }
+
+
+def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
+    """The rows of files `resources.csv`, whose `binary` becomes an absolute path: a kernel may change the worker's folder."""
+    binaries = {}
+    for path in paths:
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                binary = str((path.parent / row["binary"]).resolve())
+                binaries[row["kernel"], row["element_type"], row["configuration"]] = row | {"binary": binary}
+    return binaries
+
+
+def now() -> str:
+    """The time of day, as rows have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _retried(method: "Callable[Concatenate[Session, P], T]") -> "Callable[Concatenate[Session, P], T]":
+    @wraps(method)
+    def retried(self: "Session", /, *given: P.args, **named: P.kwargs) -> T:
+        return self.retry(lambda: method(self, *given, **named))
+
+    return retried
+
+
+class Session:
+    """The worker of a job or of `ladder try`, the operands it has, and the candidates it has loaded.
+
+    What it is asked raises `Failure` if the worker ends, is killed at its time limit, or refuses, and `InputError` if the machine does not
+    let it work.
+    """
+
+    def __init__(
+        self, kind: str, uuid: str, support: Path, environment: Mapping[str, Any], timeout_seconds: float, lock: int | None
+    ) -> None:
+        self.kind, self.uuid, self.support = kind, uuid, support
+        self.environment = environment
+        """`environment.json`, by which a time that the device cannot reach is known."""
+        self.timeout_seconds = timeout_seconds
+        """Silence after which a worker is killed."""
+        self.lock = lock
+        """The descriptor of the device's lock, which the worker holds too."""
+        self.reference = BASELINES[kind][0]
+        self.children = 0
+        """How many workers were started."""
+        self._busy_us = 0.0
+        self._child: Child | None = None
+        self._problem: Problem | None = None
+        self._loaded: dict[Candidate, int] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a worker, be it dead by now."""
+        return self._child is not None
+
+    def worker(self) -> Child:
+        """The worker: a fresh one if the last has ended. Raises `InputError` if the device cannot be opened."""
+        if self._child and self._child.ended():
+            self.end()
+        if self._child is None:
+            self._child = Child(self.kind, self.uuid, self.support, self.lock)
+            self.children += 1
+        return self._child
+
+    def kill(self) -> None:
+        """Kill the worker, whatever it does."""
+        if self._child:
+            self._child.kill()
+
+    def end(self) -> None:
+        """Let the worker end."""
+        if self._child:
+            self._busy_us += self._child.busy_us
+            self._child.close()
+        self._child = None
+        self._forget_problem()
+
+    def retry(self, attempt: Callable[[], T]) -> T:
+        """What an attempt returns; of a second one if the worker was killed from outside, no kernel's fault unless it happens again.
+
+        Raises its `Failure`; a worker that cannot go on has ended then.
+        """
+        for last in (False, True):
+            try:
+                return attempt()
+            except Failure as failure:
+                if not failure.alive:
+                    self.end()
+                if last or not failure.killed:
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def set_problem(self, problem: Problem) -> None:
+        """Have the operands of a problem made: in a fresh worker if they cannot be in the one in which kernels have run.
+
+        Raises `Failure` if the operands do not fit, and `InputError` if a fresh worker cannot make them either.
+        """
+        for last in (False, True):
+            worker = self.worker()
+            if self._problem == problem:
+                return
+            self._forget_problem()
+            try:
+                list(worker.ask(protocol.SetProblem(problem, self.reference), START_SECONDS))
+                self._problem = problem
+            except Failure as failure:
+                if failure.status == "not_supported":
+                    raise
+                self.end()
+                if last:
+                    raise InputError(
+                        f"{self.uuid}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                    ) from None
+
+    def load(self, problem: Problem, candidates: Iterable[Candidate]) -> list[int]:
+        """Have launches of candidates on a problem made; returns the indices by which the worker knows them."""
+        self.set_problem(problem)
+        indices = []
+        for candidate in candidates:
+            if candidate not in self._loaded:
+                check_binary(candidate)
+                list(self._ask(protocol.Load(len(self._loaded), candidate)))
+                self._loaded[candidate] = len(self._loaded)
+            indices.append(self._loaded[candidate])
+        return indices
+
+    @_retried
+    def run_gauntlet(
+        self, candidate: Candidate, element_type: str, report: Callable[[str], None] = lambda problem: None
+    ) -> Judged:
+        """The verdict of the gauntlet; `report` is given each of its problems, in words, before the launch on it."""
+        problem, verdict = "", None
+        check_binary(candidate)
+        self._forget_problem()  # the gauntlet has operands of its own
+        try:
+            for answer in self._ask(protocol.RunGauntlet(element_type, candidate)):
+                if isinstance(answer, Trying):
+                    problem = answer.problem
+                    report(problem)
+                elif isinstance(answer, Judged):
+                    verdict = answer
+        except Failure as failure:
+            raise failure.during(f"on {problem}") from None
+        assert verdict
+        return verdict
+
+    @_retried
+    def check_integers(self, candidate: Candidate, problem: Problem) -> Judged:
+        """The verdict on one launch on whole numbers of the problem's size."""
+        (index,) = self.load(exactly(problem, candidate.precision == "tf32"), [candidate])
+        (verdict,) = self._ask(protocol.Check(index))
+        assert isinstance(verdict, Judged)
+        return verdict
+
+    @_retried
+    def diagnose(self, candidate: Candidate, problem: Problem) -> Diagnosed:
+        """What is to be seen of what a candidate gets wrong on a problem."""
+        self._forget_problem()
+        (answer,) = self._ask(protocol.Diagnose(problem, candidate))
+        assert isinstance(answer, Diagnosed)
+        return answer
+
+    def time(
+        self,
+        problem: Problem,
+        candidates: Mapping[Candidate, bool],
+        limits: Limits,
+        seed: int,
+        *,
+        state: str = "warm",
+        best: float = 0.0,
+        round_seconds: float = 0.0,
+    ) -> Iterator[tuple[Candidate, dict[str, Any]]]:
+        """Time candidates in the same rounds; yields each when it is done, with its columns: its samples, or why they do not count.
+
+        With each candidate comes whether it may use the tensor cores, on which depends what is too fast to be true. `best` is that of
+        `protocol.Time`; `round_seconds` are allowed beyond the usual silence. Not retried: some candidates may be done.
+        """
+        indices, began = self.load(problem, candidates), now()
+        by_index = dict(zip(indices, candidates, strict=True))
+        request = protocol.Time(indices, state, limits, seed, best)
+        for answer in self.worker().ask(request, self.timeout_seconds + round_seconds):
+            if isinstance(answer, Sampled):
+                candidate = by_index[answer.index]
+                columns = self._columns(answer, problem, candidates[candidate])
+                yield candidate, columns | ({"time": began, "race": limits.race} if columns["status"] == "correct" else {})
+
+    @_retried
+    def count_energy(self, candidate: Candidate, problem: Problem, repeats: int, seconds: float) -> Energy:
+        """The energy of a launch among launches that follow each other for some seconds, and its time."""
+        (index,) = self.load(problem, [candidate])
+        (energy,) = self._ask(protocol.CountEnergy(index, repeats, seconds))
+        assert isinstance(energy, Energy)
+        return energy
+
+    def summary(self) -> dict[str, Any]:
+        """What is kept of a job's session beside its measurements."""
+        return {
+            "busy_seconds": round(self._busy_us / 1e6, 3),
+            "children": self.children,
+            "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
+            **project_state(),
+        }
+
+    def _forget_problem(self) -> None:
+        self._problem = None
+        self._loaded.clear()
+
+    def _ask(self, request: Request) -> Iterator[Answer]:
+        return self.worker().ask(request, self.timeout_seconds)
+
+    def _columns(self, answer: Sampled, problem: Problem, tensor_cores: bool) -> dict[str, Any]:
+        """What came of a candidate that was timed."""
+        verdict = answer.verdict
+        if verdict["status"] != "correct":
+            return {**verdict, "reason": f"while timed: {verdict['reason']}"}
+        least, median = least_us(self.environment, problem, tensor_cores), median_interval(answer.samples)[0]
+        if median < least:
+            why = f"faster than the device: {median:.3g} us, where {least:.3g} us is the least it takes"
+            return {"status": "incorrect", "reason": why}
+        return {
+            **verdict,
+            "samples_us": [round(value, 4) for value in answer.samples],
+            "reference_us": [round(value, 4) for value in answer.reference],
+            "repeats": answer.repeats,
+            "stop": answer.stop,
+            **columns_of(answer.readings),
+            "other_processes": answer.other_processes,
+        }
+
+
+def check_binary(candidate: Candidate) -> None:
+    """Raise `InputError` if a candidate's binary is not the one that was compiled."""
+    if candidate.path is None:
+        return
+    path = Path(candidate.binary)
+    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != candidate.sha256:
+        raise InputError(
+            f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. Remove {path.parent} and run again"
+        )
+
+
+def columns_of(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a device read of itself, as columns: the median of each, and clock and throttling of every sample."""
+    known = {name: [reading[name] for reading in readings if reading.get(name) is not None] for name in READINGS}
+    throttle = [reading.get("throttle_reasons") for reading in readings]
+    return {name: median_interval(values)[0] if values else None for name, values in known.items()} | {
+        "throttle_reasons": reduce(or_, (bits or 0 for bits in throttle)) if any(bits is not None for bits in throttle) else None,
+        "samples_sm_clock_mhz": [reading.get("sm_clock_mhz") for reading in readings],
+        "samples_throttle_reasons": throttle,
+    }

@@ -1,0 +1,201 @@
+"""One try of a kernel: each configuration through the gauntlet, on whole numbers, and timed; what is wrong is diagnosed."""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ladder.core import clock
+from ladder.core.stats import paired_ratio
+from ladder.devices.operands import exactly
+from ladder.measuring import gauntlet
+from ladder.measuring.diagnosis import Diagnosis
+from ladder.measuring.protocol import Candidate
+from ladder.measuring.session import Session
+from ladder.measuring.supervisor import Failure
+from ladder.model.campaign import Limits
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
+
+LIMITS = Limits(race=False, target=0.01, min_samples=6, max_samples=20, max_seconds=0.3, timeout_seconds=20)
+"""Six samples are the fewest whose range is a 95 % interval of the median."""
+GROUP = 6
+"""Configurations that are timed in the same rounds, beside the best rung and the last try."""
+ONCE = "a race, or memory that nobody set: wrong once, and right when launched again"
+
+
+@dataclass(eq=False)
+class Entry:
+    """A compiled configuration of the kernel that is tried, of the best rung, or of the last try, and what came of it."""
+
+    kernel: Kernel
+    configuration: Configuration
+    binary: Path
+    resource: Mapping[str, Any]
+    """Its row of `resources.csv`."""
+    status: str = "correct"
+    reason: str = ""
+    tensor_cores: bool = False
+    samples: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of its samples, once it was timed."""
+    beside: Sequence["Entry"] = ()
+    """What was timed in the same rounds."""
+
+    @property
+    def label(self) -> str:
+        """The configuration's label; the kernel's name if it has no parameters."""
+        return label_of(self.kernel.name, self.configuration.label)
+
+    @property
+    def candidate(self) -> Candidate:
+        """What the worker launches."""
+        sha256 = self.resource["sha256"]
+        path, label = str(self.kernel.path), self.configuration.label
+        return Candidate(self.kernel.name, label, path, str(self.binary), sha256, self.kernel.precision)
+
+    def ratio(self, other: "Entry | None" = None) -> tuple[float, float, float]:
+        """How many times as fast as the reference, or as another of the same rounds, with the ends of the interval, within-run."""
+        times, others = self.samples["samples_us"], other.samples["samples_us"] if other else self.samples["reference_us"]
+        rounds = min(len(times), len(others))
+        return paired_ratio(others[:rounds], times[:rounds])
+
+
+def label_of(kernel: str, configuration: str) -> str:
+    """A configuration's label; the kernel's name if it has no parameters."""
+    return kernel if configuration == "-" else configuration
+
+
+class Trial:
+    """A try of configurations on a problem, beside others that are known to be correct."""
+
+    def __init__(self, session: Session, problem: Problem, beside: Sequence[Entry], report: Callable[[str], None]) -> None:
+        self.session, self.problem, self.beside = session, problem, beside
+        self.report = report
+        """Called with what is being done."""
+        self.others = 0.0
+        """While timed: the cores that other processes used, or how many computed on the GPU."""
+
+    def run(self, entries: Sequence[Entry]) -> None:
+        """Set what came of the entries: the gauntlet, whole numbers of the problem's size, then timed rounds."""
+        for number, entry in enumerate(entries, 1):
+            if any(other.status == "timeout" for other in entries[: number - 1]):
+                entry.status, entry.reason = "skipped", "another did not end"  # each would be waited for as long
+            else:
+                self._judge(entry, f"checking {number} of {len(entries)}")
+        correct = [entry for entry in entries if entry.status == "correct"]
+        for start in range(0, len(correct), GROUP):
+            group = correct[start : start + GROUP]
+            if not self._time(group, self.beside) and len(group) + len(self.beside) > 1:
+                for entry in group:  # one of them did it, or of what is beside: each alone tells which
+                    entry.status, entry.reason, entry.samples = "correct", "", {}
+                    beside = [replace(other, samples={}) for other in entry.beside]
+                    self._time([entry], ())
+                    entry.beside = beside
+
+    def _judge(self, entry: Entry, doing: str) -> None:
+        """The gauntlet, then a launch on whole numbers of the problem's size; what is wrong is diagnosed."""
+        tf32 = entry.kernel.precision == "tf32"
+        small = {gauntlet.describe(problem): problem for problem in gauntlet.problems(self.problem.element_type, tf32)}
+        at = self.problem
+
+        def report(problem: str) -> None:
+            nonlocal at
+            at = small[problem]
+            self.report(f"{doing}, {problem}")
+
+        try:
+            verdict = self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
+            entry.tensor_cores = verdict.tensor_cores
+            if verdict.status == "correct":
+                at = exactly(self.problem, tf32)
+                self.report(f"{doing}, {gauntlet.describe(at)}")
+                try:
+                    verdict = self.session.check_integers(entry.candidate, self.problem)
+                except Failure as failure:
+                    raise failure.during(f"on {gauntlet.describe(at)}") from None
+        except Failure as failure:
+            entry.status, entry.reason = failure.status, failure.reason
+            return
+        entry.status, entry.reason = verdict.status, verdict.reason
+        if entry.status == "incorrect":
+            later = list(small.values())
+            diagnosis, guess = self._diagnose(entry, [at, *(later[later.index(at) + 1 :] if at in later else [])])
+            if diagnosis:
+                entry.reason = (
+                    f"on {gauntlet.describe(at)}: C[{diagnosis.row}][{diagnosis.column}] is {diagnosis.got:.9g}; "
+                    f"expected {diagnosis.wanted:.9g} ({diagnosis.wrong} of {diagnosis.elements} elements are wrong)"
+                )
+            entry.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict.reason}" if diagnosis else ""
+
+    def _diagnose(self, entry: Entry, problems: Sequence[Problem]) -> tuple[Diagnosis | None, str]:
+        """What is seen on the first of several problems, and a guess at the mistake: what half of those that it gets wrong suggest.
+
+        One alone suggests too much: a stride that is wrong meets the NaN between rows, whatever it was taken for.
+        """
+        diagnoses: list[Diagnosis] = []
+        for problem in problems:
+            try:
+                answer = self.session.diagnose(entry.candidate, problem)
+            except Failure as failure:
+                if not failure.alive:
+                    break
+            else:
+                if not diagnoses and not answer.diagnosis:
+                    return None, ONCE if answer.right else ""
+                diagnoses += [Diagnosis(**answer.diagnosis)] if answer.diagnosis else []
+        alike: dict[str, list[str]] = {}
+        for guess in (guess for diagnosis in diagnoses for guess in diagnosis.guesses):
+            alike.setdefault(re.sub(r"\d+", "", guess), []).append(guess)
+        most = max(alike.values(), key=len, default=[""])
+        return (diagnoses[0] if diagnoses else None), (most[0] if 2 * len(most) >= len(diagnoses) else "")
+
+    def _time(self, group: Sequence[Entry], beside: Sequence[Entry]) -> bool:
+        """Time configurations in the same rounds, beside others; False if the worker did not live through it."""
+        others = [replace(entry) for entry in beside]
+        for entry in group:
+            entry.beside = others
+        entries, seed = {entry.candidate: entry for entry in [*group, *others]}, time.time_ns() % 2**32
+        self.report(f"timing {len(entries)} beside {self.session.reference}")
+        where = f"on {gauntlet.describe(self.problem)}, "
+
+        def attempt() -> None:
+            # what is beside was judged when it was measured
+            candidates = {candidate: entry.tensor_cores or entry in others for candidate, entry in entries.items()}
+            self.session.load(self.problem, candidates)
+            with self._watch_others():
+                for candidate, outcome in self.session.time(self.problem, candidates, LIMITS, seed):
+                    entry = entries[candidate]
+                    self.others = max(self.others, outcome.get("other_processes") or 0)
+                    if outcome["status"] == "correct":
+                        entry.samples = outcome
+                    else:
+                        entry.status, entry.reason = outcome["status"], where + outcome["reason"]
+
+        try:
+            self.session.retry(attempt)
+        except Failure as failure:
+            for entry in entries.values():
+                if not entry.samples:
+                    entry.status, entry.reason = failure.status, f"{where}while timed: {failure.reason}"
+            return False
+        return True
+
+    @contextmanager
+    def _watch_others(self) -> Iterator[None]:
+        """Count the cores that others use meanwhile, where it is cores that are timed."""
+        start, used = clock.now(), self._used_by_others()
+        yield
+        if self.session.kind == "cpu":
+            self.others = max(self.others, (self._used_by_others() - used) / (clock.now() - start))
+
+    def _used_by_others(self) -> float:
+        """Seconds of a core that all but the worker have used, other virtual machines too, since the system or the worker started."""
+        everyone, worker = psutil.cpu_times(), psutil.Process(self.session.worker().process.pid).cpu_times()
+        return (
+            sum(everyone) - everyone.idle - everyone.iowait - everyone.guest - everyone.guest_nice - worker.user - worker.system
+        )
