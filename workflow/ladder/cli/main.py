@@ -104,13 +104,13 @@ def compare(parser: ArgumentParser) -> Run:
         from ladder.cli import compare_figure
         from ladder.core.files import ROOT
 
-        found = compare.compare(given.one, given.other, ROOT / "results" / "published")
-        print("\n\n".join(comparison.text() for comparison in found))
+        comparisons = compare.compare(given.one, given.other, ROOT / "results" / "published")
+        print("\n\n".join(comparison.text() for comparison in comparisons))
         if given.json:
-            compare.write_json(found, given.json)
+            compare.write_json(comparisons, given.json)
         if given.figure:
-            compare_figure.draw(found, given.figure)
-        if given.fail_if_slower is not None and max(len(it.slower(given.fail_if_slower)) for it in found):
+            compare_figure.draw(comparisons, given.figure)
+        if given.fail_if_slower is not None and max(len(it.slower(given.fail_if_slower)) for it in comparisons):
             sys.exit(compare.SLOWER)
 
     return run
@@ -158,10 +158,10 @@ def try_(parser: ArgumentParser) -> Run:
 
 def _percent(text: str) -> float:
     """The share that `2%` is."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
+    if not match:
         raise ArgumentTypeError(f"got {text!r}; expected per cent, such as 2%")
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 def _size(given: Namespace) -> tuple[int, int, int] | None:
@@ -184,10 +184,10 @@ def _lists(given: Sequence[str]) -> dict[str, list[str]]:
     from ladder.core.errors import InputError
 
     lists: dict[str, list[str]] = {}
-    for one in given:
-        name, is_given, values = one.partition("=")
+    for assignment in given:
+        name, is_given, values = assignment.partition("=")
         if not is_given or name in lists:
-            raise InputError(f"--set {one}: expected NAME=VALUES such as BM=64,128, each name once")
+            raise InputError(f"--set {assignment}: expected NAME=VALUES such as BM=64,128, each name once")
         lists[name] = values.split(",")
     return lists
 
@@ -234,14 +234,14 @@ def parser() -> ArgumentParser:
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()
-        one = commands.add_parser(
+        subcommand = commands.add_parser(
             example.split()[1],
             help=text.partition("\n")[0].rstrip("."),
             description=text,
             epilog=f"example:\n  {example}",
             formatter_class=_Paragraphs,
         )
-        one.set_defaults(run=command(one))
+        subcommand.set_defaults(run=command(subcommand))
     return whole
 
 

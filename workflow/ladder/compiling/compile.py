@@ -84,11 +84,11 @@ def compile_kernel(
         ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback of each: the job tells
         context = get_context("fork")
         with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=signal.signal, initargs=ended) as pool:
-            rows, said = [], clock.now()
+            rows, reported = [], clock.now()
             for row in pool.map(job, configurations):
                 rows.append(row)
-                if clock.now() - said > LINE_SECONDS:
-                    said = clock.now()
+                if clock.now() - reported > LINE_SECONDS:
+                    reported = clock.now()
                     print(f"{kernel.id} for {arch}: {len(rows)}/{len(configurations)} compiled", file=sys.stderr, flush=True)
     statuses = [row.status for row in rows]
     if "compile_error" in statuses and "compiled" not in statuses:

@@ -85,8 +85,8 @@ def _limited() -> Iterator[None]:
             raise
         may = f"may use {COMPILE_BYTES / 2**30:g} GiB of memory"
         if _NO_MEMORY.search(str(error)):
-            said = str(error).partition(": ")[2]  # without that it says nothing of the kernel
-            raise CompileError(f"the compiler {may}, and asked for more: {said}") from None
+            message = str(error).partition(": ")[2]  # without that it says nothing of the kernel
+            raise CompileError(f"the compiler {may}, and asked for more: {message}") from None
         if "died due to signal 11" in str(error):  # it may well use memory before it looks whether it was given any
             raise CompileError(f"{error}\nIt {may}; one that asks for more can end like this, too") from None
         raise
@@ -162,21 +162,21 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
         f"--gpu-architecture={arch}",
         *(f"-I{folder}" for folder in (include, toolkit, toolkit / "cccl")),
     ]
-    ours, theirs = Pipe(duplex=False)
+    parents_end, childs_end = Pipe(duplex=False)
     with tempfile.TemporaryFile() as errors:
-        child = get_context("fork").Process(target=_nvrtc_child, args=(theirs, errors.fileno(), source, options))
+        child = get_context("fork").Process(target=_nvrtc_child, args=(childs_end, errors.fileno(), source, options))
         child.start()
-        theirs.close()
+        childs_end.close()
         try:
-            cubin, said = ours.recv()
+            cubin, log = parents_end.recv()
         except EOFError:
             child.join()
             errors.seek(0)
-            cubin, said = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}\n{errors.read().decode(errors='replace')}"
+            cubin, log = b"", f"NVRTC died due to signal {-(child.exitcode or 0)}\n{errors.read().decode(errors='replace')}"
         child.join()
     if not cubin:
-        raise _refusal(said)
-    return cubin, parse_ptxas(said)
+        raise _refusal(log)
+    return cubin, parse_ptxas(log)
 
 
 def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequence[str]) -> None:
@@ -188,12 +188,12 @@ def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequ
     names = [name.encode() for name in STANDARD]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(names), headers, names)
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-    said = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
-    nvrtc.nvrtcGetProgramLog(program, said)
+    log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+    nvrtc.nvrtcGetProgramLog(program, log)
     cubin = bytearray(nvrtc.nvrtcGetCUBINSize(program)[1] if result == nvrtc.nvrtcResult.NVRTC_SUCCESS else 0)
     if cubin:
         nvrtc.nvrtcGetCUBIN(program, cubin)
-    connection.send((bytes(cubin), said.decode(errors="replace").rstrip("\0") or str(result)))
+    connection.send((bytes(cubin), log.decode(errors="replace").rstrip("\0") or str(result)))
 
 
 def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
@@ -231,7 +231,9 @@ def parse_ptxas(text: str) -> dict[str, Any]:
     """What `ptxas -v` prints of a cubin, as fields of `Resource`: registers a thread, and bytes of static shared memory, stack and spills."""
     functions: list[dict[str, Any]] = []
     for part in text.split("Compiling entry function '")[1:]:
-        found = {name: re.search(pattern, part) for name, pattern in _PTXAS.items()}
-        functions.append({"function": part.partition("'")[0]} | {name: int(m.group(1)) if m else 0 for name, m in found.items()})
-    most: dict[str, Any] = max(functions, key=lambda one: one["registers"], default={})
-    return most | {name: sum(one[name] for one in functions) for name in ("spill_stores", "spill_loads")}
+        matches = {name: re.search(pattern, part) for name, pattern in _PTXAS.items()}
+        functions.append(
+            {"function": part.partition("'")[0]} | {name: int(m.group(1)) if m else 0 for name, m in matches.items()}
+        )
+    most: dict[str, Any] = max(functions, key=lambda function: function["registers"], default={})
+    return most | {name: sum(function[name] for function in functions) for name in ("spill_stores", "spill_loads")}

@@ -85,7 +85,7 @@ def clocks(body: list[Instruction]) -> float:
     now, free = -1, [0, 0]  # when the last was issued; from when on each bank has time
     cache: tuple[int | None, ...] = (None, None, None)
     first, rounds = 0, 3
-    steps = [(one.multiplies_and_adds, one.reads(), one.kept()) for one in body]  # of thousands, gone through several times
+    steps = [(step.multiplies_and_adds, step.reads(), step.kept()) for step in body]  # of thousands, gone through several times
     for turn in range(rounds):
         first = now if turn == 1 else first
         for multiplies_and_adds, wanted, kept in steps:

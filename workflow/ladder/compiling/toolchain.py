@@ -49,10 +49,10 @@ def nvcc() -> str:
         path = Path(folder) / "bin" / "nvcc"
         if path.exists():
             return str(path)
-    found = shutil.which("nvcc")
-    if not found:
+    located = shutil.which("nvcc")
+    if not located:
         raise InputError("nvcc was not found; expected the locked environment (`make setup`) or a CUDA toolkit on the PATH")
-    return found
+    return located
 
 
 @lru_cache
@@ -65,12 +65,12 @@ def _known_architectures() -> list[str]:
 @lru_cache
 def cc() -> str:
     """Path of the C compiler, `$CC` or gcc. Raises `InputError` where there is none."""
-    found = shutil.which(os.environ.get("CC", "gcc"))
-    if not found:
+    path = shutil.which(os.environ.get("CC", "gcc"))
+    if not path:
         raise InputError(
             f"the C compiler {os.environ.get('CC', 'gcc')} was not found; expected gcc, which comes with g++, or $CC"
         )
-    return found
+    return path
 
 
 @lru_cache

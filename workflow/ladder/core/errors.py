@@ -20,9 +20,7 @@ the program's."""
 
 def plain(text: str, most: int = REASON_CHARACTERS) -> str:
     """A text that came from a kernel or a compiler as it may be printed and recorded: bounded, control characters escaped."""
-    shown = "".join(
-        one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode() for one in text[: most + 1]
-    )
+    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 

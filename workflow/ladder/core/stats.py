@@ -137,8 +137,8 @@ def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDE
 
     Its ends are as far from the estimate as those of `median_interval` are from the median, in logarithms, in the mean of the processes.
     """
-    found = [median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes]
-    return math.exp(np.mean([low for _, low, _ in found])), math.exp(np.mean([high for _, _, high in found]))
+    intervals = [median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes]
+    return math.exp(np.mean([low for _, low, _ in intervals])), math.exp(np.mean([high for _, _, high in intervals]))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -151,9 +151,9 @@ def geometric_mean(values: Sequence[float]) -> float:
 def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
     """Which of several intervals overlap that of the best, element `best`; the best itself is not tied with itself."""
     lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
-    found: NDArray[np.bool_] = (highs >= lows[best]) & (lows <= highs[best])
-    found[best] = False
-    return found
+    is_tied: NDArray[np.bool_] = (highs >= lows[best]) & (lows <= highs[best])
+    is_tied[best] = False
+    return is_tied
 
 
 def trend(*series: ArrayLike) -> float:

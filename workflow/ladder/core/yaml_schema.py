@@ -54,8 +54,8 @@ def load(text: str, source: str) -> Any:
     try:
         return _Loader(text).get_single_data()
     except Exception as error:  # a value that its tag denies, such as `!!int x`, makes PyYAML raise whatever comes
-        said = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls a text; the source is named already
-        raise InputError(f"{source}: not valid YAML: {said}") from None
+        message = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls a text; the source is named already
+        raise InputError(f"{source}: not valid YAML: {message}") from None
 
 
 @lru_cache

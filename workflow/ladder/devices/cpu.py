@@ -208,13 +208,13 @@ class Cpu(Device):
         calls = [launch.bind(at.address(a), at.address(b, step * turn), at.address(at.results[turn])) for turn in range(times)]
 
         def call() -> None:
-            for one in calls:
-                one()
+            for launch_call in calls:
+                launch_call()
 
         return Sample(call, launch.before, times)
 
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
-        found: list[Timed] = []
+        results: list[Timed] = []
         at = self._at
         for sample in samples:
             sample.before()
@@ -230,10 +230,10 @@ class Cpu(Device):
             chosen = audited(self._random, sample.times)
             # at once: what a thread that was left behind writes from now on comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
-            found.append(Timed(us, self._audit(result, row), self._compare(result, row, exact=False) if compare else None))
+            results.append(Timed(us, self._audit(result, row), self._compare(result, row, exact=False) if compare else None))
         self.reading = self.monitor()
-        self.busy_us += sum(timed.us for timed in found)
-        return found
+        self.busy_us += sum(timed.us for timed in results)
+        return results
 
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of as many launches, from all caches."""
@@ -244,8 +244,8 @@ class Cpu(Device):
     def _audit(self, result: NDArray[Any], row: int) -> Audit:
         """`Audit` of the C of the launch whose B begins at a row; what will be asked of it is chosen now."""
         at, p = self._at, self.given
-        signs, projection, found = np.empty(p.n), np.empty(p.k), np.empty(3)
-        pointer = [ctypes.c_void_p(array.ctypes.data) for array in (*at.arrays, result, *at.drawn, signs, projection, found)]
+        signs, projection, sums = np.empty(p.n), np.empty(p.k), np.empty(3)
+        pointer = [ctypes.c_void_p(array.ctypes.data) for array in (*at.arrays, result, *at.drawn, signs, projection, sums)]
         place = [_Place(*place) for place in at.places]
         self._support.signs(pointer[6], ctypes.c_longlong(p.n), ctypes.c_uint64(int(self._random.integers(2**63))))
         factors = (ctypes.c_double(float(value)) for value in scalars(p))
@@ -253,7 +253,7 @@ class Cpu(Device):
             pointer[0], pointer[3], place[0], pointer[1], pointer[4], place[1], pointer[2], pointer[5], place[2],
             ctypes.c_longlong(row), pointer[6], *factors, pointer[7], pointer[8], *(_Draw(*draw) for draw in draws(p)[:2]),
         )  # fmt: skip
-        return Audit(float(found[0]), int(found[1]), int(found[2]))
+        return Audit(float(sums[0]), int(sums[1]), int(sums[2]))
 
     def _time(self, call: Call) -> float:
         """Microseconds of a call."""

@@ -25,9 +25,9 @@ def _of_nvmath(*names: str) -> list[Any]:
     That took longer than the rest of a worker's start.
     """
     for package in ("nvmath", "nvmath.bindings"):
-        found = find_spec(package)
-        if found and package not in sys.modules:
-            sys.modules[package] = module_from_spec(found)
+        spec = find_spec(package)
+        if spec and package not in sys.modules:
+            sys.modules[package] = module_from_spec(spec)
     return [import_module(f"nvmath.{name}") for name in names]
 
 
@@ -107,9 +107,9 @@ class Cublas:
             wishes[int(wish[f"MIN_ALIGNMENT_{matrix}_BYTES"])] = np.array([alignment], np.uint32)
         for attribute, value in wishes.items():
             cublasLt.matmul_preference_set_attribute(preference, attribute, value.ctypes.data, value.nbytes)
-        found, count = np.zeros(MAX_ALGORITHMS, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+        heuristics, count = np.zeros(MAX_ALGORITHMS, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
         cublasLt.matmul_algo_get_heuristic(
-            self.light, how, *layouts, layouts[2], preference, MAX_ALGORITHMS, found.ctypes.data, count.ctypes.data
+            self.light, how, *layouts, layouts[2], preference, MAX_ALGORITHMS, heuristics.ctypes.data, count.ctypes.data
         )
         cublasLt.matmul_preference_destroy(preference)
 
@@ -119,7 +119,7 @@ class Cublas:
                 algorithm.ctypes.data, int(self.workspace), WORKSPACE_BYTES, device.stream.handle,
             )  # fmt: skip
 
-        return [bind_of(found[i : i + 1]) for i in range(int(count[0])) if found["state"][i] == 0]
+        return [bind_of(heuristics[i : i + 1]) for i in range(int(count[0])) if heuristics["state"][i] == 0]
 
     def _fastest(self, algorithms: list[Callable[[int, int, int], Call]]) -> Launch:
         """The algorithm whose median time is the least. Raises `Refused` where there is none."""

@@ -361,10 +361,10 @@ class Cuda(Device):
 
         graphs: list[Any] = []
         empty = self._graph([one] * times, graphs) if times > 1 else one
-        found = float(np.median([self.time_calls([empty]) for _ in range(50)])) / times
+        us = float(np.median([self.time_calls([empty]) for _ in range(50)])) / times
         for graph in graphs:
             driver.cuGraphExecDestroy(graph)
-        return found
+        return us
 
     def close(self) -> None:
         self.context.synchronize()

@@ -94,9 +94,9 @@ class Support:
 
     def audits(self, samples: int) -> list[Audit]:
         """What the audits have found. Raises `cuda.Error` where the context is lost."""
-        found = np.empty((samples, 3))
-        cuda.memcpy_dtoh(found, self._audits)
-        return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in found]
+        sums = np.empty((samples, 3))
+        cuda.memcpy_dtoh(sums, self._audits)
+        return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in sums]
 
 
 class Operands:
@@ -293,11 +293,11 @@ class Operands:
         (index, row), p = self._turn_of(launch, sets), self.given
         (a, b), (place_a, place_b, place_c) = self.sets[index], self.places
         draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
-        projection, found = self._projection, self._support.audit(turn)
-        of_b = b, *place_b, *draw_b, row, p.k, secret, *projection, found
+        projection, sums = self._projection, self._support.audit(turn)
+        of_b = b, *place_b, *draw_b, row, p.k, secret, *projection, sums
         self._queue("audit_b", "PqqqqqiiiiiiiiiQqqQPPP", *of_b, blocks=min(place_b.rows, 4 * CHECK_BLOCKS))
         factors = (float(value) for value in scalars(p))
-        of_a = a, *place_a, *draw_a, self._result(launch), *place_c, *draw_c, *projection, secret, *factors, found
+        of_a = a, *place_a, *draw_a, self._result(launch), *place_c, *draw_c, *projection, secret, *factors, sums
         self._queue("audit_a", "PqqqqqiiiiiiiiiQPqqqqqiiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -305,11 +305,11 @@ class Operands:
         self.draw(self.given.seed, 1)
         self.poison(self._unseen, self.given.seed)
         self._support.stream.synchronize()
-        found = []
+        results = []
         for place, address in zip((*self.places, self.places[2]), (*self.sets[0], self._unseen, self.results), strict=True):
-            found.append(np.empty(place.total, np.dtype(self.given.element_type)))
-            cuda.memcpy_dtoh(found[-1], address)
-        a, b, c, result = (flat[self.places[0].first :] for flat in found)
+            results.append(np.empty(place.total, np.dtype(self.given.element_type)))
+            cuda.memcpy_dtoh(results[-1], address)
+        a, b, c, result = (flat[self.places[0].first :] for flat in results)
         return a, b, c, result
 
 

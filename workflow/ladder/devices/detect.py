@@ -45,17 +45,17 @@ def detect_gpus() -> list[Device]:
     except pynvml.NVMLError:
         return []
     try:
-        found: dict[str, Device] = {}
+        devices: dict[str, Device] = {}
         driver = str(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             name = str(pynvml.nvmlDeviceGetName(handle))
             major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
             slug, uuid = slugify(name), str(pynvml.nvmlDeviceGetUUID(handle))
-            others = found[slug].uuids if slug in found else ()
+            others = devices[slug].uuids if slug in devices else ()
             memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-            found[slug] = Device(slug, "cuda", name, f"sm_{major}{minor}", memory, (*others, uuid), driver)
-        return list(found.values())
+            devices[slug] = Device(slug, "cuda", name, f"sm_{major}{minor}", memory, (*others, uuid), driver)
+        return list(devices.values())
     finally:
         pynvml.nvmlShutdown()
 
@@ -64,8 +64,8 @@ def detect_gpus() -> list[Device]:
 def detect_cpu() -> Device:
     """The host CPU."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    name = re.sub(r"\s+", " ", found.group(1)) if found else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    name = re.sub(r"\s+", " ", match.group(1)) if match else platform.processor() or platform.machine()
     slug = "cpu-" + slugify(name.split("@")[0].replace("CPU", ""))
     return Device(slug, "cpu", name, slug, psutil.virtual_memory().total)
 
@@ -83,10 +83,10 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
         match wanted:
             case "auto":
-                found = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
+                usable = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
                 # what no chosen kernel runs on is not measured: what was chosen is compiled
-                chosen = [d for d in found if any(kernel.kind == d.kind for kernel in campaign.kernels.values())]
-                if not found:
+                chosen = [d for d in usable if any(kernel.kind == d.kind for kernel in campaign.kernels.values())]
+                if not usable:
                     kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
                     raise InputError(f"{campaign.source}: problems: got none for {kinds}, the devices found here; expected some")
             case "cuda":
@@ -136,20 +136,20 @@ def here(campaign: Campaign, dataset: str) -> Device:
     """
     partition = campaign.partitions.get(dataset)
     slug = partition.device if partition else dataset
-    found = {device.slug: device for device in [*detect_gpus(), detect_cpu()]}
+    devices = {device.slug: device for device in [*detect_gpus(), detect_cpu()]}
     where = f"{campaign.source}: partitions.{dataset}"
-    if partition and slug not in found:
+    if partition and slug not in devices:
         raise InputError(
-            f"{where}.device: got {slug!r}, but this job was sent to {platform.node()}, which has {', '.join(found)}; "
+            f"{where}.device: got {slug!r}, but this job was sent to {platform.node()}, which has {', '.join(devices)}; "
             f"expected one of these, or resources that ask for a machine with {slug}"
         )
-    if slug not in found:
-        raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(found)}")
+    if slug not in devices:
+        raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(devices)}")
     if not partition:
-        return found[slug]
-    if partition.kind == "cuda" and partition.architecture.rstrip("af") != found[slug].arch:
-        raise InputError(f"{where}.architecture: got {partition.architecture!r}; expected {found[slug].arch}, that of {slug}")
-    return replace(found[slug], uuids=())
+        return devices[slug]
+    if partition.kind == "cuda" and partition.architecture.rstrip("af") != devices[slug].arch:
+        raise InputError(f"{where}.architecture: got {partition.architecture!r}; expected {devices[slug].arch}, that of {slug}")
+    return replace(devices[slug], uuids=())
 
 
 def check_native(arch: str) -> None:

@@ -33,10 +33,10 @@ def uuids(device: Device) -> list[str]:
     """What can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
     if device.kind == "cpu":
         return [device.slug]
-    found = visible(device.slug)
-    if not found:
+    gpus = visible(device.slug)
+    if not gpus:
         raise InputError(f"device {device.slug}: CUDA_VISIBLE_DEVICES hides it; expected at least one to be visible")
-    return found
+    return gpus
 
 
 def first_gpu() -> Device:
@@ -56,13 +56,13 @@ def holders(uuid: str) -> list[str]:
     """The processes that hold a device, those that this user may see: pid and command (proc(5), /proc/net/unix)."""
     table = Path("/proc/net/unix").read_text().splitlines()
     sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@{_name(uuid)}")}
-    found = []
+    processes = []
     for process in Path("/proc").glob("[0-9]*"):
         if not sockets.isdisjoint(_open(process)):
             with contextlib.suppress(OSError):
                 command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found.append(f"process {process.name}: {plain(command.strip(), COMMAND)}")
-    return found
+                processes.append(f"process {process.name}: {plain(command.strip(), COMMAND)}")
+    return processes
 
 
 def _open(process: Path) -> Iterator[str]:

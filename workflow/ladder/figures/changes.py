@@ -29,20 +29,20 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         colours = np.ones((len(kernels), len(labels), 3))
         for row in rows[rows["state"] == state].to_dict("records"):
             y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
-            change, told = 100 * (row["ratio"] - 1), row["verdict"] in ("faster", "slower")
-            if told:
+            change, distinguishable = 100 * (row["ratio"] - 1), row["verdict"] in ("faster", "slower")
+            if distinguishable:
                 full = np.array([int((FASTER if change > 0 else SLOWER)[i : i + 2], 16) / 255 for i in (1, 3, 5)])
                 colours[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
-            dark = told and colours[y, x].mean() < 0.55
+            dark = distinguishable and colours[y, x].mean() < 0.55
             axes.text(
                 x,
                 y,
-                f"{change:+.1f}" + ("?" if told and not row["sure"] else ""),
+                f"{change:+.1f}" + ("?" if distinguishable and not row["sure"] else ""),
                 ha="center",
                 va="center",
                 fontsize=0.7 * size,
-                fontweight="bold" if told else "normal",
-                color=WHITE if dark else "#111111" if told else "#8f8f8f",
+                fontweight="bold" if distinguishable else "normal",
+                color=WHITE if dark else "#111111" if distinguishable else "#8f8f8f",
             )
         axes.imshow(colours, aspect="auto", interpolation="nearest")
         axes.set_yticks(range(len(kernels)), [data.nice(kernel) for kernel in kernels])

@@ -19,8 +19,8 @@ def compared(data: View) -> pd.DataFrame:
     rows = data.summary[data.summary["kernel"].isin(data.kernels) & data.summary["tflops"].notna()]
     every = [Configuration.of(data.element_type, label) for label in rows["configuration"]]
     rows = rows.assign(
-        build=[Configuration("", (), one.build).label.replace("-", COMPILERS[0]) for one in every],
-        parameters=[Configuration("", one.parameters).label for one in every],
+        build=[Configuration("", (), configuration.build).label.replace("-", COMPILERS[0]) for configuration in every],
+        parameters=[Configuration("", configuration.parameters).label for configuration in every],
     )
     first = rows["build"].iloc[0] if len(rows) else ""
     key = ["kernel", "parameters", "problem"]

@@ -49,8 +49,8 @@ MARKS = {
 
 def marked(row: Mapping[str, Any]) -> list[str]:
     """The marks of a row, the gravest first."""
-    found = str(row["marks"]).split("; ")
-    return [mark for mark in MARKS if mark in found]
+    marks = str(row["marks"]).split("; ")
+    return [mark for mark in MARKS if mark in marks]
 
 
 def letters(row: Mapping[str, Any]) -> str:
@@ -60,8 +60,8 @@ def letters(row: Mapping[str, Any]) -> str:
 
 def lettered(value: str, row: Mapping[str, Any]) -> str:
     """A value with the letters of its row's marks: `~7.01 m`."""
-    found = marked(row)
-    return ("~" if "raced" in found else "") + " ".join([value, *(MARKS[mark][0] for mark in found if mark != "raced")])
+    marks = marked(row)
+    return ("~" if "raced" in marks else "") + " ".join([value, *(MARKS[mark][0] for mark in marks if mark != "raced")])
 
 
 def edge(row: Mapping[str, Any]) -> str:
@@ -82,8 +82,8 @@ def edges(rows: pd.DataFrame) -> list[Line2D]:
 def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the letters of the marks in a figure's text mean."""
     present = {mark for row in rows for mark in marked(row)}
-    told = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in MARKS if mark in present]
-    return f"{'; '.join(told)}." if told else ""
+    explained = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in MARKS if mark in present]
+    return f"{'; '.join(explained)}." if explained else ""
 
 
 class View:
@@ -184,8 +184,8 @@ class View:
     def context(self) -> dict[str, tuple[str, Any]]:
         """Colour and dashes of what is not a rung."""
         others = [kernel for kernel in self.baselines if kernel not in BASELINE_STYLE]
-        found = {kernel: CONTEXT_STYLE[i % len(CONTEXT_STYLE)] for i, kernel in enumerate(others)}
-        return {kernel: BASELINE_STYLE.get(kernel) or found[kernel] for kernel in self.baselines}
+        styles = {kernel: CONTEXT_STYLE[i % len(CONTEXT_STYLE)] for i, kernel in enumerate(others)}
+        return {kernel: BASELINE_STYLE.get(kernel) or styles[kernel] for kernel in self.baselines}
 
     def markers(self) -> dict[str, str]:
         """A marker a kernel or baseline."""
@@ -194,11 +194,11 @@ class View:
     def handles(self, rows: pd.DataFrame, lines: bool = True) -> list[Line2D]:
         """The legend of `rows` of `best`: kernels and baselines, as lines or as markers alone, then the marks that there are."""
         colours, markers, context, have = self.colours(), self.markers(), self.context(), set(rows["kernel"])
-        found = []
+        entries = []
         for kernel in [kernel for kernel in [*self.kernels, *self.baselines] if kernel in have]:
             dash = context[kernel][1] if kernel in context else "-"
             marker = "" if lines and kernel in context else markers[kernel]
-            found.append(
+            entries.append(
                 Line2D(
                     [],
                     [],
@@ -210,20 +210,20 @@ class View:
                     label=self.label(kernel),
                 )
             )
-        return [*found, *edges(rows)]
+        return [*entries, *edges(rows)]
 
     def as_warm_note(self) -> str:
         """From what size up each kernel is `cold` as it is `warm`, in words: where its line ends."""
-        told: dict[str, list[str]] = {}
+        problems: dict[str, list[str]] = {}
         for kernel in [*self.kernels, *self.baselines]:
             rows = self.as_warm[self.as_warm["kernel"] == kernel]
             words = [f"from {rows.loc[rows['square'], 'm'].min()} up"] if rows["square"].any() else []
             words += [f"at {problem.replace('x', '×')}" for problem in rows.loc[~rows["square"], "problem"]]
             if words:
-                told.setdefault(", ".join(words), []).append(self.brief(kernel))
-        if not told:
+                problems.setdefault(", ".join(words), []).append(self.brief(kernel))
+        if not problems:
             return ""
-        listed = "; ".join(f"{', '.join(kernels)} {where}" for where, kernels in told.items())
+        listed = "; ".join(f"{', '.join(kernels)} {where}" for where, kernels in problems.items())
         return f"Lines end where a launch takes so long that {self.state} is as warm: {listed}."
 
     def brief(self, kernel: str) -> str:
@@ -251,13 +251,13 @@ class View:
         commit = (env["project"]["commit"] or "unknown")[:10] + (", changed" if env["project"]["dirty"] else "")
         name = env["name"] + (f" (power limit {limit:g} W)" if limit else "")
         whose = f"{name}, {attributes['library']}, {self.element_type}, operands {self.distribution}, {self.state}"
-        told = [f"{whose}, {env['time'][:10]}, commit {commit}.", self.intervals() if intervals is None else intervals]
+        sentences = [f"{whose}, {env['time'][:10]}, commit {commit}.", self.intervals() if intervals is None else intervals]
         if self.peak:
             by_clock = f"; {self.clock_peak:.3g} by lanes × clock" if self.clock_peak else ""
-            told.append(f"FP32 peak {self.peak:.3g} {self.unit}, measured{by_clock}.")
+            sentences.append(f"FP32 peak {self.peak:.3g} {self.unit}, measured{by_clock}.")
         if "repeated_launch_us" in env:
-            told.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
-        return " ".join(filter(None, told))
+            sentences.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
+        return " ".join(filter(None, sentences))
 
 
 def span(values: Sequence[float]) -> str:

@@ -116,19 +116,19 @@ def energy(data: View) -> Figure:
     names = [str(problem) for problem in dict.fromkeys(rows["problem"])]
     none = data.best[data.best["tflop_per_j"].isna() & data.best["problem"].isin(names)].to_dict("records")
     wide = data.width / min(len(names), side_by_side(data.width), 3) - 0.3
-    found: dict[str, list[Bar]] = {}
+    bars_of: dict[str, list[Bar]] = {}
     for problem in names:
         here = rows[rows["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
         here = here.loc[[kernel for kernel in [*data.kernels, *data.baselines] if kernel in here.index]]
         texts = [f"{data.label(str(k))}: {row['tflop_per_j']:.3g} {letters(row)}".rstrip() for k, row in here.iterrows()]
-        found[problem] = []
+        bars_of[problem] = []
         for text, (kernel, row) in zip(_wrapped(data, texts, wide), here.iterrows(), strict=True):
             value, joules = float(row["tflop_per_j"]), float(row["energy_j"])
             low, high = (value * joules / float(row[name]) for name in ("energy_high_j", "energy_low_j"))
-            found[problem].append((str(kernel), text, value, low, high, hatches(row)))
-    figure, grid = panels(data, len(names), max(_height(data, bars) for bars in found.values()))
+            bars_of[problem].append((str(kernel), text, value, low, high, hatches(row)))
+    figure, grid = panels(data, len(names), max(_height(data, bars) for bars in bars_of.values()))
     for axes, problem in zip(grid, names, strict=True):
-        _bars(axes, data, found[problem])
+        _bars(axes, data, bars_of[problem])
         axes.set_title(problem.replace("x", "×"))
         axes.set_xlabel("TFLOP/J, whole board; line: range of the processes")
     every, kind = rows.to_dict("records"), "The lines are the range of the processes in which energy was counted."

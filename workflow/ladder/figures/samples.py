@@ -24,10 +24,10 @@ def chosen(data: View) -> dict[str, str]:
     best = data.best[data.best["problem"].isin(set(rows["problem"]))]
     smallest = best.loc[(best["m"].astype(float) * best["n"] * best["k"]).idxmin(), "problem"]
     spreads = rows.groupby(["problem", "kernel"], sort=False)["time_us"].agg(_spread).groupby("problem", sort=False).median()
-    found = {data.headline: "the ladder's"} if data.headline in set(rows["problem"]) else {}
-    found.setdefault(str(smallest), "smallest")
-    found.setdefault(str(spreads.idxmax()), "widest spread")
-    return found
+    problems = {data.headline: "the ladder's"} if data.headline in set(rows["problem"]) else {}
+    problems.setdefault(str(smallest), "smallest")
+    problems.setdefault(str(spreads.idxmax()), "widest spread")
+    return problems
 
 
 def samples(data: View) -> Figure:

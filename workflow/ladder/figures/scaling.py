@@ -131,12 +131,12 @@ def fastest(data: View) -> dict[str, str]:
     ranked = data.best[data.best["kernel"].isin([*data.kernels, data.reference])].sort_values(
         "ratio", ascending=False, kind="stable"
     )
-    found = {}
+    series = {}
     for problem, rows in ranked.groupby("problem"):
         _, low, high = _ends(rows, QUANTITIES["ratio"].columns, 1.0)
         alike = rows["kernel"][tied(low, high, 0)]
-        found[str(problem)] = "\n≈".join(map(data.brief, [rows["kernel"].iloc[0], *alike]))
-    return found
+        series[str(problem)] = "\n≈".join(map(data.brief, [rows["kernel"].iloc[0], *alike]))
+    return series
 
 
 def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
@@ -190,10 +190,12 @@ def scaling(data: View, quantity: Quantity) -> Figure:
     for axes, (scale, draw) in zip(grid, order, strict=True):
         places = draw(axes, data, quantity)
         if scale == scales[0]:
-            for problem, told in fastest(data).items():
+            for problem, series in fastest(data).items():
                 if problem in places:
                     above = axes.get_xaxis_transform()
-                    axes.text(places[problem], 1.04, told, transform=above, ha="center", va="bottom", fontsize=0.8 * _text(axes))
+                    axes.text(
+                        places[problem], 1.04, series, transform=above, ha="center", va="bottom", fontsize=0.8 * _text(axes)
+                    )
         for name, value in limits.items():
             axes.axhline(value, color=LIMIT, ls=dashes[name], zorder=2, label=name)
         if scale == "linear" and quantity.linear:

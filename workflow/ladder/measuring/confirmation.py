@@ -88,7 +88,7 @@ def finalists(
     all; what lost the race is none of them. With them the controls: other kernels' configurations with the same binary (`sha256`), raced
     or not, which nothing but chance can tell apart.
     """
-    found: dict[Problem, dict[str, list[tuple[float, Finalist]]]] = {}
+    swept: dict[Problem, dict[str, list[tuple[float, Finalist]]]] = {}
     raced: dict[Problem, list[Finalist]] = {}
     for row in rows:
         if row["status"] != "correct" or row["state"] != "warm":
@@ -96,27 +96,28 @@ def finalists(
         problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
         context = is_baseline(row["kernel"]) and row["kernel"] != row["reference"]
         us, apart = median_interval(row["samples_us"])[0], context or bool(row["tensor_cores"])
-        one = Finalist(row["kernel"], row["configuration"], "finalist", us, row["precision"] or "", apart)
-        found.setdefault(problem, {})
+        finalist = Finalist(row["kernel"], row["configuration"], "finalist", us, row["precision"] or "", apart)
+        swept.setdefault(problem, {})
         if row["stop"] == "race":
-            raced.setdefault(problem, []).append(one)
+            raced.setdefault(problem, []).append(finalist)
         else:
             ratio = paired_ratio(row["reference_us"], row["samples_us"])[0]
-            found[problem].setdefault(one.kernel, []).append((ratio, one))
+            swept[problem].setdefault(finalist.kernel, []).append((ratio, finalist))
     chosen: dict[Problem, list[Finalist]] = {}
-    for problem in sorted(found, key=lambda problem: (problem.element_type, problem.flops, problem.label)):
+    for problem in sorted(swept, key=lambda problem: (problem.element_type, problem.flops, problem.label)):
         chosen[problem], others = [], raced.get(problem, [])
-        for timed in found[problem].values():
+        for timed in swept[problem].values():
             timed.sort(key=lambda item: -item[0])
-            near = [one for ratio, one in timed if ratio >= timed[0][0] * (1 - within)][:most]
+            near = [finalist for ratio, finalist in timed if ratio >= timed[0][0] * (1 - within)][:most]
             chosen[problem] += [replace(near[0], role="best"), *near[1:]]
-            others = others + [one for _, one in timed if one not in near]
+            others = others + [finalist for _, finalist in timed if finalist not in near]
 
-        def binary(one: Finalist, element_type: str = problem.element_type) -> str:
-            return sha256.get((one.kernel, element_type, one.configuration), "")
+        def binary(finalist: Finalist, element_type: str = problem.element_type) -> str:
+            return sha256.get((finalist.kernel, element_type, finalist.configuration), "")
 
-        taken = {binary(one): one.kernel for one in chosen[problem] if binary(one)}
-        chosen[problem] += [replace(one, role="control") for one in others if taken.get(binary(one), one.kernel) != one.kernel]
+        taken = {binary(finalist): finalist.kernel for finalist in chosen[problem] if binary(finalist)}
+        controls = [finalist for finalist in others if taken.get(binary(finalist), finalist.kernel) != finalist.kernel]
+        chosen[problem] += [replace(finalist, role="control") for finalist in controls]
     return chosen
 
 
@@ -150,7 +151,10 @@ class Confirmation:
             self.job.candidate(finalist.kernel, problem.element_type, finalist.configuration, finalist.precision): finalist
             for finalist in finalists
         }
-        who = [[finalist.kernel, finalist.configuration, finalist.role, one.sha256] for one, finalist in candidates.items()]
+        who = [
+            [finalist.kernel, finalist.configuration, finalist.role, candidate.sha256]
+            for candidate, finalist in candidates.items()
+        ]
         asked = [self.job.plan[name] for name in ("limits", "target", "energy", "seed", "reference")]
         given = [vars(problem), state, process, who, asked, self.job.fingerprint, self.job.code, self.uuid]
         return _Group(process, problem, state, candidates, digest(given))

@@ -76,7 +76,7 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
         errors = [line for line in lines if line.startswith("==ERROR==")] or lines[-1:] or ["it printed nothing"]
         raise NotCounted(f"ncu gave no counts: {re.sub('==[A-Z]+==', '', errors[0]).strip()}")
     units = rows[0] if not rows[0]["ID"] else {}
-    found = {}
+    counted = {}
     for metric in metrics:
         unit = units.get(metric) or ""
         scale = _PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0
@@ -85,14 +85,14 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
             with contextlib.suppress(ValueError):  # n/a: this GPU has no such counter
                 values.append(float((row.get(metric) or "").replace(",", "")) * scale)
         if values:
-            found[metric] = sum(values) / (1 if metric.endswith(".sum") else len(values))
-    return found
+            counted[metric] = sum(values) / (1 if metric.endswith(".sum") else len(values))
+    return counted
 
 
 def stalls(task: Mapping[str, Any], most: int = 3) -> list[tuple[str, float]]:
     """The reasons for which warps of a task wait the most, each with warps that do an issued instruction. Raises `NotCounted`."""
-    found = profile(task, STALLS.values())
-    reasons = [(name.replace("_", " "), found[metric]) for name, metric in STALLS.items() if metric in found]
+    values = profile(task, STALLS.values())
+    reasons = [(name.replace("_", " "), values[metric]) for name, metric in STALLS.items() if metric in values]
     return sorted(reasons, key=lambda reason: -reason[1])[:most]
 
 
@@ -141,7 +141,7 @@ def tasks(
         else rated
     )
     binaries = resources.set_index(["kernel", "element_type", "configuration"])[["binary", "sha256"]].to_dict("index")
-    found = []
+    todo = []
     for row in rows.to_dict("records"):
         problem = {"m": row["m"], "n": row["n"], "k": row["k"]} | {
             name: row[name] for name in ("element_type", "alpha", "beta", "padding", "distribution")
@@ -156,8 +156,8 @@ def tasks(
             "binary": str(build / row["kernel"] / compiled["binary"]),
             "problem": problem,
         }
-        found.append(({name: row[name] for name in KEY} | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
-    return found
+        todo.append(({name: row[name] for name in KEY} | dict(origin) | {"binary_sha256": compiled["sha256"]}, task))
+    return todo
 
 
 def count(
@@ -170,11 +170,11 @@ def count(
             rows.append(key | {"reason": rows[0]["reason"]})
             continue
         try:
-            found = measure(task)
+            counts = measure(task)
         except NotCounted as why:
             rows.append(key | {"reason": str(why)})
             continue
-        counted = {column: found.get(metric) for column, metric in METRICS.items()}
+        counted = {column: counts.get(metric) for column, metric in METRICS.items()}
         conflicts = counted["read_conflicts"], counted["write_conflicts"]
         rows.append(key | counted | {"bank_conflicts": None if None in conflicts else sum(filter(None, conflicts))})
     return pd.DataFrame(rows, columns=COLUMNS)

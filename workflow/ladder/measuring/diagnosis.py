@@ -87,17 +87,17 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
         taken = _matrix(result, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
         return not differ(taken, *_wanted(problem, a, b, old, rows, **other)).any()
 
-    found, place = got[rows], (start + row) * problem.ldc + column
+    block, place = got[rows], (start + row) * problem.ldc + column
     if not np.array_equal(result.view(np.uint8), again.view(np.uint8)):
         guesses = ["a race, or memory that nobody set: two launches differ"]
     else:
         guesses = [words for words, other in _mistakes(problem) if same(**other)]
         # a wrong stride meets the NaN between rows: it explains the same result, but not on the problems that have nothing there
-        if problem.beta == 0 and np.isnan(found[row, column]) and (np.isnan(found).all() or not guesses):
+        if problem.beta == 0 and np.isnan(block[row, column]) and (np.isnan(block).all() or not guesses):
             guesses.insert(0, UNTOUCHED if result[place : place + 1].tobytes() in POISON else COMPUTED)
     guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
     return Diagnosis(
-        start + row, column, float(found[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses
+        start + row, column, float(block[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses
     )
 
 

@@ -46,10 +46,10 @@ _numbers = itertools.count()
 
 def pipe() -> tuple[Connection, Connection]:
     """Our end and the child's: on ours, what has begun to come is waited for `ANSWER_SECONDS` at most (socket(7), SO_RCVTIMEO)."""
-    ours, theirs = Pipe()
-    with socket.socket(fileno=os.dup(ours.fileno())) as same:
+    parents_end, childs_end = Pipe()
+    with socket.socket(fileno=os.dup(parents_end.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", ANSWER_SECONDS, 0))
-    return ours, theirs
+    return parents_end, childs_end
 
 
 class Failure(Exception):
@@ -95,22 +95,22 @@ class Child:
                 raise
 
     def _start(self, kind: str, settings: dict[str, str], lock: int | None) -> None:
-        self.connection, theirs = pipe()
+        self.connection, childs_end = pipe()
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
         ctypes.CDLL(None).prctl(36, 1)  # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
         # Snakemake sets the threads of every library to those of the job; here the measurement decides
         inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", worker_start.__name__, str(theirs.fileno()), kind],
-            pass_fds=[theirs.fileno(), *([] if lock is None else [lock])],
+            [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
+            pass_fds=[childs_end.fileno(), *([] if lock is None else [lock])],
             stdin=subprocess.DEVNULL,
             stdout=self.errors,
             stderr=self.errors,
             env=inherited | settings | {MARK: self.mark},
             start_new_session=True,
         )
-        theirs.close()
+        childs_end.close()
 
     def ask(self, request: Request, timeout: float) -> Iterator[Answer]:
         """Send a request; yield its answers, but not the last.

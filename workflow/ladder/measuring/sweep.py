@@ -147,7 +147,7 @@ class Sweep:
             if not left:  # all were done before the worker was killed
                 return
             # a baseline may use tensor cores, a kernel if its binary has their instructions
-            candidates = {one: bool(group[entry]) or not self.job.plan["kernel"] for one, entry in left.items()}
+            candidates = {member: bool(group[entry]) or not self.job.plan["kernel"] for member, entry in left.items()}
             for candidate, outcome in self.session.time(problem, candidates, self.limits, seed, best=self._best(problem)):
                 entry = left.pop(candidate)
                 self._record(entry, outcome | {"tensor_cores": group[entry]})

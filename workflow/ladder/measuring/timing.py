@@ -71,9 +71,9 @@ def measure(
     # the first launches include the loading of code; the second ones tell how long one takes
     single = {key: device.sample(launch, 1, cold) for key, launch in given.items()}
     times = round_of(single, seeds())
-    quick = {key: single[key] for key, one in times.items() if one.us < LONG_US}
+    quick = {key: single[key] for key, took in times.items() if took.us < LONG_US}
     times |= round_of(quick, seeds()) if quick else {}
-    counts = {key: _repeats(one.us, limits.sample_us) if device.rotates or not cold else 1 for key, one in times.items()}
+    counts = {key: _repeats(took.us, limits.sample_us) if device.rotates or not cold else 1 for key, took in times.items()}
     device.reserve(max(counts.values()), cold)
     ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
     # until two rounds agree; a launch as long as that has warmed up by now what there is to warm up
@@ -96,7 +96,7 @@ def measure(
         seed = device.given.seed if turn == compared else seeds()
         times = round_of({key: ready[key] for key in order}, seed, compare=turn == compared)
         yield None
-        faults = {key: fault(one.audit, device.given, given[key].tf32) for key, one in times.items()}
+        faults = {key: fault(took.audit, device.given, given[key].tf32) for key, took in times.items()}
         # who overwrites an operand spoils it for those that follow in the round
         spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))
         if faults[None] and order.index(None) <= spoilt:

@@ -112,13 +112,13 @@ class Campaign:
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
         """For every kernel id its configurations, each with the reason it is not legal or ""."""
-        found = {}
+        expanded_by_kernel = {}
         for id, kernel in self.kernels.items():
             lists = self.parameters.get(id, {})
             sources = [lists, {}] if lists and self.header_configurations else [lists]
             expanded = (kernel.expand(source, self.element_types, self.builds) for source in sources)
-            found[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
-        return found
+            expanded_by_kernel[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
+        return expanded_by_kernel
 
     def compilers(self, kind: str) -> list[str]:
         """The compilers of the kernels of a device kind, as `toolchain.compiler_version` knows them."""
@@ -149,11 +149,11 @@ class Campaign:
     @cached_property
     def _of_type(self) -> dict[tuple[str, str], list[tuple[Configuration, str]]]:
         """The configurations of every kernel and element type that it has."""
-        found: dict[tuple[str, str], list[tuple[Configuration, str]]] = {}
+        by_type: dict[tuple[str, str], list[tuple[Configuration, str]]] = {}
         for id, configurations in self.configurations.items():
             for configuration, objection in configurations:
-                found.setdefault((id, configuration.element_type), []).append((configuration, objection))
-        return found
+                by_type.setdefault((id, configuration.element_type), []).append((configuration, objection))
+        return by_type
 
     def plan(self, kind: str, job: str) -> dict[str, Any]:
         """Everything a measure job is asked to do, as plain data: Snakemake reruns the job when it changes."""

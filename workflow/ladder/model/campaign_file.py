@@ -48,7 +48,7 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
         loaded = [
             yaml_schema.load(yaml_schema.read(file), str(file)) for file in files
         ]  # Snakemake's loader takes more than ours
-        whole = {key: value for one in loaded if isinstance(one, dict) for key, value in one.items()}
+        whole = {key: value for part in loaded if isinstance(part, dict) for key, value in part.items()}
         source = ", ".join(os.path.relpath(file) for file in files)
     else:
         path = find(folder, given.get("campaign", "default"))
@@ -63,7 +63,7 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
 def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     """Whether the command line asks for other kernels than the file; what is not of the form that the schema demands is refused later."""
     kernels = data.get("kernels", "all")
-    right = isinstance(kernels, list) and all(isinstance(one, str) for one in kernels) and isinstance(data.get("campaign"), str)
+    right = isinstance(kernels, list) and all(isinstance(name, str) for name in kernels) and isinstance(data.get("campaign"), str)
     return right and kernels != whole.get("kernels", "all")
 
 
@@ -198,7 +198,7 @@ def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[s
 
 
 def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    sizes_of_entries: list[dict[str, Any]] = []
     for index, entry in enumerate(entries):
         if isinstance(entry, dict) and math.prod(len(_many(value)) for value in entry.values()) > MAX_PROBLEMS:
             raise InputError(f"{where}[{index}]: got more than {MAX_PROBLEMS} problems; expected at most as many")
@@ -210,5 +210,5 @@ def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
             sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
         own = {name: _many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
         for values in itertools.product(*own.values()):
-            found += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
-    return found
+            sizes_of_entries += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
+    return sizes_of_entries

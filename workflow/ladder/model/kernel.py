@@ -130,17 +130,17 @@ class Kernel:
         absolute path leads to. The compiler's own are not among them: its version stands for them.
         """
         folder = self.path.parents[1] / "include"
-        found: dict[Path, None] = {}
+        files: dict[Path, None] = {}
         todo = [(self.text, folder)]
         while todo:
             text, beside = todo.pop()
             for quoted, bracketed in _INCLUDE.findall(text):
                 paths = [beside / quoted, folder / quoted] if quoted else [folder / bracketed]
                 path = next((path for path in paths if path.is_file()), None)
-                if path and path not in found:
-                    found[path] = None
+                if path and path not in files:
+                    files[path] = None
                     todo.append((path.read_text(errors="replace"), path.parent))
-        return list(found)
+        return list(files)
 
     @cached_property
     def digest(self) -> str:
@@ -162,7 +162,7 @@ class Kernel:
             raise InputError(
                 f"{self.id}: the lists of its parameters make {count} configurations; expected at most {MAX_CONFIGURATIONS}"
             )
-        declared = [] if lists else [tuple({**self.parameters, **one}.values()) for one in self.configurations]
+        declared = [] if lists else [tuple({**self.parameters, **own}.values()) for own in self.configurations]
         product = () if declared and not self.sweep else itertools.product(*values)
         combinations = list(dict.fromkeys([*product, *declared]))
         for element_type in element_types:

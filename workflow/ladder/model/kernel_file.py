@@ -33,15 +33,15 @@ def parse(path: Path) -> Kernel:
     kind, text = path.parent.name, yaml_schema.read(path)
     if not re.fullmatch("[A-Za-z0-9_]+", path.stem) or path.stem == "baselines":
         raise InputError(f"{path}: the name of a kernel's file; expected letters, digits and _ only, and not baselines")
-    found = _HEADER.match(text)
-    if not found:
+    match = _HEADER.match(text)
+    if not match:
         raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML")
-    before = text[: found.start(1)].count("\n")  # so that messages name lines of the file
-    header = yaml_schema.load("\n" * before + found.group(1), f"{path}: header")
+    before = text[: match.start(1)].count("\n")  # so that messages name lines of the file
+    header = yaml_schema.load("\n" * before + match.group(1), f"{path}: header")
     yaml_schema.check(header, "kernel", f"{path}: header")
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_names(kernel, header)
-    _check_includes(path, text, found.end())
+    _check_includes(path, text, match.end())
     for included in kernel.includes:
         if included.is_relative_to(path.parents[1]):
             _check_includes(included, included.read_text(errors="replace"), 0)
@@ -50,12 +50,12 @@ def parse(path: Path) -> Kernel:
 
 def _check_includes(path: Path, text: str, start: int) -> None:
     """Whatever is read from another file is seen by `includes`: else a change of that file would leave a stale result."""
-    for found in _READS.finditer(text, start):
-        begins = found.start(found.lastindex or 0)
+    for match in _READS.finditer(text, start):
+        begins = match.start(match.lastindex or 0)
         if not _INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
-            line = text.count("\n", 0, found.end()) + 1
+            line = text.count("\n", 0, match.end()) + 1
             raise InputError(
-                f'{path}: line {line}: got {yaml_schema.shorten(text[begins : found.end()])}; expected #include "..." or '
+                f'{path}: line {line}: got {yaml_schema.shorten(text[begins : match.end()])}; expected #include "..." or '
                 "#include <...> only, without a macro or a comment in it: what it names is looked at, to measure again when it has changed"
             )
 
@@ -66,7 +66,7 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
     for name in kernel.parameters:
         if name in (*PROBLEM_NAMES, "element_size", "T", "Acc"):
             raise InputError(f"{source}: parameters.{name}: the name is taken by the pipeline; choose another")
-    given = [("sweep", kernel.sweep), *((f"configurations[{i}]", one) for i, one in enumerate(kernel.configurations))]
+    given = [("sweep", kernel.sweep), *((f"configurations[{i}]", own) for i, own in enumerate(kernel.configurations))]
     for where, name in [(where, name) for where, values in given for name in values]:
         if name not in kernel.parameters:
             raise InputError(f"{source}: {where}.{name}: no such parameter; known: {', '.join(kernel.parameters) or 'none'}")
@@ -117,17 +117,17 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
 
 def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
     """All kernels below `root`/kernels, by id, in ladder order. Why the others cannot be used comes into `refused`, by their ids."""
-    found = {}
+    kernels = {}
     for kind in KINDS:
         for path in _files(root, kind):
             if path.suffix == SUFFIX[kind] and _begins_with_header(path):
                 try:
                     kernel = parse(path)
-                    found[kernel.id] = kernel
+                    kernels[kernel.id] = kernel
                 except InputError as error:
                     if refused is not None:
                         refused[f"{kind}/{path.stem}"] = error
-    return found
+    return kernels
 
 
 def strays(root: Path) -> list[str]:

@@ -52,12 +52,12 @@ class Table:
 def tables() -> dict[str, Table]:
     """The tables of the dictionary by name."""
     data: dict[str, Any] = load(SOURCE.read_text(), str(SOURCE))
-    found = {}
+    schemas = {}
     for name, table in data["tables"].items():
         given = data["columns"] | table.get("own", {})
         columns = tuple(Column(column, *given[column]) for column in table["columns"].split())
-        found[name] = Table(name, table["files"], table["row"], columns)
-    return found
+        schemas[name] = Table(name, table["files"], table["row"], columns)
+    return schemas
 
 
 def schema(table: str) -> pa.Schema:

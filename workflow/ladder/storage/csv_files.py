@@ -27,13 +27,13 @@ def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.D
     """
     try:
         # marks are text where nothing is marked too
-        found = pd.read_csv(path, keep_default_na=False, na_values=[] if text else [""], dtype=str if text else {"marks": str})
+        table = pd.read_csv(path, keep_default_na=False, na_values=[] if text else [""], dtype=str if text else {"marks": str})
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None
-    missing = [name for name in needed if name not in found]
-    if missing or not {"kernel", "job", "problem"} & set(found):
+    missing = [name for name in needed if name not in table]
+    if missing or not {"kernel", "job", "problem"} & set(table):
         raise InputError(
-            f"{path}: got the columns {', '.join(map(str, found))[:200]}; expected "
+            f"{path}: got the columns {', '.join(map(str, table))[:200]}; expected "
             f"{', '.join(missing) or 'kernel, job or problem'} to be {'among them' if missing else 'one'}. {MEND}"
         )
-    return found
+    return table
