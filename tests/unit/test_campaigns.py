@@ -55,6 +55,16 @@ def test_reproduce_has_a_campaign_of_its_own_unless_one_is_named(checkout):
         assert named.name == named.reproduce_name == next(iter(named.data))
 
 
+@pytest.mark.parametrize("text", ["campaign: reproduce\nproblems: 8\n", "campaign: [\n"])
+def test_a_campaign_that_cannot_be_used_stops_only_the_run_that_asks_for_it(checkout, text):
+    (checkout / "config" / "reproduce.yaml").write_text(text)
+    run = campaigns(checkout)
+    assert list(run.data) == ["default"]
+    assert run.targets("default").campaign.name == "default"
+    with pytest.raises(InputError, match=r"config/reproduce\.yaml: "):
+        run.targets(run.reproduce_name)
+
+
 def test_other_kernels_make_another_campaign_of_both(checkout):
     run = campaigns(checkout, config={"kernels": ["cpu/02_reordered_ikj"]})
     assert run.reproduce_name == "reproduce-cpu-02_reordered_ikj"

@@ -26,13 +26,19 @@ MAX_PROBLEMS = 10_000
 
 
 def find(folder: Path, name: str) -> Path:
-    """The file under `config/` whose `campaign:` is `name`; raises `InputError` that lists those there are."""
-    known = {}
+    """The file under `config/` whose `campaign:` is `name`; raises `InputError` that lists those there are, or names one that is not YAML."""
+    known, errors = {}, []
     for path in sorted(folder.glob("*.yaml")):
-        data = yaml_schema.load(yaml_schema.read(path), str(path))
+        try:
+            data = yaml_schema.load(yaml_schema.read(path), str(path))
+        except InputError as unreadable:  # of another campaign, unless this one is not found
+            errors.append(unreadable)
+            continue
         if isinstance(data, dict) and "campaign" in data:
             known[str(data["campaign"])] = path
     if name not in known:
+        if errors:
+            raise errors[0]
         raise InputError(f"--config campaign={name}: no such campaign in {folder}; expected one of {', '.join(known)}")
     return known[name]
 

@@ -5,6 +5,7 @@ target needs is checked only for that target.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -70,8 +71,11 @@ class Campaigns:
 
     @property
     def reproduce_name(self) -> str:
-        """The name of the campaign of `snakemake reproduce`."""
-        name: str = self._reproduce[0]["campaign"]
+        """The name of the campaign of `snakemake reproduce`, even if that cannot be used."""
+        try:
+            name: str = self._reproduce[0]["campaign"]
+        except InputError:
+            return REPRODUCE
         return name
 
     @property
@@ -82,7 +86,10 @@ class Campaigns:
     @cached_property
     def data(self) -> dict[str, dict[str, Any]]:
         """The data of each campaign, by name: the jobs' scripts load their campaign from them."""
-        return {data["campaign"]: data for data, _ in (self._reproduce, self._named)}
+        data = {self.name: self._named[0]}
+        with suppress(InputError):  # an error only of a run that asks for its targets
+            data = {self.reproduce_name: self._reproduce[0]} | data
+        return data
 
     def targets(self, name: str) -> Targets:
         """The targets of a campaign, which is checked whole. Raises `InputError` if it cannot be used."""
@@ -91,11 +98,14 @@ class Campaigns:
         return self._targets[name]
 
     def _load(self, name: str) -> Targets:
-        if name not in self.data:
+        if name == self.reproduce_name != self.name:
+            data, source = self._reproduce
+        elif name == self.name:
+            data, source = self._named
+        else:
             raise InputError(
                 f"results/{name}: got no campaign of this name; expected results/{self.name}, or `--config campaign={name}`"
             )
-        data, source = self._named if name == self.name else self._reproduce
         kernels = self.kernels  # fills `refused`
         campaign = campaign_file.load(data, source, kernels, self.refused if self.checks_kernels else {})
         gpus = detect.detect_gpus()

@@ -1,6 +1,7 @@
 """The published datasets: what their rules read and make, in `results/redrawn/`."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,16 @@ from typing import Any
 from ladder.core.files import digest
 from ladder.model.campaign import BASELINE_JOB, WIDTH
 from ladder.model.kernel import Kernel
-from ladder.pipeline.checksums import _sha256
 from ladder.pipeline.targets import TABLES
 from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, FEATURED, JUDGED, REDRAWN, together
+
+
+def _sha256(paths: Iterable[Path]) -> str:
+    """The checksum of the contents of files."""
+    state = hashlib.sha256()
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Published:
     def contents(self, device: str) -> str:
         """A digest of a dataset's files and kernels. A checkout does not keep the times of files."""
         kernels = {kernel.path: kernel.digest for kernel in self.kernels.values()}
-        return digest([[kernels[path] for path in self.headers(device)], _sha256(*self.committed(device))])
+        return digest([[kernels[path] for path in self.headers(device)], _sha256(self.committed(device))])
 
     def checked(self, device: str) -> list[str]:
         """The check of a dataset's checksums, which also covers its repeats. It comes before any table."""
@@ -87,7 +95,7 @@ class Published:
     def all_contents(self) -> str:
         """A digest of these files and their names. A checkout does not keep the times of files."""
         data = self.data()
-        return digest([[path.relative_to(self.folder).as_posix() for path in data], _sha256(*data)])
+        return digest([[path.relative_to(self.folder).as_posix() for path in data], _sha256(data)])
 
     def drawing(self) -> dict[str, Any]:
         """The width in inches of figures, and their formats besides SVG: the same everywhere."""
