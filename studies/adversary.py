@@ -21,7 +21,8 @@ from typing import Any
 import halves
 import numpy as np
 from halves import Floats
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
 from ladder.devices.lock import first_gpu
@@ -38,17 +39,7 @@ SAFE = 2.0**126
 Multiply = Callable[[Floats, Floats], Floats]
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """Whether any input was spoiled."""
-    worst = measured["worst"]
-    said = (
-        f"{measured['tried']:,} inputs in {measured['seconds']:.0f} s: {measured['spoiled']} spoiled; the worst reaches "
-        f"{100 * worst['share']:.0f} % of the bound, {worst['units']:.1f} u"
-    )
-    return said + (f" (SGEMM there {worst['sgemm_units']:.1f} u)" if "sgemm_units" in worst else "")
-
-
-STUDY = Study("adversary", "Can inputs be found that `21_tensor_split` spoils?", found, ".venv/bin/python studies/adversary.py")
+STUDY = STUDIES["adversary"]
 
 
 @dataclass

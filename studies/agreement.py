@@ -29,7 +29,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line, percent
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval
@@ -65,26 +66,7 @@ def slower_on_second(measured: Mapping[str, Any]) -> list[tuple[str, str, float]
     ]
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How far the medians are apart, in every mode."""
-    rows = measured["rows"]
-    worst = {mode: f"at most {percent(furthest(ratios(rows, mode)))}" for mode in MODES}
-    sizes = ", ".join(str(size) for size in dict.fromkeys(row["size"] for row in rows))
-    names = ", ".join(dict.fromkeys(row["name"] for row in rows))
-    return (
-        f"{names} at {sizes}: `warm` {worst['warm']} apart, `cold` {worst['cold']}, in graphs as long as theirs {worst['cold_long']}; "
-        f"single launches after a flush {worst['cold_single']}; our cuBLAS and their `{CONTEXT}` warm at most "
-        f"{percent(furthest(ratios(measured['context'], 'warm')))}; in a process that uses a second stream theirs takes at most "
-        f"{percent(furthest([ratio for _, _, ratio in slower_on_second(measured)]))} longer"
-    )
-
-
-STUDY = Study(
-    "agreement",
-    "Does another harness agree?",
-    found,
-    ".venv/bin/python studies/agreement.py --other python3",
-)
+STUDY = STUDIES["agreement"]
 
 
 def ours(device: Device, launch: Launch) -> dict[str, float]:

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, binaries, command_line
+from ladder.claims.answers import LIMITS, MOST_MEMORY_GB, STUDIES, above_limits
+from ladder.claims.study import binaries, command_line
 from ladder.compiling.compile import compile_kernel
 from ladder.core import files
 from ladder.core.files import ROOT
@@ -26,45 +26,7 @@ from ladder.devices import detect
 from ladder.devices.lock import first_gpu
 from ladder.model import campaign_file, kernel_file
 
-LIMITS = {
-    "campaign_s": 360,
-    "confirm_share": 1 / 3,
-    "gauntlet_share": 0.05,
-    "clone_set_up_s": 180,
-    "clone_to_figures_s": 360,
-    "nothing_to_do_s": 5,
-    "plan_2000_s": 3,
-    "compile_cpu_s_a_configuration": 1.5,
-}
-"""The most that each may be, in seconds; `confirm_share` and `gauntlet_share` are of the campaign's."""
-LEAST_BUSY = 0.65
-"""Of the measure jobs' wall time on a GPU, the share in which it must be executing."""
-MOST_MEMORY_GB = 4.0
-"""Of the host's, the most that a measure job may take."""
-
-
-def found(measured: Mapping[str, Any]) -> str:
-    """What the default campaign takes, and the rest."""
-    parts = [f"a run with nothing to do {measured['nothing_to_do_s']:.1f} s"]
-    if "campaign_mb" in measured:
-        parts.append(f"{measured['campaign_mb']:.0f} MB of results, {measured['environment_mb'] / 1000:.1f} GB of environment")
-    if "clone_to_figures_s" in measured:
-        parts.insert(0, f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
-    if "campaign_s" in measured:
-        shares = {
-            name: measured.get(f"{stage}_share")
-            for stage, name in (("confirm", "the confirmation"), ("gauntlet", "the gauntlet"))
-        }
-        of = " and ".join(f"{share:.1%} {name}" for name, share in shares.items() if share is not None)
-        parts.insert(0, f"the default campaign {measured['campaign_s']:.0f} s with one core{of and f', of them {of}'}")
-    for device, cost in measured["measure_jobs"].items():
-        parts.append(
-            f"`{device}` was executing for {cost['busy_share']:.0%} of the {cost['measure_s']:.0f} s of its measure jobs"
-        )
-    return f"{'; '.join(parts)}; {len(too_much(measured)) or 'none'} above what it may be"
-
-
-STUDY = Study("benchmark", "What does it take?", found, "make bench")
+STUDY = STUDIES["benchmark"]
 
 
 def seconds(command: list[str], folder: Path) -> float:
@@ -145,16 +107,6 @@ def last_campaign() -> dict[str, Any]:
     return found
 
 
-def too_much(measured: Mapping[str, Any]) -> list[str]:
-    """What is above what it may be; the share in which the device executes counts on a GPU alone."""
-    jobs = measured["measure_jobs"].items()
-    return [
-        *(name for name, most in LIMITS.items() if measured.get(name, 0) > most),
-        *(f"{device}: idle" for device, cost in jobs if device.startswith("nvidia") and cost["busy_share"] < LEAST_BUSY),
-        *(f"{device}: memory" for device, cost in jobs if cost["peak_host_memory_gb"] > MOST_MEMORY_GB),
-    ]
-
-
 def main() -> None:
     """Measure, print and write."""
     parser = command_line(__doc__)
@@ -177,8 +129,8 @@ def main() -> None:
               f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most {MOST_MEMORY_GB:g})")  # fmt: skip
     here = first_gpu() if detect.detect_gpus() else detect.detect_cpu()
     STUDY.write(here, results, uuids=list(here.uuids), binaries=binaries(ROOT / "results" / "default"))
-    if too_much(results):
-        sys.exit(f"TOO MUCH: {', '.join(too_much(results))}")
+    if above_limits(results):
+        sys.exit(f"TOO MUCH: {', '.join(above_limits(results))}")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ Runs `pytest -m gpu`, and keeps how every test ended, why one failed, and what t
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.core.files import ROOT
 from ladder.devices.lock import first_gpu
 
@@ -22,23 +21,7 @@ MESSAGE = 500
 """Characters that are kept of why a test failed."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How many tests passed, failed and were skipped, and what the sanitizer found."""
-    outcomes = Counter(measured["tests"].values())
-    clean = "; ".join(
-        f"{tool}: {said['errors']} errors in {said['launches']} launches" for tool, said in measured["sanitizer"].items()
-    )
-    failed = ", ".join(f"`{name.split('.')[-1]}`" for name, outcome in measured["tests"].items() if outcome == "failed")
-    return (
-        f"{outcomes['passed']} tests on the GPU passed, {outcomes['failed']} failed{failed and f' ({failed})'}, "
-        f"{outcomes['skipped']} were skipped; "
-        f"compute-sanitizer over every rung: {clean or 'not run'}"
-    )
-
-
-STUDY = Study(
-    "checks", "Are the kernels right, and free of stray accesses and races?", found, ".venv/bin/python studies/checks.py"
-)
+STUDY = STUDIES["checks"]
 
 
 def read(report: Path) -> dict[str, Any]:

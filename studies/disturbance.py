@@ -12,11 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, command_line, furthest
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval
@@ -37,16 +37,7 @@ SETTLE_SECONDS = 3.0
 """Until every core compiles."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """The furthest that a median moved."""
-    moved = furthest(row["busy_to_quiet"] for row in measured["rows"])
-    return (
-        f"with `nvcc` on all {measured['cores']} cores the median of {measured['pairs']} pairs moved by {100 * (moved - 1):+.2f} % "
-        f"at most, of {len(measured['rows'])} kernels and sizes"
-    )
-
-
-STUDY = Study("disturbance", "Does compiling disturb measuring?", found, ".venv/bin/python studies/disturbance.py")
+STUDY = STUDIES["disturbance"]
 
 
 def compile_for_ever(arch: str) -> None:

@@ -12,28 +12,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, binaries, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import binaries, command_line
 from ladder.core.files import ROOT
 from ladder.devices.detect import detect_cpu, detect_gpus
 from ladder.devices.lock import first_gpu
 from ladder.storage.dataset_layout import PUBLISHED
 
-
-def found(measured: Mapping[str, Any]) -> str:
-    """How many claims were reproduced, what was not, and the time."""
-    states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
-    known = (
-        "data were" if measured["took_part"] else "nothing was"
-    )  # then: what is published now may have been measured on it since
-    failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
-    return f"on a machine of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
-
-
-STUDY = Study("elsewhere", "Is it reproduced elsewhere?", found, ".venv/bin/python studies/elsewhere.py")
+STUDY = STUDIES["elsewhere"]
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.devices.detect import detect_cpu, detect_gpus
 from ladder.pipeline.final_table import KERNELS_FAILED
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
@@ -349,15 +350,7 @@ confirm: {processes: 3, rounds: 3}
     return [row(fault, summary[summary["kernel"] == name]) for name, fault in GPU.items()]
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How many faults, and how many of them became what is told."""
-    rows = measured["faults"]
-    wrong = [one["what"] for one in rows if not one["as_told"]]
-    became = f"something else became of {', '.join(wrong)}" if wrong else "each is a row with its status, and harms no other"
-    return f"{len(rows)} kinds planted beside each other: {became}"
-
-
-STUDY = Study("faults", "Does a kernel that misbehaves harm others?", found, ".venv/bin/python studies/faults.py")
+STUDY = STUDIES["faults"]
 
 
 def main() -> None:

@@ -16,13 +16,14 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.core import expressions, yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.types import KINDS
@@ -94,13 +95,7 @@ HARMLESS = (
 """Events of the interpreter's own work (parsing is `compile`)."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How many inputs, and of what."""
-    kinds = [f"{sum(measured[what].values()):,} {what}" for what in ("expressions", "headers", "campaigns")]
-    return f"{', '.join(kinds)}, random and hostile: each a right answer or a clear error, nothing executed"
-
-
-STUDY = Study("fuzz", "Does hostile input do harm?", found, ".venv/bin/python studies/fuzz.py 100000")
+STUDY = STUDIES["fuzz"]
 
 
 class Watch:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
@@ -45,17 +46,7 @@ CASES = [(MANY, True), (MANY, False), (FEW, True)]
 BLOCK = ["block_size_x", "block_size_y", "block_size_z"]
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How many times as fast, in every case."""
-    cases = [
-        f"{run['kernel_tuner']['configurations']} configurations {run['faster']:.1f} times as fast with "
-        f"{run['cores']} core{'s' * (run['cores'] > 1)} ({run['faster_without_compiling']:.1f} without compiling)"
-        for run in measured["runs"]
-    ]
-    return f"`{measured['kernel'].split('/')[1]}` beside Kernel Tuner {measured['runs'][0]['kernel_tuner']['version']}: {'; '.join(cases)}"
-
-
-STUDY = Study("kernel_tuner_compare", "Is the sweep fast?", found, ".venv/bin/python studies/kernel_tuner_compare.py")
+STUDY = STUDIES["kernel_tuner_compare"]
 
 
 def ours(

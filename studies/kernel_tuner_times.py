@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.claims.study import Study, command_line, percent
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.compiling.compilers import _nvcc as nvcc
 from ladder.core.files import ROOT
@@ -87,28 +88,7 @@ def effects(rounds: Sequence[Mapping[Cell, float]]) -> dict[str, dict[str, tuple
     return found
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """What each of them adds, and what all together."""
-    parts = [
-        f"{factor} `{level}` {percent(ratio[0])}"
-        for factor, levels in measured["effects"].items()
-        for level, ratio in levels.items()
-    ]
-    own = "".join(
-        f"; its own times, `{name}`: {percent(us / measured['ours_us'])}" for name, us in measured["kernel_tuner_us"].items()
-    )
-    return (
-        f"at {measured['size']} launches made as it makes them: {percent(measured['like_it_us'] / measured['ours_us'])}{own}. "
-        f"Each difference alone: {', '.join(parts)}"
-    )
-
-
-STUDY = Study(
-    "kernel_tuner_times",
-    "Why are Kernel Tuner's times longer?",
-    found,
-    ".venv/bin/python studies/kernel_tuner_times.py",
-)
+STUDY = STUDIES["kernel_tuner_times"]
 
 
 def ptx_of(source: str, arch: str) -> bytes:

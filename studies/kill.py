@@ -17,12 +17,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.devices.detect import detect_cpu
 from ladder.storage import journal
 from ladder.storage import samples as records
@@ -41,18 +42,7 @@ COMMAND = ["--configfile", "config/test.yaml"]
 TARGETS = ("child", "job", "snakemake", "all")
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """What was lost, and what that says of kills to come: of n without a loss, 0.05^(1/n) is the bound at 95 %."""
-    kills, lost = measured["kills"], measured["measurements_lost"]
-    # earlier answers have it; since then tests/unit/test_resume.py counts at every write of a journal
-    again = f"; {measured['measurements_begun_again']} begun again" if "measurements_begun_again" in measured else ""
-    return (
-        f"{kills} kills anywhere in a campaign of {measured['measurements_a_campaign']} measurements: {lost or 'none'} lost, so at most "
-        f"{1 - 0.05 ** (1 / kills):.0%} of such kills lose any (95 %){again}"
-    )
-
-
-STUDY = Study("kill", "Is anything lost when a campaign is killed?", found, ".venv/bin/python studies/kill.py 50")
+STUDY = STUDIES["kill"]
 
 
 def _by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,8 @@ from typing import Any
 from unittest import mock
 
 from disturbance import stretch
-from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval
@@ -33,19 +34,7 @@ RUNG = "cpu/03_blocked"
 LIMITS = Limits(min_samples=20, max_samples=20, target=1e-6, race=False)
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """The furthest that a median moved, with the wait and without."""
-    moved = {how: percent(furthest(row[how] for row in measured["rows"])) for how in ("beside", "unsettled")}
-    return (
-        f"beside `blas_all` on {measured['cores']} cores, `blas_1` and `03_blocked` at {' and '.join(map(str, measured['sizes']))} move by "
-        f"{moved['beside']} at most, the median of {measured['pairs']} pairs; without the wait until its threads are at rest by "
-        f"{moved['unsettled']}"
-    )
-
-
-STUDY = Study(
-    "neighbours", "Does BLAS on all cores disturb what is timed beside it?", found, ".venv/bin/python studies/neighbours.py"
-)
+STUDY = STUDIES["neighbours"]
 
 
 def compare(device: Device, launches: Mapping[str, Launch], pairs: int, limits: Limits = LIMITS) -> list[dict[str, Any]]:

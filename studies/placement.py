@@ -10,14 +10,14 @@ as fast the rung is.
 
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
-from ladder.core.stats import geometric_mean, median_interval
+from ladder.core.stats import median_interval
 from ladder.devices.lock import first_gpu
 from ladder.measuring import timing
 from ladder.measuring.worker import open_device
@@ -33,22 +33,7 @@ PLACES = 5
 LIMITS = Limits(min_samples=10, max_samples=10, target=1e-6, race=False)
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How the rungs compare at the boundaries, and how far other places move the times."""
-    rows = measured["rows"]
-    ratios = [row["aligned"]["ratio"] for row in rows]
-    moved = {
-        who: percent(furthest(place[f"{who}_us"] / row["aligned"][f"{who}_us"] for row in rows for place in row["elsewhere"]))
-        for who in ("cublas", "rung")
-    }
-    return (
-        f"with operands at boundaries of 2 MiB the rungs are ahead of cuBLAS on {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} "
-        f"problems, the geometric mean is ×{geometric_mean(ratios):.3f}; elsewhere cuBLAS takes {moved['cublas']} of time at most, "
-        f"a rung {moved['rung']}"
-    )
-
-
-STUDY = Study("placement", "Does it matter where operands begin?", found, ".venv/bin/python studies/placement.py")
+STUDY = STUDIES["placement"]
 
 
 def chosen(dataset: str) -> list[tuple[Problem, str, Configuration]]:

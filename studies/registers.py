@@ -14,13 +14,14 @@ import hashlib
 import struct
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling import compile as compiling
 from ladder.compiling import compilers, issue_model
 from ladder.compiling.compile import compile_support
@@ -103,28 +104,7 @@ Pattern = Sequence[tuple[int, int, int, int]]
 """Registers a, b and c, which the sum goes back to, and flags, of the multiply-adds that are repeated."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How far the model is off, and what write-back and long loops cost."""
-    rows = measured["patterns"]
-    rates = [row["measured"] for row in rows]
-    off = max((row["model"] / row["measured"] - 1 for row in rows), key=abs)
-    costs = ", ".join(f"{cost:.2f}" for cost in measured["write_back"].values())
-    told = (
-        f"of {len(rows)} patterns of registers the model is {100 * off:+.1f} % off at most; from {min(rates):.2f} to {max(rates):.2f} "
-        f"multiply-adds a clock; loads of 4, 8 and 16 bytes that are waited for take {costs} clocks"
-    )
-    if "unwaited" in measured:
-        told += f", others {', '.join(f'{cost:.2f}' for cost in measured['unwaited'].values())}"
-    if "lengths" in measured:
-        short, long = measured["lengths"][0], measured["lengths"][-1]
-        told += (
-            f"; a multiply-add takes {short['clocks']:.2f} in a loop of {short['multiply_adds'] / 64:.0f} KiB, {long['clocks']:.2f} in "
-            f"one of {long['multiply_adds'] / 64:.0f} KiB"
-        )
-    return told
-
-
-STUDY = Study("registers", "What holds multiply-adds up on an SM?", found, ".venv/bin/python studies/registers.py")
+STUDY = STUDIES["registers"]
 
 
 def patterns(registers: Sequence[int]) -> dict[str, Pattern]:

@@ -18,7 +18,8 @@ from statistics import median
 from typing import Any
 
 from author import BY_FOURS, LOOP
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.cli import new_kernel
 from ladder.core.files import ROOT, write_whole
 from ladder.devices.detect import Device, detect_cpu, detect_gpus
@@ -41,15 +42,7 @@ KERNELS: dict[str, tuple[str, str, tuple[str, str], Sequence[str]]] = {
 """File, text, what an edit replaces and by what, and what leaves one configuration of it: the template, and rung 10."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """The medians, and the first time."""
-    return (
-        f"`ladder try` of a {measured['kind'].upper()} kernel takes {measured['again_s']:.1f} s, the first time {measured['first_s']:.1f} s; "
-        f"with `--watch` {measured['watch_s']:.1f} s from a save; the smoke campaign of it alone {measured['campaign_s']:.1f} s"
-    )
-
-
-STUDY = Study("saves", "How soon is a save answered?", found, ".venv/bin/python studies/saves.py")
+STUDY = STUDIES["saves"]
 
 
 def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.devices import detect
@@ -24,16 +24,7 @@ from planted import interpreter
 MOST = 1 / 3
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """Both times, and their quotient."""
-    several, one = measured["runs"]
-    return (
-        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} of them, {one['wall_s']:.0f} s on one, "
-        f"{several['wall_s'] / one['wall_s']:.2f} of the time, with {measured['cores']} cores each"
-    )
-
-
-STUDY = Study("several_gpus", "Do several GPUs help?", found, ".venv/bin/python studies/several_gpus.py FOLDER")
+STUDY = STUDIES["several_gpus"]
 
 
 def campaign(clone: Path, cores: int, gpus: int) -> dict[str, Any]:

@@ -10,11 +10,10 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from ladder.claims.study import Study, binaries, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import binaries, command_line
 from ladder.core.files import ROOT
 from ladder.devices.lock import first_gpu
 from ladder.storage.dataset_layout import PUBLISHED
@@ -25,15 +24,7 @@ PERCENT = 3
 ASKED = ("reproduce", "--config", "campaign=reproduce-short", "devices=[cuda]", "kernels=[cuda/14*,cuda/15*,cuda/16*]")
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """What was not reproduced with the kernel slowed, and without."""
-    slowed, honest = (
-        ", ".join(f"`{id}`" for id in measured[run]["not reproduced"]) or "nothing" for run in ("slowed", "as_it_is")
-    )
-    return f"with `{measured['kernel']}` slowed by {measured['percent']} % not reproduced is {slowed}; as it is, {honest}"
-
-
-STUDY = Study("slowed", "Is a kernel that has become slower found?", found, ".venv/bin/python studies/slowed.py")
+STUDY = STUDIES["slowed"]
 
 
 def slowed(source: str, percent: int) -> str:

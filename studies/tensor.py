@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from ladder.analysis.dataset import Dataset
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval
-from ladder.core.types import tflops
 from ladder.devices.base import Device, Launch
 from ladder.devices.lock import first_gpu
 from ladder.measuring import timing
@@ -45,26 +45,7 @@ FEW = replace(LIMITS, min_samples=5, max_samples=5)
 """For all configurations, of which most are slow on operands that do not fit."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """The ratios, what is held at the largest size, and the least where no chunk fits."""
-    rows = measured["rows"]
-    ratios = ", ".join(
-        f"{row['size']} ×{row['together']['sgemm_us'] / row['together']['rung_us']:.2f} / "
-        f"×{row['alone']['sgemm_us'] / row['alone']['rung_us']:.2f}"
-        for row in rows
-    )
-    size, held = rows[-1]["size"], rows[-1]["held"]
-    kept = [
-        f"{tflops(size, size, size, held[f'{who}_us']):.3g} TFLOP/s and {held[f'{who}_j']:.3g} J" for who in ("rung", "sgemm")
-    ]
-    unfit = min(row["unfit"]["sgemm_us"] / row["unfit"]["rung_us"] for row in rows)
-    return (
-        f"beside SGEMM, in the same rounds / each by itself: {ratios}; held for {measured['held_seconds']:g} s at {size}: {kept[0]} a GEMM, "
-        f"SGEMM {kept[1]}; where no chunk fits at least ×{unfit:.2f}"
-    )
-
-
-STUDY = Study("tensor", "How fast are float32 results from tensor cores, really?", found, ".venv/bin/python studies/tensor.py")
+STUDY = STUDIES["tensor"]
 
 
 Rung = Callable[[], Launch]

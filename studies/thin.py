@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from disturbance import stretch
-from ladder.claims.study import Study, command_line, furthest, percent
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line, furthest, percent
 from ladder.compiling.compile import compile_support
 from ladder.core.stats import median_interval
 from ladder.devices.detect import detect_cpu
@@ -30,16 +31,7 @@ SIDE = 1024
 LIMITS = Limits(min_samples=30, max_samples=30, target=1e-6, race=False)
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """What a call and a row take, of both."""
-    blas, rung = ((line["fixed_us"], line["row_us"]) for line in measured["lines"])
-    return (
-        f"with one thread a call of BLAS takes {blas[0]:.0f} us and {blas[1]:.1f} us a row of C, one of rung 04 {rung[0]:.0f} us and "
-        f"{rung[1]:.1f} us a row, where K and N are {measured['side']}: B is made ready in ×{rung[0] / blas[0]:.2f} of the time"
-    )
-
-
-STUDY = Study("thin", "Why is the CPU's rung 04 ahead of BLAS where C has few rows?", found, ".venv/bin/python studies/thin.py")
+STUDY = STUDIES["thin"]
 
 
 def line(rows: Mapping[int, float]) -> dict[str, float]:

@@ -21,7 +21,8 @@ import pandas as pd
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Run, limits, made_from, of_table, ratios, table
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.core.files import ROOT, write_whole
 from ladder.core.verdicts import SAME
 from ladder.storage.dataset_layout import CONFIRMED, PUBLISHED
@@ -31,26 +32,7 @@ LARGE = 2 * 1024**3
 """Operations."""
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """The shares."""
-    held_out = measured["held_out"]
-    by_others = (
-        f", by limits of other machines alone {held_out['called']:.1%} of {held_out['alike']}" if held_out["alike"] else ""
-    )
-    return (
-        f"on one machine, of {measured['alike']} times of the same code {measured['called']:.1%} are called faster or slower, "
-        f"{measured['sure']:.1%} surely, by limits that these runs made too{by_others}; "
-        f"of {measured['slowed']} that were made 2 % longer at 1024 and up {measured['found']:.1%} are found"
-    )
-
-
-STUDY = Study(
-    "told_apart",
-    "Are runs told apart that differ, and no others?",
-    found,
-    ".venv/bin/python studies/told_apart.py",
-    "told-apart-*.json",
-)
+STUDY = STUDIES["told_apart"]
 
 
 def longer(dataset: Dataset) -> Dataset:
@@ -123,7 +105,7 @@ def main() -> None:
         sys.exit("no machine has two published runs with a confirmation: nothing to compare")
     for path, content in made.items():
         write_whole(path, content)
-        print(f"{path.name}: {found(json.loads(content))}")
+        print(f"{path.name}: {STUDY.answer(json.loads(content))}")
 
 
 if __name__ == "__main__":

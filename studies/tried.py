@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.analysis.dataset import Dataset
-from ladder.claims.study import Study, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
@@ -204,14 +205,7 @@ def best() -> dict[tuple[str, str], Configuration]:
     }
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """How many changes there are, and how many of them are faster and slower than what was changed."""
-    rows = measured["changes"]
-    faster, slower = sum(row["low"] > 1 for row in rows), sum(row["high"] < 1 for row in rows)
-    return f"{len(rows)} changes of the upper rungs: {faster} are faster than what was changed, {slower} slower"
-
-
-STUDY = Study("tried", "What do changes of the upper rungs bring?", found, ".venv/bin/python studies/tried.py")
+STUDY = STUDIES["tried"]
 
 
 def as_it_is(change: Change) -> Configuration:

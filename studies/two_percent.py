@@ -8,7 +8,6 @@ ones on problems of at least 1024^3 multiply-adds the share called slower, and o
 """
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ import pandas as pd
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import limits
-from ladder.claims.study import Study, binaries, command_line
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import binaries, command_line
 from ladder.core.files import ROOT
 from ladder.core.verdicts import SAME
 from ladder.devices.lock import first_gpu
@@ -31,15 +31,7 @@ ASKED = ("--config", "campaign=reproduce", "devices=[cuda]", f"kernels=[{','.joi
 TOLD = ["kernel", "problem", "state", "ratio", "low", "high", "limit", "verdict"]
 
 
-def found(measured: Mapping[str, Any]) -> str:
-    """Both shares."""
-    return (
-        f"of {measured['slowed']} times of rungs that were slowed by {measured['percent']} % at 1024 and up {measured['found']:.1%} are "
-        f"called slower; of {measured['alike']} of cuBLAS beside them {measured['called']:.1%} faster or slower"
-    )
-
-
-STUDY = Study("two_percent", "Is a kernel found that is 2 % slower?", found, ".venv/bin/python studies/two_percent.py")
+STUDY = STUDIES["two_percent"]
 
 
 def campaign(folder: Path, percent: int) -> Path:

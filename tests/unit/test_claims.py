@@ -15,10 +15,11 @@ from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limit
 from ladder.claims import definitions, evidence, report
 from ladder.claims import judge as judged
+from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import Claim
 from ladder.claims.evidence import Data, Found
 from ladder.claims.judge import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
-from ladder.claims.study import NOTHING, studies
+from ladder.claims.study import NOTHING
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model import campaign_file
@@ -410,7 +411,7 @@ def test_another_harness_is_held_against_how_far_runs_differ(checkout):
 
 
 def test_answers_to_studies_are_read_where_they_lie(tmp_path):
-    for name in ("studies", "results/studies", "results/published/studies"):
+    for name in ("results/studies", "results/published/studies"):
         (tmp_path / name).mkdir(parents=True)
     provenance = {"device": "d", "kind": "cpu"}
     for folder, kills in (("results", 1), ("results/published", 2)):
@@ -418,8 +419,6 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
         (tmp_path / folder / "studies" / "kill.d.json").write_text(text)
     for device in ("d", FEATURED):
         (tmp_path / "results" / "published" / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
-    (tmp_path / "studies").rmdir()
-    (tmp_path / "studies").symlink_to(ROOT / "studies")
     (here,) = evidence.of_studies(tmp_path, ANSWERS)
     assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
     kill, again, other = evidence.of_studies(tmp_path, PUBLISHED)
@@ -430,13 +429,12 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
 
 def test_an_answer_that_is_no_json_is_named(tmp_path):
     (tmp_path / "results" / "published" / "studies").mkdir(parents=True)
-    (tmp_path / "studies").symlink_to(ROOT / "studies")
     path = tmp_path / "results" / "published" / "studies" / "kill.d.json"
     path.write_text("<<<<<<< HEAD\n{}")
     with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
         evidence.of_studies(tmp_path, PUBLISHED)
     with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
-        {study.name: study for study in studies(tmp_path)}["kill"].published(tmp_path)
+        STUDIES["kill"].published(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,20 @@ def test_a_package_imports_only_from_lower_floors():
     assert upwards == []
 
 
+def test_the_package_imports_no_study_and_no_test():
+    def roots(folder):
+        nodes = [node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+        names = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+        names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        return {name.split(".")[0] for name in names}
+
+    studies, tests = ({path.stem for path in (ROOT / folder).rglob("*.py")} for folder in ("studies", "tests"))
+    assert roots(PACKAGE) & (studies | tests) == set()
+    # by names known only at run time: parts of nvmath, and the stand-in for GPUs, which an environment variable names
+    dynamic = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "import_module" in path.read_text())
+    assert dynamic == ["devices/cublas.py", "devices/simulation.py"]
+
+
 def test_no_modules_import_each_other_in_a_circle():
     graph = {name: imports(code_digest.path(name)) for name in modules()}
     while free := {name for name, needed in graph.items() if not needed & graph.keys()}:

@@ -28,6 +28,7 @@ import two_percent
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.claims import study
+from ladder.claims.answers import STUDIES
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
 from ladder.devices import detect
@@ -35,12 +36,11 @@ from ladder.measuring.worker import open_device
 from ladder.model.campaign import Limits
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from ladder.publishing import pages
+from ladder.publishing import page_answers, pages
 from ladder.publishing.page_data import Story
 from planted import ROOT
 
 KERNELS = discover(ROOT)
-STUDIES = {one.name: one for one in study.studies(ROOT)}
 LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_long": 101.0, "cold_single": 110.0}
 THEIRS = {"configurations": 110, "version": "1.5.0"}
 COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
@@ -177,7 +177,7 @@ MEASURED = {
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_was_found_is_told(name):
     measured, told = MEASURED[name]
-    assert STUDIES[name].found(measured) == told
+    assert STUDIES[name].answer(measured) == told
 
 
 def test_every_study_has_one_form_and_stands_in_the_guide():
@@ -212,13 +212,9 @@ def test_without_a_gpu_a_study_that_needs_one_says_so_in_a_line():
 @pytest.fixture
 def answered(tmp_path, monkeypatch):
     """A checkout with one study and a committed answer to it; returns the folder, the study and the answer's path."""
-    (tmp_path / "studies").mkdir()
-    (tmp_path / "studies" / "one_study.py").write_text(
-        'from ladder.claims.study import Study\n\nSTUDY = Study("one_study", "How many?", lambda n: f"{n} of them", "run it")\n'
-    )
+    only = study.Study("one_study", "How many?", lambda n: f"{n} of them", "run it")
     monkeypatch.setattr(study, "ROOT", tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path / "studies"))
-    (only,) = study.studies(tmp_path)
+    monkeypatch.setattr(page_answers, "STUDIES", {"one_study": only})
     path = only.write(detect.detect_cpu(), 3, binaries={"a": "sha"}, software={"b": "1"})
     answer = json.loads(path.read_text())
     answer["provenance"]["project"] = {"commit": "abc", "dirty": False}
@@ -257,7 +253,7 @@ def test_an_answer_that_no_commit_made_is_refused(answered, project):
     answer["provenance"]["project"] = project
     committed.write_text(json.dumps(answer))
     with pytest.raises(InputError, match=r"one_study.*json: measured from a checkout with changes or without a commit"):
-        only.told(folder)
+        only.sentences(folder)
 
 
 def test_what_differs_from_kernel_tuner_is_told_apart():

@@ -109,7 +109,7 @@ def test_every_save_is_answered_and_timed(tmp_path):
     for way in ("again", "watch"):
         assert len(found[f"each_{way}_s"]) == 2
         assert found[f"{way}_s"] == median(found[f"each_{way}_s"])
-    assert "`ladder try` of a CPU kernel takes " in saves.found(found)
+    assert "`ladder try` of a CPU kernel takes " in saves.STUDY.answer(found)
 
 
 def test_a_wrong_kernel_is_not_timed(tmp_path):

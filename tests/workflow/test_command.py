@@ -14,8 +14,7 @@ SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shar
 
 @pytest.mark.slow
 def test_every_example_runs(project):
-    for name in ("docs", "studies"):
-        shutil.copytree(ROOT / name, project.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", project.folder / "docs")
     shutil.copy(ROOT / "README.md", project.folder)
     default, published = (project.folder / "results" / name / "nvidia-h200" for name in ("default", "published"))
     synthetic.write(default, 1, "nvidia-h200", processes=3, **SIZES)

@@ -10,8 +10,9 @@ import pandas as pd
 
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Limited, limited
+from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import IDENTITY, Claim, Key
-from ladder.claims.study import Study, studies
+from ladder.claims.study import Study
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json
 from ladder.core.stats import CONFIDENCE, student_t
@@ -72,19 +73,19 @@ def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
 def of_studies(root: Path, folder: Path) -> list[Data]:
     """The answers to studies in a folder below results/, a piece of data a file, of each study that of the device of the text first."""
     found = []
-    for study in studies(root):
+    for study in STUDIES.values():
         several = []
-        for path in sorted((root / folder).glob(_answers(study, folder))):
+        for path in sorted((root / folder).glob(_files(study, folder))):
             answer = read_json(path)
-            environment = {"device": answer["device"]} if study.answers else answer["provenance"]
-            several.append(Data(path.name, environment, measured={study.name: answer if study.answers else answer["measured"]}))
+            environment = {"device": answer["device"]} if study.files else answer["provenance"]
+            several.append(Data(path.name, environment, measured={study.name: answer if study.files else answer["measured"]}))
         found += sorted(several, key=lambda data: data.environment["device"] != FEATURED)
     return found
 
 
-def _answers(study: Study, folder: Path) -> str:
-    if study.answers:
-        return study.answers if folder == PUBLISHED else "no files"
+def _files(study: Study, folder: Path) -> str:
+    if study.files:
+        return study.files if folder == PUBLISHED else "no files"
     return f"{'studies/' if folder == PUBLISHED else ''}{study.name}.*.json"
 
 

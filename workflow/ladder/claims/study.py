@@ -1,11 +1,10 @@
-"""Studies: questions of the README, each answered by a run of its own. They lie in `studies/`; their answers are JSON files.
+"""A study: a question of the README, which a script answers by a run of its own.
 
-A study is a module there, or a package, with a `STUDY`. It measures, and has its `STUDY` write what it measured; an answer that is
-committed in `results/published/studies/` is told in the README.
+The script has its `Study` write what it measured to a JSON file. The README quotes the answers that are committed in
+`results/published/studies/`. Nothing here imports a script.
 """
 
 import csv
-import importlib
 import json
 import os
 import shlex
@@ -27,16 +26,16 @@ NOTHING = "not measured yet"
 
 @dataclass(frozen=True)
 class Study:
-    """A question, and how to find its answer and to tell it."""
+    """A question, the command that measures, and how to word the answer."""
 
     name: str
     question: str
-    found: Callable[[Any], str]
-    """From what was measured to a piece of a sentence: what the answer is."""
+    answer: Callable[[Any], str]
+    """From what was measured to a piece of a sentence."""
     run: str
     """The command that measures."""
-    answers: str = ""
-    """The files of answers, a pattern below results/published, where they are not `studies/<name>.*.json`."""
+    files: str = ""
+    """The files of answers, a pattern below results/published, if they are not `studies/<name>.*.json`."""
 
     def write(self, device: Device, measured: Any, **provenance: Any) -> Path:
         """Write what was measured on a device, with its provenance, to `results/studies/<name>.<device>.json`; returns that path.
@@ -52,7 +51,7 @@ class Study:
             "measured": measured,
         }
         write_whole(path, (json.dumps(answer, indent=1) + "\n").encode())
-        print(f"{self.question} {self.found(measured)}\nwritten: {path.relative_to(ROOT)}", flush=True)
+        print(f"{self.question} {self.answer(measured)}\nwritten: {path.relative_to(ROOT)}", flush=True)
         return path
 
     def published(self, root: Path) -> dict[Path, tuple[str, Any]]:
@@ -61,9 +60,9 @@ class Study:
         Raises `InputError` for one that was measured from a checkout that had changes or no commit.
         """
         answers = {}
-        for path in sorted((root / PUBLISHED).glob(self.answers or f"studies/{self.name}.*.json")):
+        for path in sorted((root / PUBLISHED).glob(self.files or f"studies/{self.name}.*.json")):
             answer = read_json(path)
-            if self.answers:  # made of published data, whose provenance is their own
+            if self.files:  # made of published data, whose provenance is their own
                 answers[path] = answer["device"], answer
                 continue
             provenance = answer["provenance"]
@@ -72,24 +71,14 @@ class Study:
             answers[path] = provenance["device"], answer["measured"]
         return answers
 
-    def told(self, root: Path) -> list[str]:
-        """What was found, a sentence's piece for every committed answer, or that nothing was measured yet."""
-        return [f"{self.found(measured)} (`{device}`)" for device, measured in self.published(root).values()] or [NOTHING]
+    def sentences(self, root: Path) -> list[str]:
+        """Every committed answer in words, or that nothing was measured yet."""
+        return [f"{self.answer(measured)} (`{device}`)" for device, measured in self.published(root).values()] or [NOTHING]
 
 
 def command_line(doc: str | None) -> ArgumentParser:
     """What reads the options of a study, which adds its own; the help is the docstring of its module."""
     return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
-
-
-def studies(root: Path) -> list[Study]:
-    """The studies of a checkout, by name: of the modules and packages in `studies/` those with a `STUDY`."""
-    folder = root / "studies"
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    files = sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")])
-    names = [file.relative_to(folder).parts[0].removesuffix(".py") for file in files if "\nSTUDY = " in file.read_text()]
-    return [importlib.import_module(name).STUDY for name in sorted(names)]
 
 
 def binaries(campaign: Path) -> dict[str, str]:

@@ -1,10 +1,8 @@
 """What pages say of studies and claims."""
 
-import importlib
-
 from ladder.claims import definitions, report
-from ladder.claims.study import NOTHING, Study, studies
-from ladder.model.problem import Problem
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import NOTHING
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
 
@@ -12,41 +10,33 @@ VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "clai
 """What `value` knows."""
 
 
-def _study(story: Story, name: str) -> Study:
-    (found,) = (study for study in studies(story.root) if study.name == name)
-    return found
-
-
 def tried(story: Story, kernel: str) -> str:
-    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is.
-
-    What the study has now and had not when it was measured is named.
-    """
-    study, told = _study(story, "tried"), []
-    columns = ["change", "problem", "times as fast", "95 %, within-run", "configuration"]
-    asked = [
-        (one.what, Problem(*one.problem).label) for one in importlib.import_module(study.name).CHANGES if one.kernel == kernel
-    ]
-    for device, measured in study.published(story.root).values():
-        rows, known = [], set()
-        for one in (one for one in measured["changes"] if one["kernel"] == kernel):
-            ends = f"{one['low']:.3f} to {one['high']:.3f}"
-            rows.append([one["what"], _shown(one["problem"]), f"×{one['ratio']:.3f}", ends, f"`{one['configuration']}`"])
-            known.add((one["what"], one["problem"]))
+    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is."""
+    columns, tables = ["change", "problem", "times as fast", "95 %, within-run", "configuration"], []
+    for device, measured in STUDIES["tried"].published(story.root).values():
+        rows = [
+            [
+                change["what"],
+                _shown(change["problem"]),
+                f"×{change['ratio']:.3f}",
+                f"{change['low']:.3f} to {change['high']:.3f}",
+                f"`{change['configuration']}`",
+            ]
+            for change in measured["changes"]
+            if change["kernel"] == kernel
+        ]
         if rows:
             head = f"Of {_code(kernel)}, on `{device}`, in the same rounds as what is changed:"
-            told.append(f"{head}\n\n{_table(columns, rows, words=(0, 1, -1))}")
-        if left := [f"{what} ({_shown(problem)})" for what, problem in asked if (what, problem) not in known]:
-            told.append(f"{NOTHING.capitalize()}: {'; '.join(left)}.")
-    return "\n\n".join(told) or NOTHING.capitalize() + "."
+            tables.append(f"{head}\n\n{_table(columns, rows, words=(0, 1, -1))}")
+    return "\n\n".join(tables) or NOTHING.capitalize() + "."
 
 
 def answers(story: Story) -> str:
-    """Every study: its question, what was found on each device, the command, and the files."""
+    """Every study: its question, the answer on each device, the command, and the files."""
     rows = []
-    for study in studies(story.root):
+    for study in STUDIES.values():
         files = [f"[`{path.name}`]({path.relative_to(story.root)})" for path in study.published(story.root)] or ["–"]
-        rows.append([study.question, "<br>".join(study.told(story.root)), f"`{study.run}`", "<br>".join(files)])
+        rows.append([study.question, "<br>".join(study.sentences(story.root)), f"`{study.run}`", "<br>".join(files)])
     return _table(["question", "found", "by", "data"], rows, words=range(4))
 
 
@@ -74,7 +64,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
         entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
         return entry["says"] if entry else NOTHING
     if name == "study":
-        return "; ".join(_study(story, arguments[0]).told(story.root))
+        return "; ".join(STUDIES[arguments[0]].sentences(story.root))
     if name in ("peak", "copy", "sms"):
         data = story.data.get(arguments[0])
         if data is None:

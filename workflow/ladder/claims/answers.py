@@ -1,0 +1,343 @@
+"""The studies: their questions, the commands that measure, and their answers in words, from what was measured."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ladder.claims.study import Study, furthest, percent
+from ladder.core.stats import geometric_mean
+from ladder.core.types import tflops
+
+PYTHON = ".venv/bin/python"
+STUDIES: dict[str, Study] = {}
+"""By name."""
+Measured = Mapping[str, Any]
+Answer = Callable[[Any], str]
+
+
+def _study(question: str, run: str, files: str = "") -> Callable[[Answer], Answer]:
+    """Register a function, which words an answer, as the study of its name."""
+
+    def register(answer: Answer) -> Answer:
+        STUDIES[answer.__name__] = Study(answer.__name__, question, answer, run, files)
+        return answer
+
+    return register
+
+
+@_study("Can inputs be found that `21_tensor_split` spoils?", f"{PYTHON} studies/adversary.py")
+def adversary(measured: Measured) -> str:
+    """Whether any input was spoiled."""
+    worst = measured["worst"]
+    sgemm = f" (SGEMM there {worst['sgemm_units']:.1f} u)" if "sgemm_units" in worst else ""
+    return (
+        f"{measured['tried']:,} inputs in {measured['seconds']:.0f} s: {measured['spoiled']} spoiled; the worst reaches "
+        f"{100 * worst['share']:.0f} % of the bound, {worst['units']:.1f} u{sgemm}"
+    )
+
+
+@_study("Does another harness agree?", f"{PYTHON} studies/agreement.py --other python3")
+def agreement(measured: Measured) -> str:
+    """How far the medians are apart, in every mode."""
+    rows = measured["rows"]
+    before = {(row["size"], row["name"]): row["theirs"] for row in [*rows, *measured["context"]]}
+
+    def apart(rows: list[Measured], mode: str) -> str:
+        return percent(furthest(row["ours"][mode] / row["theirs"][mode] for row in rows))
+
+    second = [
+        row[mode] / before[row["size"], row["name"]][mode] for row in measured["second_stream"] for mode in ("warm", "cold")
+    ]
+    return (
+        f"{', '.join(dict.fromkeys(row['name'] for row in rows))} at {', '.join(dict.fromkeys(str(row['size']) for row in rows))}: "
+        f"`warm` at most {apart(rows, 'warm')} apart, `cold` at most {apart(rows, 'cold')}, in graphs as long as theirs at most "
+        f"{apart(rows, 'cold_long')}; single launches after a flush at most {apart(rows, 'cold_single')}; our cuBLAS and their "
+        f"`torch.mm` warm at most {apart(measured['context'], 'warm')}; in a process that uses a second stream theirs takes at most "
+        f"{percent(furthest(second))} longer"
+    )
+
+
+@_study("What does it take?", "make bench")
+def benchmark(measured: Measured) -> str:
+    """What the default campaign takes, and the rest."""
+    parts = []
+    if "campaign_s" in measured:
+        names = {"confirm_share": "the confirmation", "gauntlet_share": "the gauntlet"}
+        shares = " and ".join(f"{measured[key]:.1%} {name}" for key, name in names.items() if key in measured)
+        parts.append(f"the default campaign {measured['campaign_s']:.0f} s with one core{shares and f', of them {shares}'}")
+    if "clone_to_figures_s" in measured:
+        parts.append(f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
+    parts.append(f"a run with nothing to do {measured['nothing_to_do_s']:.1f} s")
+    if "campaign_mb" in measured:
+        parts.append(f"{measured['campaign_mb']:.0f} MB of results, {measured['environment_mb'] / 1000:.1f} GB of environment")
+    parts += [
+        f"`{device}` was executing for {cost['busy_share']:.0%} of the {cost['measure_s']:.0f} s of its measure jobs"
+        for device, cost in measured["measure_jobs"].items()
+    ]
+    return f"{'; '.join(parts)}; {len(above_limits(measured)) or 'none'} above what it may be"
+
+
+LIMITS = {
+    "campaign_s": 360,
+    "confirm_share": 1 / 3,
+    "gauntlet_share": 0.05,
+    "clone_set_up_s": 180,
+    "clone_to_figures_s": 360,
+    "nothing_to_do_s": 5,
+    "plan_2000_s": 3,
+    "compile_cpu_s_a_configuration": 1.5,
+}
+"""The most that each may be, in seconds; `confirm_share` and `gauntlet_share` are of the campaign's."""
+LEAST_BUSY = 0.65
+"""Of the measure jobs' wall time on a GPU, the share in which it must be executing."""
+MOST_MEMORY_GB = 4.0
+"""Of the host's, the most that a measure job may take."""
+
+
+def above_limits(measured: Measured) -> list[str]:
+    """What the benchmark measured above its limit; the share in which the device executes counts on a GPU alone."""
+    jobs = measured["measure_jobs"].items()
+    return [
+        *(name for name, most in LIMITS.items() if measured.get(name, 0) > most),
+        *(f"{device}: idle" for device, cost in jobs if device.startswith("nvidia") and cost["busy_share"] < LEAST_BUSY),
+        *(f"{device}: memory" for device, cost in jobs if cost["peak_host_memory_gb"] > MOST_MEMORY_GB),
+    ]
+
+
+@_study("Are the kernels right, and free of stray accesses and races?", f"{PYTHON} studies/checks.py")
+def checks(measured: Measured) -> str:
+    """How many tests passed, failed and were skipped, and what the sanitizer counted."""
+    outcomes = list(measured["tests"].values())
+    clean = "; ".join(
+        f"{tool}: {counts['errors']} errors in {counts['launches']} launches" for tool, counts in measured["sanitizer"].items()
+    )
+    failed = ", ".join(f"`{name.split('.')[-1]}`" for name, outcome in measured["tests"].items() if outcome == "failed")
+    return (
+        f"{outcomes.count('passed')} tests on the GPU passed, {outcomes.count('failed')} failed{failed and f' ({failed})'}, "
+        f"{outcomes.count('skipped')} were skipped; compute-sanitizer over every rung: {clean or 'not run'}"
+    )
+
+
+@_study("Does compiling disturb measuring?", f"{PYTHON} studies/disturbance.py")
+def disturbance(measured: Measured) -> str:
+    """The furthest that a median moved."""
+    rows = measured["rows"]
+    return (
+        f"with `nvcc` on all {measured['cores']} cores the median of {measured['pairs']} pairs moved by "
+        f"{100 * (furthest(row['busy_to_quiet'] for row in rows) - 1):+.2f} % at most, of {len(rows)} kernels and sizes"
+    )
+
+
+@_study("Is it reproduced elsewhere?", f"{PYTHON} studies/elsewhere.py")
+def elsewhere(measured: Measured) -> str:
+    """How many claims were reproduced, what was not, and the time."""
+    states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
+    known = "data were" if measured["took_part"] else "nothing was"  # what is published now may have been measured on it since
+    failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
+    return f"on a machine of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
+
+
+@_study("Does a kernel that misbehaves harm others?", f"{PYTHON} studies/faults.py")
+def faults(measured: Measured) -> str:
+    """How many faults, and what became of those that did not become what was expected."""
+    others = ", ".join(row["what"] for row in measured["faults"] if not row["as_told"])
+    became = f"something else became of {others}" if others else "each is a row with its status, and harms no other"
+    return f"{len(measured['faults'])} kinds planted beside each other: {became}"
+
+
+@_study("Does hostile input do harm?", f"{PYTHON} studies/fuzz.py 100000")
+def fuzz(measured: Measured) -> str:
+    """How many inputs, and of what."""
+    kinds = [f"{sum(measured[what].values()):,} {what}" for what in ("expressions", "headers", "campaigns")]
+    return f"{', '.join(kinds)}, random and hostile: each a right answer or a clear error, nothing executed"
+
+
+@_study("Is the sweep fast?", f"{PYTHON} studies/kernel_tuner_compare.py")
+def kernel_tuner_compare(measured: Measured) -> str:
+    """How many times as fast, in every case."""
+    cases = [
+        f"{run['kernel_tuner']['configurations']} configurations {run['faster']:.1f} times as fast with "
+        f"{run['cores']} core{'s' * (run['cores'] > 1)} ({run['faster_without_compiling']:.1f} without compiling)"
+        for run in measured["runs"]
+    ]
+    return f"`{measured['kernel'].split('/')[1]}` beside Kernel Tuner {measured['runs'][0]['kernel_tuner']['version']}: {'; '.join(cases)}"
+
+
+@_study("Why are Kernel Tuner's times longer?", f"{PYTHON} studies/kernel_tuner_times.py")
+def kernel_tuner_times(measured: Measured) -> str:
+    """What each difference adds, and what all together."""
+    parts = [
+        f"{factor} `{level}` {percent(ratio[0])}"
+        for factor, levels in measured["effects"].items()
+        for level, ratio in levels.items()
+    ]
+    ours = measured["ours_us"]
+    own = "".join(f"; its own times, `{name}`: {percent(us / ours)}" for name, us in measured["kernel_tuner_us"].items())
+    return (
+        f"at {measured['size']} launches made as it makes them: {percent(measured['like_it_us'] / ours)}{own}. "
+        f"Each difference alone: {', '.join(parts)}"
+    )
+
+
+@_study("Is anything lost when a campaign is killed?", f"{PYTHON} studies/kill.py 50")
+def kill(measured: Measured) -> str:
+    """What was lost, and what that says of kills to come: of n without a loss, 0.05^(1/n) is the bound at 95 %."""
+    kills, lost = measured["kills"], measured["measurements_lost"]
+    # earlier answers have it; since then tests/unit/test_resume.py counts at every write of a journal
+    again = f"; {measured['measurements_begun_again']} begun again" if "measurements_begun_again" in measured else ""
+    return (
+        f"{kills} kills anywhere in a campaign of {measured['measurements_a_campaign']} measurements: {lost or 'none'} lost, so at most "
+        f"{1 - 0.05 ** (1 / kills):.0%} of such kills lose any (95 %){again}"
+    )
+
+
+@_study("Does BLAS on all cores disturb what is timed beside it?", f"{PYTHON} studies/neighbours.py")
+def neighbours(measured: Measured) -> str:
+    """The furthest that a median moved, with the wait and without."""
+    beside, unsettled = (percent(furthest(row[how] for row in measured["rows"])) for how in ("beside", "unsettled"))
+    return (
+        f"beside `blas_all` on {measured['cores']} cores, `blas_1` and `03_blocked` at {' and '.join(map(str, measured['sizes']))} move by "
+        f"{beside} at most, the median of {measured['pairs']} pairs; without the wait until its threads are at rest by {unsettled}"
+    )
+
+
+@_study("Does it matter where operands begin?", f"{PYTHON} studies/placement.py")
+def placement(measured: Measured) -> str:
+    """How the rungs compare at the boundaries, and how far other places move the times."""
+    rows = measured["rows"]
+    ratios = [row["aligned"]["ratio"] for row in rows]
+    cublas, rung = (
+        percent(furthest(place[name] / row["aligned"][name] for row in rows for place in row["elsewhere"]))
+        for name in ("cublas_us", "rung_us")
+    )
+    return (
+        f"with operands at boundaries of 2 MiB the rungs are ahead of cuBLAS on {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} "
+        f"problems, the geometric mean is ×{geometric_mean(ratios):.3f}; elsewhere cuBLAS takes {cublas} of time at most, "
+        f"a rung {rung}"
+    )
+
+
+@_study("What holds multiply-adds up on an SM?", f"{PYTHON} studies/registers.py")
+def registers(measured: Measured) -> str:
+    """How far the model is off, and what write-back and long loops cost."""
+    rows = measured["patterns"]
+    rates = [row["measured"] for row in rows]
+    off = max((row["model"] / row["measured"] - 1 for row in rows), key=abs)
+    costs, others = (", ".join(f"{cost:.2f}" for cost in measured[how].values()) for how in ("write_back", "unwaited"))
+    short, long = ((row["clocks"], row["multiply_adds"] / 64) for row in (measured["lengths"][0], measured["lengths"][-1]))
+    return (
+        f"of {len(rows)} patterns of registers the model is {100 * off:+.1f} % off at most; from {min(rates):.2f} to {max(rates):.2f} "
+        f"multiply-adds a clock; loads of 4, 8 and 16 bytes that are waited for take {costs} clocks, others {others}; a multiply-add "
+        f"takes {short[0]:.2f} in a loop of {short[1]:.0f} KiB, {long[0]:.2f} in one of {long[1]:.0f} KiB"
+    )
+
+
+@_study("Do results repeat?", ".venv/bin/ladder repeat", "repeat-*.json")
+def repeat(measured: Measured) -> str:
+    """How often the stated intervals and limits cover the difference to another run, and how often what is alike is called different."""
+    described = {
+        "same_machine": ("runs on one device differ by no more than both between-process intervals allow", "covered"),
+        "same_held_out": ("and than the limit that other devices' runs made", "covered"),
+        "other_machine": ("runs on two devices by no more than the limit, which they made too", "covered"),
+        "held_out": ("and than one that one of the two took no part in making", "covered"),
+        "twins": ("twins with the same binary are called different", "called_different"),
+        "null": ("pairs of the reference with itself are", "called_different"),
+    }
+    worst = {"same_machine": "of problems at {of}", "held_out": "of devices {of:.12}"}
+
+    def part(name: str, what: str, share: str) -> str:
+        counted = measured[name]
+        least, close = counted.get("least"), counted.get("interval_leaves_out_1")
+        return (
+            f"{what}: {counted[share]:.1%} of {counted['pairs']}"
+            + (f" (least {worst[name].format(**least)}: {least['covered']:.1%})" if least else "")
+            + (f" ({close:.1%} have an interval that leaves out 1, by less than the margin)" if close else "")
+        )
+
+    machines = measured["machines"]
+    parts = [part(name, *words) for name, words in described.items() if measured[name]["pairs"]]
+    return f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}: {'; '.join(parts)}"
+
+
+@_study("How soon is a save answered?", f"{PYTHON} studies/saves.py")
+def saves(measured: Measured) -> str:
+    """The medians, and the first time."""
+    return (
+        f"`ladder try` of a {measured['kind'].upper()} kernel takes {measured['again_s']:.1f} s, the first time {measured['first_s']:.1f} s; "
+        f"with `--watch` {measured['watch_s']:.1f} s from a save; the smoke campaign of it alone {measured['campaign_s']:.1f} s"
+    )
+
+
+@_study("Do several GPUs help?", f"{PYTHON} studies/several_gpus.py FOLDER")
+def several_gpus(measured: Measured) -> str:
+    """Both times, and their quotient."""
+    several, single = measured["runs"]
+    return (
+        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} of them, {single['wall_s']:.0f} s on one, "
+        f"{several['wall_s'] / single['wall_s']:.2f} of the time, with {measured['cores']} cores each"
+    )
+
+
+@_study("Is a kernel that has become slower found?", f"{PYTHON} studies/slowed.py")
+def slowed(measured: Measured) -> str:
+    """What was not reproduced with the kernel slowed, and without."""
+    slow, honest = (", ".join(f"`{id}`" for id in measured[run]["not reproduced"]) or "nothing" for run in ("slowed", "as_it_is"))
+    return f"with `{measured['kernel']}` slowed by {measured['percent']} % not reproduced is {slow}; as it is, {honest}"
+
+
+@_study("How fast are float32 results from tensor cores, really?", f"{PYTHON} studies/tensor.py")
+def tensor(measured: Measured) -> str:
+    """The ratios, what is held at the largest size, and the least where no chunk fits."""
+    rows = measured["rows"]
+    ratios = ", ".join(
+        f"{row['size']} ×{row['together']['sgemm_us'] / row['together']['rung_us']:.2f} / "
+        f"×{row['alone']['sgemm_us'] / row['alone']['rung_us']:.2f}"
+        for row in rows
+    )
+    size, held = rows[-1]["size"], rows[-1]["held"]
+    rung, sgemm = (
+        f"{tflops(size, size, size, held[f'{who}_us']):.3g} TFLOP/s and {held[f'{who}_j']:.3g} J" for who in ("rung", "sgemm")
+    )
+    unfit = min(row["unfit"]["sgemm_us"] / row["unfit"]["rung_us"] for row in rows)
+    return (
+        f"beside SGEMM, in the same rounds / each by itself: {ratios}; held for {measured['held_seconds']:g} s at {size}: {rung} a GEMM, "
+        f"SGEMM {sgemm}; where no chunk fits at least ×{unfit:.2f}"
+    )
+
+
+@_study("Why is the CPU's rung 04 ahead of BLAS where C has few rows?", f"{PYTHON} studies/thin.py")
+def thin(measured: Measured) -> str:
+    """What a call and a row take, of both."""
+    blas, rung = ((line["fixed_us"], line["row_us"]) for line in measured["lines"])
+    return (
+        f"with one thread a call of BLAS takes {blas[0]:.0f} us and {blas[1]:.1f} us a row of C, one of rung 04 {rung[0]:.0f} us and "
+        f"{rung[1]:.1f} us a row, where K and N are {measured['side']}: B is made ready in ×{rung[0] / blas[0]:.2f} of the time"
+    )
+
+
+@_study("Are runs told apart that differ, and no others?", f"{PYTHON} studies/told_apart.py", "told-apart-*.json")
+def told_apart(measured: Measured) -> str:
+    """The shares of times of the same code that are called different, and of longer times that are found."""
+    held_out = measured["held_out"]
+    others = f", by limits of other machines alone {held_out['called']:.1%} of {held_out['alike']}" if held_out["alike"] else ""
+    return (
+        f"on one machine, of {measured['alike']} times of the same code {measured['called']:.1%} are called faster or slower, "
+        f"{measured['sure']:.1%} surely, by limits that these runs made too{others}; "
+        f"of {measured['slowed']} that were made 2 % longer at 1024 and up {measured['found']:.1%} are found"
+    )
+
+
+@_study("What do changes of the upper rungs bring?", f"{PYTHON} studies/tried.py")
+def tried(measured: Measured) -> str:
+    """How many changes there are, and how many of them are faster and slower than what was changed."""
+    rows = measured["changes"]
+    faster, slower = sum(row["low"] > 1 for row in rows), sum(row["high"] < 1 for row in rows)
+    return f"{len(rows)} changes of the upper rungs: {faster} are faster than what was changed, {slower} slower"
+
+
+@_study("Is a kernel found that is 2 % slower?", f"{PYTHON} studies/two_percent.py")
+def two_percent(measured: Measured) -> str:
+    """Both shares."""
+    return (
+        f"of {measured['slowed']} times of rungs that were slowed by {measured['percent']} % at 1024 and up {measured['found']:.1%} are "
+        f"called slower; of {measured['alike']} of cuBLAS beside them {measured['called']:.1%} faster or slower"
+    )
