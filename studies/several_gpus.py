@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from checkout import interpreter
 from ladder.claims.answers import STUDIES
 from ladder.claims.study import command_line
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.devices import detect
-from planted import interpreter
 
 MOST = 1 / 3
 

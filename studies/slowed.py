@@ -12,12 +12,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from checkout import Checkout
 from ladder.claims.answers import STUDIES
 from ladder.claims.study import binaries, command_line
 from ladder.core.files import ROOT
 from ladder.devices.lock import first_gpu
 from ladder.storage.dataset_layout import PUBLISHED
-from planted import Project
 
 KERNEL = "15_last_wave"
 PERCENT = 3
@@ -50,7 +50,7 @@ def verdicts_of(results: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
 
 def reproduce(folder: Path, percent: int) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The ids of the claims by what the campaign in a copy of the project said to them, and the sha256 of what it timed."""
-    project = Project(folder)
+    project = Checkout(folder)
     shutil.copytree(ROOT / PUBLISHED, folder / PUBLISHED)
     path = f"kernels/cuda/{KERNEL}.cu"
     if percent:

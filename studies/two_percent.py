@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from checkout import Checkout
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import limits
@@ -21,7 +22,6 @@ from ladder.core.files import ROOT
 from ladder.core.verdicts import SAME
 from ladder.devices.lock import first_gpu
 from ladder.storage.dataset_layout import PUBLISHED
-from planted import Project
 from slowed import slowed
 from told_apart import LARGE
 
@@ -36,7 +36,7 @@ STUDY = STUDIES["two_percent"]
 
 def campaign(folder: Path, percent: int) -> Path:
     """The dataset of the campaign in a copy of the project, with its kernels slowed by so many per cent."""
-    project = Project(folder)
+    project = Checkout(folder)
     for name in KERNELS if percent else ():
         path = f"kernels/cuda/{name}.cu"
         project.write(path, slowed((ROOT / path).read_text(), percent))

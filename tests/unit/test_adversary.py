@@ -72,7 +72,7 @@ def test_changing_the_worst_makes_it_worse(monkeypatch):
         found = [adversary.search({"": off_by_its_powers_of_two}, 60, seed, most=400)["worst"]["units"] for seed in range(3)]
         return float(np.median(found))
 
-    monkeypatch.setattr(halves, "bound", lambda k: 1e9)  # nothing of this is spoiled
+    monkeypatch.setattr(adversary, "bound", lambda k: 1e9)  # nothing of this is spoiled
     monkeypatch.setattr(adversary, "drawn", lambda random, *shape: random.standard_normal(shape).astype(np.float32))
     searched = worst()
     monkeypatch.setattr(adversary, "changed", lambda random, parent: (adversary.drawn(random, *parent.a.shape), parent.b))

@@ -1,4 +1,4 @@
-"""The proof of rung 21's bound, held against an exact simulation of the algorithm (`studies/halves.py`), part by part."""
+"""The proof of rung 21's bound, held against an exact simulation of the algorithm (`tests/support/halves.py`), part by part."""
 
 import re
 from collections.abc import Iterator

@@ -66,7 +66,7 @@ def test_a_package_imports_only_from_lower_floors():
     assert upwards == []
 
 
-def test_the_package_imports_no_study_and_no_test():
+def test_the_package_imports_no_study_and_neither_imports_the_tests():
     def roots(folder):
         nodes = [node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
         names = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -75,6 +75,7 @@ def test_the_package_imports_no_study_and_no_test():
 
     studies, tests = ({path.stem for path in (ROOT / folder).rglob("*.py")} for folder in ("studies", "tests"))
     assert roots(PACKAGE) & (studies | tests) == set()
+    assert roots(ROOT / "studies") & tests == set()
     # by names known only at run time: parts of nvmath, and the stand-in for GPUs, which an environment variable names
     dynamic = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "import_module" in path.read_text())
     assert dynamic == ["devices/cublas.py", "devices/simulation.py"]

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import benchmark
 import checks
 import elsewhere
-import fuzz
 import kernel_tuner_times
 import neighbours
 import pytest
@@ -186,8 +185,8 @@ def test_every_study_has_one_form_and_stands_in_the_guide():
     for name, one in STUDIES.items():
         assert one.question.endswith("?")
         assert f"| `{name}`" in guide
-        script = re.search(r"studies/\w+\.py", one.run)
-        assert not script or script[0] == f"studies/{name}.py"
+        script = re.search(r"[\w/]+\.py", one.run)
+        assert not script or (ROOT / script[0]).exists()
         assert not (ROOT / "workflow" / "scripts" / f"{name}.py").exists()  # which would be imported in its place, by a job
 
 
@@ -308,12 +307,6 @@ def test_sizes_are_those_of_files(tmp_path):
     (tmp_path / "b").write_bytes(b"b" * 2000)
     (tmp_path / "link").symlink_to("b")
     assert benchmark.megabytes(tmp_path) == 0.005
-
-
-def test_hostile_input_does_no_harm():
-    counted = fuzz.fuzz(500, 3)
-    assert [sum(counted[what].values()) for what in ("expressions", "headers", "campaigns")] == [167, 167, 166]
-    assert all(counted[what]["answered"] > 10 < counted[what]["refused"] for what in ("expressions", "headers", "campaigns"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/author.md: the session of somebody who writes a kernel, and how `studies/saves.py` times the same loop."""
+"""docs/author.md: the session of somebody who writes a kernel, and how `tests/support/saves.py` times the same loop."""
 
 import contextlib
 import hashlib
@@ -9,6 +9,7 @@ from statistics import median
 import author
 import pytest
 import saves
+from ladder.claims.answers import STUDIES
 from ladder.cli.main import parser
 from ladder.compiling.compile import compile_kernel
 from ladder.devices.detect import detect_cpu
@@ -109,7 +110,7 @@ def test_every_save_is_answered_and_timed(tmp_path):
     for way in ("again", "watch"):
         assert len(found[f"each_{way}_s"]) == 2
         assert found[f"{way}_s"] == median(found[f"each_{way}_s"])
-    assert "`ladder try` of a CPU kernel takes " in saves.STUDY.answer(found)
+    assert "`ladder try` of a CPU kernel takes " in STUDIES["saves"].answer(found)
 
 
 def test_a_wrong_kernel_is_not_timed(tmp_path):

@@ -10,11 +10,12 @@ import time
 import faults
 import kill
 import pytest
+from checkout import interpreter
 from ladder.core.errors import INTERRUPTED
 from ladder.devices.detect import detect_cpu
 from ladder.storage import samples as records
 from ladder.storage.journal import _parse
-from planted import C_RIGHT, ROOT, Project, c_kernel, interpreter
+from planted import C_RIGHT, ROOT, Project, c_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ TRIVIAL = "[cpu/02_reordered_ikj]"
 
 
 def test_killed_anywhere_nothing_is_lost(tmp_path):
-    """One of the kills that `studies/kill.py` does by the dozen. tests/unit/test_resume.py kills at every write, without processes."""
+    """One of the kills that `tests/support/kill.py` does by the dozen. tests/unit/test_resume.py kills at every write, without processes."""
     campaign = kill.CAMPAIGN.replace("[24, 48]", "[24]").replace("cpu/02_reordered_ikj, ", "")
     counted = kill.kill(1, 1, tmp_path / "project", ("all",), ("--until", "aggregate"), campaign)
     assert counted["kills"] == 1

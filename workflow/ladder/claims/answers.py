@@ -136,7 +136,7 @@ def elsewhere(measured: Measured) -> str:
     return f"on a machine of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
 
-@_study("Does a kernel that misbehaves harm others?", f"{PYTHON} studies/faults.py")
+@_study("Does a kernel that misbehaves harm others?", f"{PYTHON} tests/support/faults.py")
 def faults(measured: Measured) -> str:
     """How many faults, and what became of those that did not become what was expected."""
     others = ", ".join(row["what"] for row in measured["faults"] if not row["as_told"])
@@ -144,7 +144,7 @@ def faults(measured: Measured) -> str:
     return f"{len(measured['faults'])} kinds planted beside each other: {became}"
 
 
-@_study("Does hostile input do harm?", f"{PYTHON} studies/fuzz.py 100000")
+@_study("Does hostile input do harm?", "EXAMPLES=30000 .venv/bin/pytest tests/unit/test_properties.py")
 def fuzz(measured: Measured) -> str:
     """How many inputs, and of what."""
     kinds = [f"{sum(measured[what].values()):,} {what}" for what in ("expressions", "headers", "campaigns")]
@@ -178,7 +178,7 @@ def kernel_tuner_times(measured: Measured) -> str:
     )
 
 
-@_study("Is anything lost when a campaign is killed?", f"{PYTHON} studies/kill.py 50")
+@_study("Is anything lost when a campaign is killed?", f"{PYTHON} tests/support/kill.py 50")
 def kill(measured: Measured) -> str:
     """What was lost, and what that says of kills to come: of n without a loss, 0.05^(1/n) is the bound at 95 %."""
     kills, lost = measured["kills"], measured["measurements_lost"]
@@ -258,7 +258,7 @@ def repeat(measured: Measured) -> str:
     return f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}: {'; '.join(parts)}"
 
 
-@_study("How soon is a save answered?", f"{PYTHON} studies/saves.py")
+@_study("How soon is a save answered?", f"{PYTHON} tests/support/saves.py")
 def saves(measured: Measured) -> str:
     """The medians, and the first time."""
     return (

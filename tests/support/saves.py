@@ -1,6 +1,6 @@
 """How soon a kernel that was saved is answered by `ladder try`, anew and with `--watch`, beside a campaign of that kernel alone.
 
-    .venv/bin/python studies/saves.py       a minute or two; a CPU kernel, and a CUDA kernel where there is a GPU
+    .venv/bin/python tests/support/saves.py       a minute or two; a CPU kernel, and a CUDA kernel where there is a GPU
 
 In a copy of the project a kernel of one configuration is saved again and again, each time with an edit that changes its machine code.
 Measured are wall times in seconds: of `ladder try` the first time and after each further save; with `--watch` from each save to the
@@ -40,9 +40,6 @@ KERNELS: dict[str, tuple[str, str, tuple[str, str], Sequence[str]]] = {
     ),
 }
 """File, text, what an edit replaces and by what, and what leaves one configuration of it: the template, and rung 10."""
-
-
-STUDY = STUDIES["saves"]
 
 
 def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
@@ -117,7 +114,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             project = Project(Path(scratch) / "project")
             shutil.copytree(ROOT / PUBLISHED, project.folder / PUBLISHED)
-            STUDY.write(device, saves(project, device.kind), uuids=list(device.uuids))
+            STUDIES["saves"].write(device, saves(project, device.kind), uuids=list(device.uuids))
 
 
 if __name__ == "__main__":

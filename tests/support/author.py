@@ -1,6 +1,6 @@
 """The session in docs/author.md: a kernel from the template to an edit and a bug, as its author sees it.
 
-`.venv/bin/python studies/author.py` runs the session and writes it to the page.
+`.venv/bin/python tests/support/author.py` runs the session and writes it to the page.
 """
 
 import difflib
@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ladder.claims.study import command_line
+from ladder.core.files import ROOT
 from ladder.devices.detect import detect_cpu
-from planted import ROOT, Project
+from planted import Project
 
 PAGE = ROOT / "docs" / "author.md"
 FILE = "kernels/cpu/mine.c"
@@ -33,8 +34,8 @@ EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG)]
 CAMPAIGN = ("--cores", "all", "--config", "campaign=smoke", "devices=[cpu]", "kernels=[cpu/mine]")
 TABLE = re.compile(r"^.*, M=.*\n(?:.+\n)*\n?(?:(?!Complete log).*\n)*", re.MULTILINE)
 """How a run ends, without Snakemake's own last lines."""
-MADE = "`studies/author.py` made this on "
-"""How the part of the page begins that this study writes."""
+MADE = "`tests/support/author.py` made this on "
+"""How the part of the page begins that this script writes."""
 SAVES = "results/published/studies/saves.cpu-intel-xeon-processor.json"
 TAIL = """
 How soon a save is answered is one of the questions under [How sure we are](../README.md#how-sure-we-are).
@@ -58,17 +59,18 @@ def session(project: Project) -> str:
         done = subprocess.run(
             [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False
         )
-        said = done.stdout.replace(f"{project.folder}/", "") + "".join(
+        text = done.stdout.replace(f"{project.folder}/", "") + "".join(
             line for line in done.stderr.splitlines(keepends=True) if "in use by another run" not in line
         )
-        log.append(f"$ ladder {' '.join(arguments)}\n{said}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
+        log.append(f"$ ladder {' '.join(arguments)}\n{text}" + (f"(exit code {done.returncode})\n" if done.returncode else ""))
 
     def edit(old: str, new: str) -> None:
         before = path.read_text()
         assert old in before
-        path.write_text(before.replace(old, new))
-        one, other = (text.splitlines(keepends=True) for text in (before, path.read_text()))
-        log.append("".join(difflib.unified_diff(one, other, FILE, FILE, n=1)))
+        path.write_text(after := before.replace(old, new))
+        log.append(
+            "".join(difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), FILE, FILE, n=1))
+        )
 
     run("new", "mine", "--cpu")
     run("try", FILE)

@@ -1,4 +1,6 @@
-"""Whether anything is lost when a campaign is killed at random steps: `.venv/bin/python studies/kill.py 50 [SEED]`, half a minute a kill.
+"""Whether anything is lost when a campaign is killed at random steps; half a minute a kill.
+
+    .venv/bin/python tests/support/kill.py 50 [SEED]
 
 Each kill is a SIGKILL to the child that measures, to its job, to Snakemake alone (whose jobs go on without it), or to all of them at once.
 It strikes once a random number of jobs and lines of journals has been begun, however fast the machine is. The next run follows at once.
@@ -42,9 +44,6 @@ COMMAND = ["--configfile", "config/test.yaml"]
 TARGETS = ("child", "job", "snakemake", "all")
 
 
-STUDY = STUDIES["kill"]
-
-
 def _by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Rows by their key; of those of the confirmation, whose rounds have one key, by kernel and configuration too."""
     return {" ".join([row["key"], *([row["kernel"], row["configuration"]] if row.get("process") else [])]): row for row in rows}
@@ -57,10 +56,8 @@ class Disturbed(Project):
         super().__init__(folder)
         # all but U=1 take longer: which configurations are confirmed must not be left to chance
         slow = "if (U > 1) for (volatile long i = 0; i < (long)M * N * K; ++i);"
-        many = c_kernel("many", slow + C_RIGHT).replace(
-            "---*/", f"parameters: {{U: 1}}\nsweep: {{U: {list(range(1, 12))}}}\n---*/", 1
-        )
-        self.write("kernels/cpu/90_many.c", many)
+        sweep = f"parameters: {{U: 1}}\nsweep: {{U: {list(range(1, 12))}}}\n---*/"
+        self.write("kernels/cpu/90_many.c", c_kernel("many", slow + C_RIGHT).replace("---*/", sweep, 1))
         self.campaign(campaign)
         self.start_of_campaign()
 
@@ -81,17 +78,17 @@ class Disturbed(Project):
 
     def processes(self) -> dict[str, psutil.Process]:
         """The child and the job that run now, and the job's script by name, of all processes that work in the folder."""
-        found = {}
+        running = {}
         for process in psutil.process_iter():
             try:
                 line, here = " ".join(process.cmdline()), process.cwd() == str(self.folder)
             except (psutil.Error, OSError):  # gone, or not ours
                 continue
             if here and "ladder.measuring.worker_start" in line:
-                found["child"] = process
+                running["child"] = process
             elif here and "/.snakemake/scripts/" in line and "/bin/bash" not in line:
-                found["job"] = process
-        return found
+                running["job"] = process
+        return running
 
     def steps(self) -> int:
         """How far the campaign is: lines in all journals, and jobs that the present run has begun."""
@@ -102,8 +99,8 @@ class Disturbed(Project):
     def journaled(self) -> dict[str, dict[str, Any]]:
         """The measurements that the journals have now, each once; what they have of the gauntlet has no samples."""
         journals = self.folder.glob("results/kill/*/**/*.journal")
-        found = filter(None, map(journal._parse, (line for path in journals for line in path.read_bytes().split(b"\n"))))
-        rows = (row | {"key": record["key"]} for record in found for row in record.get("rows", [record]))
+        parsed = filter(None, map(journal._parse, (line for path in journals for line in path.read_bytes().split(b"\n"))))
+        rows = (row | {"key": record["key"]} for record in parsed for row in record.get("rows", [record]))
         measured = [row for row in rows if row.get("samples_us")]
         assert len(measured) == len(_by_name(measured)), "measured again what a journal had"
         return _by_name(measured)
@@ -166,9 +163,8 @@ def strike(project: Disturbed, until: tuple[str, ...], target: str, step: int | 
         return "", process.wait(), had
     if target in ("job", "all"):
         _, alive = psutil.wait_procs(running.values(), timeout=60)
-        alive = [
-            process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        ]  # in a container nothing reaps them
+        # in a container nothing reaps zombies
+        alive = [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
         assert not alive, f"left behind when {target} was killed: {alive}"
     return during, process.wait(), had
 
@@ -230,7 +226,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         counted = kill(given.kills, given.seed, Path(scratch) / "project")
-    STUDY.write(detect_cpu(), counted)
+    STUDIES["kill"].write(detect_cpu(), counted)
 
 
 if __name__ == "__main__":
