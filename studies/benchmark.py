@@ -1,9 +1,11 @@
-"""The times and sizes that the pipeline keeps to, each beside what it may be at most.
+"""The times and sizes that the pipeline keeps to, each beside what it may be at most; and what more GPUs bring.
 
-    make bench                                       in this checkout, which is set up; times the default campaign where it has not run yet
-    .venv/bin/python studies/benchmark.py --clone    first a fresh clone, set up and run by `make`
+    make bench                                           in this checkout, which is set up; times the default campaign if it has not run yet
+    .venv/bin/python studies/benchmark.py --clone        first a fresh clone, set up and run by `make`
+    .venv/bin/python studies/benchmark.py --gpus FOLDER  the default campaign on all GPUs of this machine and on one, with as many cores,
+                                                         in two fresh clones, FOLDER/all and FOLDER/one, one after the other
 
-Exit status 1 where one is above it.
+Exit status 1 if one is above its limit, or if four GPUs or more take longer than a third of the time of one.
 """
 
 import csv
@@ -17,16 +19,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ladder.claims.answers import LIMITS, MOST_MEMORY_GB, STUDIES, above_limits
+from checkout import interpreter
+from ladder.claims.answers import LIMITS, STUDIES, above_limits
 from ladder.claims.study import binaries, command_line
 from ladder.compiling.compile import compile_kernel
 from ladder.core import files
+from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.devices import detect
 from ladder.devices.lock import first_gpu
 from ladder.model import campaign_file, kernel_file
 
-STUDY = STUDIES["benchmark"]
+MOST_OF_ONE = 1 / 3
+"""The share of one GPU's time that four or more may take."""
 
 
 def seconds(command: list[str], folder: Path) -> float:
@@ -67,8 +72,8 @@ def plan_2000() -> float:
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
     data = {"campaign": "bench", "problems": {"cuda": [{"square": 64}]}, "kernels": ["cuda/03_shared_tile"]}
     start = time.perf_counter()
-    found = campaign_file.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT))
-    files.digest(found.plan("cuda", "03_shared_tile.float32"))
+    campaign = campaign_file.load(data | {"parameters": {"cuda/03_shared_tile": lists}}, "bench", kernel_file.discover(ROOT))
+    files.digest(campaign.plan("cuda", "03_shared_tile.float32"))
     return time.perf_counter() - start
 
 
@@ -87,36 +92,31 @@ def compile_one() -> float:
     return spent / count
 
 
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def last_campaign() -> dict[str, Any]:
     """What the measure jobs of the last default campaign cost, by device."""
-    found = {}
+    costs = {}
     for path in sorted((ROOT / "results" / "default").glob("*/costs.csv")):
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = rows_of(path)
         names = ("wall_seconds", "busy_seconds", "gauntlet_seconds")  # the confirmation has no gauntlet
         wall, busy, gauntlet = (sum(float(row[name] or 0) for row in rows) for name in names)
-        memory = max(float(row["peak_memory_bytes"]) for row in rows)
         (confirm,) = (float(row["wall_seconds"]) for row in rows if row["job"] == "confirmed")
-        found[path.parent.name] = {
-            "measure_s": wall,
-            "confirm_s": confirm,
-            "gauntlet_s": gauntlet,
-            "busy_share": busy / wall,
-            "peak_host_memory_gb": memory / 1e9,
-        }
-    return found
+        memory = max(float(row["peak_memory_bytes"]) for row in rows)
+        costs[path.parent.name] = {
+            "measure_s": wall, "confirm_s": confirm, "gauntlet_s": gauntlet, "busy_share": busy / wall, "peak_host_memory_gb": memory / 1e9,
+        }  # fmt: skip
+    return costs
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = command_line(__doc__)
-    parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
-    results = fresh_clone() if parser.parse_args().clone else {}
-    results |= {
-        **campaign_here(),
-        "plan_2000_s": plan_2000(),
-        "compile_cpu_s_a_configuration": compile_one(),
-    }
+def pipeline(clone: bool) -> None:
+    """Measure what has a limit."""
+    results = fresh_clone() if clone else {}
+    results |= {**campaign_here(), "plan_2000_s": plan_2000(), "compile_cpu_s_a_configuration": compile_one()}
     jobs = last_campaign()
     if "campaign_s" in results:
         for stage in ("confirm", "gauntlet"):
@@ -124,13 +124,48 @@ def main() -> None:
     for name, value in results.items():
         print(f"{name:32s} {value:8.2f}   at most {LIMITS.get(name, math.inf):.3g}")
     results |= {"measure_jobs": jobs, "cores": len(os.sched_getaffinity(0))}
-    for device, cost in results["measure_jobs"].items():
-        print(f"{device}: measuring {cost['measure_s']:.0f} s, {cost['busy_share']:.0%} executing, "
-              f"host memory {cost['peak_host_memory_gb']:.2f} GB (at most {MOST_MEMORY_GB:g})")  # fmt: skip
     here = first_gpu() if detect.detect_gpus() else detect.detect_cpu()
-    STUDY.write(here, results, uuids=list(here.uuids), binaries=binaries(ROOT / "results" / "default"))
-    if above_limits(results):
-        sys.exit(f"TOO MUCH: {', '.join(above_limits(results))}")
+    STUDIES["benchmark"].write(here, results, uuids=list(here.uuids), binaries=binaries(ROOT / "results" / "default"))
+    if above := above_limits(results):
+        sys.exit(f"TOO MUCH: {', '.join(above)}")
+
+
+def campaign_of(clone: Path, cores: int, gpus: int) -> dict[str, Any]:
+    """The default campaign in a fresh clone on so many GPUs."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    python = interpreter(clone / ".venv", clone / "workflow")
+    command = [python, "-m", "snakemake", "--cores", str(cores), "--resources", f"gpu={gpus}"]
+    subprocess.run([*command, "--dry-run"], cwd=clone, check=True, stdout=subprocess.DEVNULL)  # files are cached for both alike
+    wall = seconds(command, clone)
+    (folder,) = (clone / "results" / "default").glob("nvidia-*")
+    jobs = sum(float(row["wall_seconds"]) for row in rows_of(folder / "costs.csv"))
+    used = sorted({row["uuid"] for row in rows_of(folder / "summary.csv")} - {""})
+    print(f"{gpus} GPU(s): {wall:.1f} s, of which measuring {jobs:.1f} s", flush=True)
+    return {"gpus": gpus, "wall_s": wall, "measure_jobs_s": jobs, "uuids": used}
+
+
+def several_gpus(folder: Path, cores: int) -> None:
+    """Run the default campaign on all GPUs and on one."""
+    device = next(iter(detect.detect_gpus()), None)
+    if device is None:
+        raise InputError("no GPU is to be seen; expected some of one model")
+    runs = [campaign_of(folder / name, cores, gpus) for name, gpus in (("all", len(device.uuids)), ("one", 1))]
+    measured = {"cores": cores, "cores_of_machine": os.cpu_count(), "runs": runs}
+    STUDIES["several_gpus"].write(device, measured, uuids=list(device.uuids))
+    sys.exit(int(len(device.uuids) >= 4 and runs[0]["wall_s"] > MOST_OF_ONE * runs[1]["wall_s"]))
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = command_line(__doc__)
+    parser.add_argument("--clone", action="store_true", help="also time a fresh clone")
+    parser.add_argument("--gpus", type=Path, metavar="FOLDER", help="compare all GPUs of this machine with one")
+    parser.add_argument("--cores", type=int, default=8, help="for --gpus")
+    given = parser.parse_args()
+    if given.gpus:
+        several_gpus(given.gpus, given.cores)
+    else:
+        pipeline(given.clone)
 
 
 if __name__ == "__main__":

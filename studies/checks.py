@@ -21,11 +21,8 @@ MESSAGE = 500
 """Characters that are kept of why a test failed."""
 
 
-STUDY = STUDIES["checks"]
-
-
 def read(report: Path) -> dict[str, Any]:
-    """Of a JUnit report of pytest: tests' outcomes, what failed ones say, what the sanitizer's told by tool, and the seconds of all."""
+    """Of a JUnit report of pytest: tests' outcomes, the messages of failed ones, the sanitizer's counts by tool, and the seconds of all."""
     tests, messages, sanitizer, seconds = {}, {}, {}, 0.0
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         outcome = {"failure": "failed", "error": "failed", "skipped": "skipped"}
@@ -35,9 +32,9 @@ def read(report: Path) -> dict[str, Any]:
         if tests[name] == "failed":
             # the file is published: where the project lies says nothing to others
             messages[name] = (ends[0].get("message") or ends[0].text or "").replace(str(ROOT), ".")[:MESSAGE]
-        told = {each.get("name"): each.get("value") for each in case.iter("property")}
-        if "tool" in told:
-            sanitizer[told["tool"]] = {key: int(told[key] or 0) for key in ("errors", "launches")}
+        properties = {each.get("name"): each.get("value") for each in case.iter("property")}
+        if "tool" in properties:
+            sanitizer[properties["tool"]] = {key: int(properties[key] or 0) for key in ("errors", "launches")}
         seconds += float(case.get("time") or 0)
     return {"tests": tests, "messages": messages, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
 
@@ -51,7 +48,7 @@ def main() -> None:
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junit-xml={report}", "tests/gpu", "tests/frauds"]
         subprocess.run([*command, *options], cwd=ROOT, check=False)
         measured = read(report)
-    STUDY.write(gpu, measured, uuids=[gpu.uuids[0]])
+    STUDIES["checks"].write(gpu, measured, uuids=[gpu.uuids[0]])
     sys.exit("failed" in measured["tests"].values() or "passed" not in measured["tests"].values())
 
 

@@ -92,7 +92,7 @@ def graph_us(calls: Sequence[Callable[[], None]], launches: int) -> float:
     return float(np.median(times)) * 1e6 / launches
 
 
-def theirs(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
+def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
     """The medians of a contestant in microseconds, by mode; exits where its result is wrong here."""
     n, how = row["size"], row["how"]
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
@@ -154,10 +154,10 @@ def main(path: Path) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     given, blas, second = json.loads(path.read_text()), Cublas(), []
     with only_stream():
-        rows = [theirs(row, blas) for row in given]
+        rows = [medians(row, blas) for row in given]
     with only_stream():  # the second of this process
         for row in (row for row in given if row["size"] == min(row["size"] for row in given)):
-            times = theirs(row, blas)
+            times = medians(row, blas)
             second.append({"size": row["size"], "name": row["name"], "warm": times["warm"], "cold": times["cold"]})
     software = {"cupy": cupy.__version__, "torch": torch.__version__, "triton": triton.__version__,
                 "torch's cuda": torch.version.cuda, "their cublas": ", ".join(cublas_versions())}  # fmt: skip

@@ -104,9 +104,6 @@ Pattern = Sequence[tuple[int, int, int, int]]
 """Registers a, b and c, which the sum goes back to, and flags, of the multiply-adds that are repeated."""
 
 
-STUDY = STUDIES["registers"]
-
-
 def patterns(registers: Sequence[int]) -> dict[str, Pattern]:
     """Patterns over registers that may be overwritten: what is read, from which banks, and what is kept."""
     even, odd = ([register for register in registers if register % 2 == bank] for bank in (0, 1))
@@ -122,7 +119,7 @@ def patterns(registers: Sequence[int]) -> dict[str, Pattern]:
     def alternating(length: int) -> list[int]:
         return [c for at in range(0, count, length) for bank in sums for c in bank[at : at + length]]
 
-    found: dict[str, Pattern] = {
+    named: dict[str, Pattern] = {
         "one read": [(e, o, c, A | B) for c in both],
         "no read": [(e, o, sums[1][0], A | B | C)] * count,
         "two reads, two banks": [(e, turn(os, i), c, A) for i, c in enumerate(sums[0])],
@@ -134,14 +131,14 @@ def patterns(registers: Sequence[int]) -> dict[str, Pattern]:
         "kept in another slot": [(e, o, c, B) if i % 2 else (o, e, c, B) for i, c in enumerate(sums[0])],
     }
     for length in (1, 2, 4, 8):
-        found[f"two reads, one bank, {length} in a row"] = [
+        named[f"two reads, one bank, {length} in a row"] = [
             (o, turn(es, i), c, A) if c % 2 == 0 else (o, turn(os, i), c, A) for i, c in enumerate(alternating(length))
         ]
     for length in (8, 16):
-        found[f"a new row every {length}"] = [
+        named[f"a new row every {length}"] = [
             (turn(es, i // length), turn(os, i), c, 0 if i % length == length - 1 else A) for i, c in enumerate(sums[0])
         ]
-    return found
+    return named
 
 
 def multiply_add(a: int, b: int, c: int, flags: int) -> Instruction:
@@ -221,7 +218,7 @@ def measure(device: Any, function: str, cubin: bytes) -> float:
 
 
 def main() -> None:
-    """Measure every pattern, and write what was found."""
+    """Measure every pattern, and write the answer."""
     command_line(__doc__).parse_args()
     gpu = first_gpu()
     if compiling.capability(gpu.arch) != compiling.capability(issue_model.MODELLED):
@@ -247,7 +244,7 @@ def main() -> None:
         for how in ("", ", waited for")
     ]
     digest = {"base": hashlib.sha256(cubin).hexdigest()}
-    STUDY.write(
+    STUDIES["registers"].write(
         gpu,
         {"rounds": ROUNDS, "warps": WARPS, "patterns": rows, "write_back": costs[1], "unwaited": costs[0], "lengths": lengths},
         uuids=[gpu.uuids[0]],

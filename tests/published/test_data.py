@@ -8,11 +8,10 @@ import math
 import re
 import subprocess
 
-import elsewhere
 import pandas as pd
+import power
 import pyarrow.parquet as pq
 import pytest
-import told_apart
 import yaml
 from columns import fits
 from ladder.analysis import compare, repeatability
@@ -43,9 +42,9 @@ def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
         assert sha256(published / picture) == drawn, picture
 
 
-@pytest.mark.parametrize("make", [repeatability.contents, told_apart.contents], ids=["repeat", "told_apart"])
+@pytest.mark.parametrize("make", [repeatability.contents, power.contents], ids=["repeat", "told_apart"])
 def test_the_tables_of_repeats_are_current(published, make):
-    """After a dataset is published, run `ladder repeat` and studies/told_apart.py."""
+    """After a dataset is published, run `ladder repeat` and `studies/power.py told_apart`."""
     made = make(published)
     assert made
     assert {path: path.read_bytes() for path in made} == made
@@ -105,7 +104,7 @@ def test_every_measured_peak_is_what_the_clock_allows(published):
 
 
 def test_elsewhere_knows_every_published_device(published):
-    known = elsewhere.published(published)
+    known = power.published_devices(published)
     gpus = {one for one in known if one.startswith("GPU-")}
     assert len(gpus) > 2
     assert known - gpus == {path.name for path in published.glob("cpu-*")}

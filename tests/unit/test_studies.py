@@ -9,35 +9,34 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
+import agreement
 import benchmark
+import beside
+import beside_kernel_tuner
+import changes
 import checks
-import elsewhere
-import kernel_tuner_times
-import neighbours
+import pandas as pd
+import power
 import pytest
-import slowed
 import synthetic
-import thin
-import told_apart
-import tried
-import two_percent
-from ladder.analysis.compare import changes
+from ladder.analysis import compare
 from ladder.analysis.dataset import Dataset
 from ladder.claims import study
 from ladder.claims.answers import STUDIES
-from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.compiling.compile import compile_kernel
 from ladder.core.errors import InputError
 from ladder.devices import detect
-from ladder.measuring.worker import open_device
-from ladder.model.campaign import Limits
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.publishing import page_answers, pages
 from ladder.publishing.page_data import Story
 from planted import ROOT
+from simulated import support
 
 KERNELS = discover(ROOT)
 LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_long": 101.0, "cold_single": 110.0}
@@ -187,11 +186,15 @@ def test_every_study_has_one_form_and_stands_in_the_guide():
         assert f"| `{name}`" in guide
         script = re.search(r"[\w/]+\.py", one.run)
         assert not script or (ROOT / script[0]).exists()
-        assert not (ROOT / "workflow" / "scripts" / f"{name}.py").exists()  # which would be imported in its place, by a job
+    assert list(STUDIES) == sorted(STUDIES)  # the order of the README
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in STUDIES.items() if "studies/" in one.run))
+SCRIPTS = sorted({script[1] for one in STUDIES.values() if (script := re.search(r"studies/(\w+)\.py", one.run))})
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_its_help_is_its_text_and_measures_nothing(name, capsys, monkeypatch):
+    assert not (ROOT / "workflow" / "scripts" / f"{name}.py").exists()  # which would be imported in its place, by a job
     module = importlib.import_module(name)
     monkeypatch.setattr(sys, "argv", [one := f"{name}.py", "--help"])
     with pytest.raises(SystemExit, match="0"):
@@ -202,7 +205,7 @@ def test_its_help_is_its_text_and_measures_nothing(name, capsys, monkeypatch):
 
 
 def test_without_a_gpu_a_study_that_needs_one_says_so_in_a_line():
-    command = [sys.executable, ROOT / "studies" / "tried.py"]
+    command = [sys.executable, ROOT / "studies" / "beside.py", "tried"]
     done = subprocess.run(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"Error: no GPU is to be seen; .*\n", done.stderr)
@@ -258,14 +261,14 @@ def test_an_answer_that_no_commit_made_is_refused(answered, project):
 def test_what_differs_from_kernel_tuner_is_told_apart():
     """Each factor's effect, from times to which every level adds a share of its own and noise that cells of a round have in common."""
     share = {"queued": 1.01, "host": 1.03, "idle": 1.02, "constant": 0.99, "nvrtc": 1.0, "allocated": 1.005}
-    cells = list(product(*kernel_tuner_times.FACTORS.values()))
+    cells = list(product(*beside_kernel_tuner.FACTORS.values()))
     rounds = [
         {cell: noise * 400 * math.prod(share.get(level, 1) for level in cell) for cell in cells} for noise in (0.9, 1, 1.3, 1.1)
     ]
-    found = kernel_tuner_times.effects(rounds)
+    found = beside_kernel_tuner.effects(rounds)
     assert {level: ratio[0] for levels in found.values() for level, ratio in levels.items()} == pytest.approx(share)
-    assert set(kernel_tuner_times.LIKE_IT) == set(kernel_tuner_times.FACTORS)
-    assert all(level in kernel_tuner_times.FACTORS[factor] for factor, level in kernel_tuner_times.LIKE_IT.items())
+    assert set(beside_kernel_tuner.LIKE_IT) == set(beside_kernel_tuner.FACTORS)
+    assert all(level in beside_kernel_tuner.FACTORS[factor] for factor, level in beside_kernel_tuner.LIKE_IT.items())
 
 
 def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
@@ -297,7 +300,7 @@ def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
     entries = [{"id": f"claim {index}", "state": state, "dataset": dataset} for index, (state, dataset) in enumerate(said)]
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "reproduced.json").write_text(json.dumps(entries))
-    found = elsewhere.read(tmp_path / "here")
+    found = power.states(tmp_path / "here")
     assert found == {"states": {"reproduced": 2, "not reproduced": 1}, "not_reproduced": ["claim 1"]}
 
 
@@ -311,18 +314,27 @@ def test_sizes_are_those_of_files(tmp_path):
 
 @pytest.fixture
 def host(tmp_path):
-    """The CPU device, with the operands of a problem in use."""
-    support = tmp_path / "support.so"
-    support.write_bytes(compile_support("cpu", detect.detect_cpu().arch))
-    device = open_device("cpu", "", support)
-    device.operands(Problem(96, 96, 96))
-    yield device
-    device.close()
+    """A bench on the CPU."""
+    bench = beside.Bench("cpu", tmp_path)
+    yield bench
+    bench.device.close()
+
+
+def legal(kernel):
+    """The configurations of a kernel."""
+    return [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
+
+
+@pytest.fixture
+def gpu(tmp_path, gpus, monkeypatch):
+    """A bench on a simulated GPU, on a virtual clock."""
+    monkeypatch.setattr(beside, "compile_support", lambda *_: support(gpus).read_bytes())
+    bench = beside.Bench("cuda", tmp_path)
+    yield bench
+    bench.device.close()
 
 
 def test_what_a_campaign_took_is_read_from_its_costs(tmp_path, monkeypatch):
-    import benchmark
-
     monkeypatch.setattr(benchmark, "ROOT", tmp_path)
     (tmp_path / "results" / "default" / "d").mkdir(parents=True)
     (tmp_path / "results" / "default" / "d" / "costs.csv").write_text(
@@ -333,38 +345,36 @@ def test_what_a_campaign_took_is_read_from_its_costs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_neighbours_are_timed_with_and_without_the_wait(host, tmp_path):
-    launches, binaries = neighbours.contestants(host, host.given, tmp_path, ("blas_1", "blas_all"), neighbours.RUNG)
-    limits = Limits(min_samples=5, max_samples=5, target=1e-6, race=False)
-    rows = neighbours.compare(host, launches, 2, limits)
-    assert [row["name"] for row in rows] == ["blas_1", neighbours.RUNG]
-    assert all(len(row["ratios"][how]) == 2 and row[how] > 0 for row in rows for how in ("beside", "unsettled"))
-    assert len(binaries) == 1
+def test_neighbours_are_timed_with_and_without_the_wait(host):
+    measured = beside.neighbours(host, 2, (96,), 5)
+    assert [row["name"] for row in measured["rows"]] == ["blas_1", "cpu/03_blocked"]
+    assert all(len(row["ratios"][how]) == 2 and row[how] > 0 for row in measured["rows"] for how in ("beside", "unsettled"))
+    assert len(host.binaries) == 1
 
 
 def test_a_line_through_times_parts_what_a_call_takes_from_what_a_row_takes():
-    assert thin.line({24: 340.0, 48: 580.0, 96: 1060.0}) == pytest.approx({"fixed_us": 100, "row_us": 10, "off": 1})
-    assert thin.line({24: 340.0, 48: 580.0, 96: 1200.0})["off"] == pytest.approx(0.95, abs=0.02)
+    assert beside.line({24: 340.0, 48: 580.0, 96: 1060.0}) == pytest.approx({"fixed_us": 100, "row_us": 10, "off": 1})
+    assert beside.line({24: 340.0, 48: 580.0, 96: 1200.0})["off"] == pytest.approx(0.95, abs=0.02)
 
 
-def test_blas_and_the_rung_are_timed_where_c_has_few_rows():
-    measured = thin.measure(1, (12, 24, 48), 64, Limits(min_samples=5, max_samples=5, target=1e-6, race=False))
+def test_blas_and_the_rung_are_timed_where_c_has_few_rows(host):
+    measured = beside.thin(host, 1, (12, 24, 48), 64, 5)
     assert [list(times) for times in measured["times_us"].values()] == [[12, 24, 48]] * 2
     assert all(time > 0 for times in measured["times_us"].values() for time in times.values())
-    assert [line["name"] for line in measured["lines"]] == ["blas_1", thin.RUNG]
-    assert [len(digest) for digest in measured["binaries"].values()] == [64]
+    assert [line["name"] for line in measured["lines"]] == ["blas_1", "cpu/04_vectorized_parallel"]
+    assert [len(digest) for digest in host.binaries.values()] == [64]
 
 
 @pytest.mark.slow
 def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     """It still compiles; that it takes longer is seen on a GPU."""
-    name = f"cuda/{slowed.KERNEL}"
+    name = f"cuda/{power.SLOWED[0]}"
     source = KERNELS[name].path.read_text()
-    made = slowed.slowed(source, 3)
+    made = power.slow_down(source, 3)
     body = made.partition(" gemm(")[2].partition("\n}\n")[0]
     assert body.index("begun = clock64();") < body.index("share<true>") < body.index("< 3 * spent);")
     assert len(made.splitlines()) == len(source.splitlines()) + 3
-    path = tmp_path / "kernels" / "cuda" / f"{slowed.KERNEL}.cu"
+    path = tmp_path / "kernels" / f"{name}.cu"
     path.parent.mkdir(parents=True)
     path.write_text(made)
     shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
@@ -377,7 +387,7 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
 def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path):
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
     sides = [Dataset.open(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
-    measured = told_apart.measure(tmp_path, {"GPU-0": sides})
+    measured = power.measure_published(tmp_path, {"GPU-0": sides})
     (told,) = measured["machines"]
     assert [one["dataset"] for one in told] == ["run0", "run1", "run2"]
     assert {one["commit"] for one in told} == {synthetic.ENVIRONMENT["project"]["commit"]}
@@ -388,26 +398,26 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
     assert measured["called"] <= 0.15
     assert measured["found"] >= 0.75
     assert measured["held_out"] == {"alike": 0, "called": None}  # no other machine has made a limit
-    both = told_apart.measure(tmp_path, {"GPU-0": sides, "GPU-1": sides[:2], "GPU-2": sides[:1]})
+    both = power.measure_published(tmp_path, {"GPU-0": sides, "GPU-1": sides[:2], "GPU-2": sides[:1]})
     assert both["alike"] == measured["alike"] + 3 * (2 + 1)  # each with its own
     assert both["held_out"]["alike"] == both["alike"]
     assert 0 < both["held_out"]["called"] <= 0.15
     assert len(both["machines"]) == 2
-    late = told_apart.longer(sides[0])
-    assert changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
-    assert changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is
+    late = power.longer(sides[0])
+    assert compare.changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
+    assert compare.changes(sides[0], sides[0], {})["ratio"].tolist() == [1] * 9  # what is given is left as it is
 
 
 def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("10_block_tile_128", "16_thin_edge", "cublas")}
     one = synthetic.write(tmp_path / "as-it-is", 1, **sizes)
     other = synthetic.write(tmp_path / "slowed", 2, slower={"16_thin_edge": 1.02}, **sizes)
-    rows = two_percent.compared(one, other)
-    found = two_percent.shares(rows)
+    rows = power.compared(one, other)
+    found = power.shares(rows)
     assert (found["slowed"], found["found"]) == (1, 1.0)  # at 4096 cold is as warm, and 256 is too small to count
     assert found["alike"] == 2 * 3
     assert found["called"] <= 1 / 3
-    assert two_percent.shares(two_percent.compared(one, one)) == found | {"found": 0.0, "called": 0.0}
+    assert power.shares(power.compared(one, one)) == found | {"found": 0.0, "called": 0.0}
 
 
 def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
@@ -419,12 +429,11 @@ def test_what_is_said_of_a_slowed_kernel_is_said_of_its_own_campaign(tmp_path):
     ]
     (tmp_path / "reproduce-short-x").mkdir()
     (tmp_path / "reproduce-short-x" / "reproduced.json").write_text(json.dumps(entries))
-    synthetic.write(
-        tmp_path / "reproduce-short-x" / "d", problems=[(64, 64, 64)], kernels=("03_shared_tile", "cublas"), processes=0
-    )
-    states, timed = slowed.verdicts_of(tmp_path)
-    assert states == {"not reproduced": ["own"], "reproduced": ["more"], "not distinguishable": []}
-    assert "sm_90 03_shared_tile.float32 BM=16 BN=16 BK=32" in timed
+    assert power.verdicts(tmp_path / "reproduce-short-x") == {
+        "not reproduced": ["own"],
+        "reproduced": ["more"],
+        "not distinguishable": [],
+    }
 
 
 def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
@@ -443,29 +452,97 @@ def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [number for number, change in enumerate(tried.CHANGES) if change.edits])
+@pytest.mark.parametrize("number", [number for number, change in enumerate(changes.CHANGES) if change.edits])
 def test_changed_rungs_compile(number, tmp_path):
     """tests/published checks that all changes, those of parameters too, fit the kernels."""
-    kernel, configuration = tried.changed(tried.CHANGES[number], tmp_path / "kernels")
+    kernel, configuration = changes.changed(changes.CHANGES[number], tmp_path / "kernels")
     (row,) = compile_kernel(kernel, [(configuration, "")], "sm_90", tmp_path, 1)
     assert row.status == "compiled", row.reason
 
 
-def test_a_change_that_is_not_right_loses_nothing_of_the_others(monkeypatch):
-    row = {"problem": "512x512x512", "ratio": 1.1, "low": 1.05, "high": 1.15}
+def test_a_kernel_is_timed_beside_itself_while_compilers_work(gpu, monkeypatch):
+    monkeypatch.setattr(beside, "compiling", lambda arch: nullcontext())
+    measured = beside.disturbance(gpu, 2, (64,), 5)
+    assert [(row["name"], len(row["ratios"])) for row in measured["rows"]] == [
+        (name, 2) for name in ("cublas", "cuda/03_shared_tile", "cuda/10_block_tile_128")
+    ]
+    assert all(row["busy_to_quiet"] == pytest.approx(1, abs=0.02) for row in measured["rows"])
+    assert [len(measured["wall_seconds"][0][how]) for how in ("quiet", "busy")] == [2, 2]
+    assert len(gpu.binaries) == 2
 
-    def measure(device, gpu, change, folder, binaries):
-        if change is tried.CHANGES[1]:
+
+def test_rungs_are_timed_with_operands_at_boundaries_and_elsewhere(gpu, monkeypatch):
+    module = SimpleNamespace(SHIFTS=16)
+    monkeypatch.setitem(sys.modules, "ladder.devices.cuda_operands", module)
+    kernel, seen = KERNELS["cuda/03_shared_tile"], []
+    chosen = legal(kernel)[0]
+    monkeypatch.setattr(beside, "fastest", lambda dataset: [(Problem(48, 40, 32), kernel.name, chosen)])
+    time = gpu.time
+    monkeypatch.setattr(gpu, "time", lambda *given: seen.append((beside.operands.GUARD, module.SHIFTS)) or time(*given))
+    (row,) = beside.placement(gpu, 2, "some")["rows"]
+    assert seen == [(0, 1), (1024, 16), (1024, 16)]
+    assert [place["ratio"] for place in (row["aligned"], *row["elsewhere"])] == pytest.approx([1] * 3, abs=0.02)
+    assert (row["problem"], row["rung"]) == ("48x40x32", f"03_shared_tile {chosen.label}")
+
+
+def test_rung_21_is_timed_beside_sgemm_alone_held_and_where_no_chunk_fits(gpu, monkeypatch):
+    kernel = KERNELS["cuda/21_tensor_split"]
+    labels = [configuration.label for configuration in legal(kernel)]
+    rows = [{"kernel": kernel.name, "state": "warm", "problem": "64", "configuration": labels[0]}]
+    monkeypatch.setattr(beside.Dataset, "open", lambda *_: SimpleNamespace(best=pd.DataFrame(rows)))
+    (row,) = beside.tensor(gpu, 8, "some", (64,))["rows"]
+    assert (row["size"], row["configuration"]) == (64, labels[0])
+    assert set(row["held"]) == {"rung_us", "sgemm_us", "rung_j", "sgemm_j"}
+    assert all(row[how][name] > 0 for how in ("together", "alone", "unfit") for name in ("rung_us", "sgemm_us"))
+    assert row["unfit"]["configuration"] in labels
+    assert len(gpu.binaries) == len(labels)
+
+
+def test_a_change_is_timed_beside_what_was_changed(gpu, monkeypatch):
+    change = replace(next(one for one in changes.CHANGES if one.parameters and not one.other), problem=(64, 32, 48))
+    kernel = KERNELS[f"cuda/{change.kernel}"]
+    base = next(
+        one for one in legal(kernel) if any(dict(one.parameters)[name] != value for name, value in change.parameters.items())
+    )
+    for module in (beside, changes):
+        monkeypatch.setattr(module, "as_it_is", lambda _: base)
+    monkeypatch.setattr(beside, "CHANGES", [change])
+    (row,) = beside.tried(gpu, 5)["changes"]
+    assert (row["kernel"], row["what"], row["problem"]) == (change.kernel, change.what, "64x32x48")
+    assert row["low"] <= row["ratio"] <= row["high"]
+    assert row["base"] != row["configuration"]
+    assert len(gpu.binaries) == 2
+
+
+def test_what_another_harness_needs_is_handed_over(gpu, monkeypatch):
+    monkeypatch.setattr(agreement, "MODES", {"warm": ("warm", 50.0), "cold_single": ("cold", 0.0)})
+    rows = agreement.ours(gpu, [64])
+    assert [row["name"] for row in rows] == ["cublas", "torch.mm", "03_shared_tile", "10_block_tile_128"]
+    assert all(set(row["ours"]) == set(agreement.MODES) and min(row["ours"].values()) > 0 for row in rows)
+    assert all(set(row["how"]) == {"cubin", "grid", "block", "shared"} for row in rows[2:])
+    assert len({row["how"]["cubin"] for row in rows[2:]}) == 2
+
+
+def test_a_change_that_is_not_correct_loses_nothing_of_the_others(monkeypatch):
+    row = {"ratio": 1.1, "low": 1.05, "high": 1.15}
+
+    def measure(bench, change, rounds):
+        if change is changes.CHANGES[1]:
             raise InputError("incorrect: an element is off")
         return row
 
-    written = []
-    monkeypatch.setattr(tried, "measure", measure)
-    monkeypatch.setattr(tried, "first_gpu", lambda: SimpleNamespace(arch="sm_90", uuids=("GPU-0",)))
-    monkeypatch.setattr(tried, "compile_support", lambda *_: b"")
-    monkeypatch.setattr(tried, "open_device", lambda *_: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(study.Study, "write", lambda self, device, measured, **_: written.append(measured))
-    monkeypatch.setattr("sys.argv", ["tried.py"])
-    with pytest.raises(InputError, match=re.escape(f"{tried.CHANGES[1].what}: incorrect: an element is off")):
-        tried.main()
-    assert written == [{"changes": [row] * (len(tried.CHANGES) - 1)}]
+    monkeypatch.setattr(beside, "change_beside_rung", measure)
+    measured = beside.tried(None, 1)
+    assert measured == {"changes": [row] * (len(changes.CHANGES) - 1), "faults": ["incorrect: an element is off"]}
+
+
+def test_what_is_measured_is_written_though_a_change_is_not_correct(monkeypatch):
+    measured, written = {"changes": [], "faults": ["incorrect: an element is off"]}, []
+    bench = SimpleNamespace(here=None, uuids=[], binaries={}, device=SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(beside, "Bench", lambda *_: bench)
+    monkeypatch.setitem(beside.CASES, "tried", ("cuda", 1, lambda *_: measured, ""))
+    monkeypatch.setattr(study.Study, "write", lambda self, device, measured, **_: written.append((self.name, measured)))
+    monkeypatch.setattr("sys.argv", ["beside.py", "tried"])
+    with pytest.raises(InputError, match="incorrect: an element is off"):
+        beside.main()
+    assert written == [("tried", measured)]

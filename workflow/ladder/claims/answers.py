@@ -117,7 +117,7 @@ def checks(measured: Measured) -> str:
     )
 
 
-@_study("Does compiling disturb measuring?", f"{PYTHON} studies/disturbance.py")
+@_study("Does compiling disturb measuring?", f"{PYTHON} studies/beside.py disturbance")
 def disturbance(measured: Measured) -> str:
     """The furthest that a median moved."""
     rows = measured["rows"]
@@ -127,7 +127,7 @@ def disturbance(measured: Measured) -> str:
     )
 
 
-@_study("Is it reproduced elsewhere?", f"{PYTHON} studies/elsewhere.py")
+@_study("Is it reproduced elsewhere?", f"{PYTHON} studies/power.py elsewhere")
 def elsewhere(measured: Measured) -> str:
     """How many claims were reproduced, what was not, and the time."""
     states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
@@ -151,7 +151,7 @@ def fuzz(measured: Measured) -> str:
     return f"{', '.join(kinds)}, random and hostile: each a right answer or a clear error, nothing executed"
 
 
-@_study("Is the sweep fast?", f"{PYTHON} studies/kernel_tuner_compare.py")
+@_study("Is the sweep fast?", f"{PYTHON} studies/beside_kernel_tuner.py compare")
 def kernel_tuner_compare(measured: Measured) -> str:
     """How many times as fast, in every case."""
     cases = [
@@ -162,7 +162,7 @@ def kernel_tuner_compare(measured: Measured) -> str:
     return f"`{measured['kernel'].split('/')[1]}` beside Kernel Tuner {measured['runs'][0]['kernel_tuner']['version']}: {'; '.join(cases)}"
 
 
-@_study("Why are Kernel Tuner's times longer?", f"{PYTHON} studies/kernel_tuner_times.py")
+@_study("Why are Kernel Tuner's times longer?", f"{PYTHON} studies/beside_kernel_tuner.py times")
 def kernel_tuner_times(measured: Measured) -> str:
     """What each difference adds, and what all together."""
     parts = [
@@ -190,7 +190,7 @@ def kill(measured: Measured) -> str:
     )
 
 
-@_study("Does BLAS on all cores disturb what is timed beside it?", f"{PYTHON} studies/neighbours.py")
+@_study("Does BLAS on all cores disturb what is timed beside it?", f"{PYTHON} studies/beside.py neighbours")
 def neighbours(measured: Measured) -> str:
     """The furthest that a median moved, with the wait and without."""
     beside, unsettled = (percent(furthest(row[how] for row in measured["rows"])) for how in ("beside", "unsettled"))
@@ -200,7 +200,7 @@ def neighbours(measured: Measured) -> str:
     )
 
 
-@_study("Does it matter where operands begin?", f"{PYTHON} studies/placement.py")
+@_study("Does it matter where operands begin?", f"{PYTHON} studies/beside.py placement")
 def placement(measured: Measured) -> str:
     """How the rungs compare at the boundaries, and how far other places move the times."""
     rows = measured["rows"]
@@ -267,7 +267,7 @@ def saves(measured: Measured) -> str:
     )
 
 
-@_study("Do several GPUs help?", f"{PYTHON} studies/several_gpus.py FOLDER")
+@_study("Do several GPUs help?", f"{PYTHON} studies/benchmark.py --gpus FOLDER")
 def several_gpus(measured: Measured) -> str:
     """Both times, and their quotient."""
     several, single = measured["runs"]
@@ -277,14 +277,14 @@ def several_gpus(measured: Measured) -> str:
     )
 
 
-@_study("Is a kernel that has become slower found?", f"{PYTHON} studies/slowed.py")
+@_study("Is a kernel that has become slower found?", f"{PYTHON} studies/power.py slowed")
 def slowed(measured: Measured) -> str:
     """What was not reproduced with the kernel slowed, and without."""
     slow, honest = (", ".join(f"`{id}`" for id in measured[run]["not reproduced"]) or "nothing" for run in ("slowed", "as_it_is"))
     return f"with `{measured['kernel']}` slowed by {measured['percent']} % not reproduced is {slow}; as it is, {honest}"
 
 
-@_study("How fast are float32 results from tensor cores, really?", f"{PYTHON} studies/tensor.py")
+@_study("How fast are float32 results from tensor cores, really?", f"{PYTHON} studies/beside.py tensor")
 def tensor(measured: Measured) -> str:
     """The ratios, what is held at the largest size, and the least where no chunk fits."""
     rows = measured["rows"]
@@ -304,7 +304,7 @@ def tensor(measured: Measured) -> str:
     )
 
 
-@_study("Why is the CPU's rung 04 ahead of BLAS where C has few rows?", f"{PYTHON} studies/thin.py")
+@_study("Why is the CPU's rung 04 ahead of BLAS where C has few rows?", f"{PYTHON} studies/beside.py thin")
 def thin(measured: Measured) -> str:
     """What a call and a row take, of both."""
     blas, rung = ((line["fixed_us"], line["row_us"]) for line in measured["lines"])
@@ -314,7 +314,7 @@ def thin(measured: Measured) -> str:
     )
 
 
-@_study("Are runs told apart that differ, and no others?", f"{PYTHON} studies/told_apart.py", "told-apart-*.json")
+@_study("Are runs told apart that differ, and no others?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json")
 def told_apart(measured: Measured) -> str:
     """The shares of times of the same code that are called different, and of longer times that are found."""
     held_out = measured["held_out"]
@@ -326,7 +326,7 @@ def told_apart(measured: Measured) -> str:
     )
 
 
-@_study("What do changes of the upper rungs bring?", f"{PYTHON} studies/tried.py")
+@_study("What do changes of the upper rungs bring?", f"{PYTHON} studies/beside.py tried")
 def tried(measured: Measured) -> str:
     """How many changes there are, and how many of them are faster and slower than what was changed."""
     rows = measured["changes"]
@@ -334,7 +334,7 @@ def tried(measured: Measured) -> str:
     return f"{len(rows)} changes of the upper rungs: {faster} are faster than what was changed, {slower} slower"
 
 
-@_study("Is a kernel found that is 2 % slower?", f"{PYTHON} studies/two_percent.py")
+@_study("Is a kernel found that is 2 % slower?", f"{PYTHON} studies/power.py two_percent")
 def two_percent(measured: Measured) -> str:
     """Both shares."""
     return (

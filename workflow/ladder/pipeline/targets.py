@@ -185,7 +185,7 @@ class Targets:
 
     def measuring_threads(self, device: str, cores: int) -> int:
         """All cores for a CPU, so that nothing runs beside the measurement. One for a GPU, which compiling on all cores does not
-        disturb (studies/disturbance.py). The profile of a cluster sets another number.
+        disturb (`studies/beside.py disturbance`). The profile of a cluster sets another number.
         """
         return 1 if self.device(device).kind == "cuda" else cores
 

@@ -1,34 +1,18 @@
-"""What changes of the upper rungs do, each timed beside the rung as it is, in the same rounds: what its idea brings, and what did not help.
-
-    .venv/bin/python studies/tried.py        on a GPU of compute capability 9.0; about four minutes
+"""The changes of the upper rungs that `studies/beside.py tried` times: what an idea brings, by leaving it out, and what did not help.
 
 What is changed is the rung in its best configuration on the problem, by a published dataset. A change is another configuration, or an edit of
-the text of a kernel or header. Base and change are both checked against float64. Measured are the medians of their times in microseconds, of
-the ratio of base to change in every round, and its 95 % interval within the run.
+the text of a kernel or header.
 """
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ladder.analysis.dataset import Dataset
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import command_line
-from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
-from ladder.core.stats import median_interval, paired_ratio
-from ladder.devices.base import Device, Launch
-from ladder.devices.detect import Device as Gpu
-from ladder.devices.lock import first_gpu
-from ladder.measuring import timing
-from ladder.measuring.verify import judge
-from ladder.measuring.worker import open_device
-from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
@@ -36,7 +20,6 @@ from ladder.storage.dataset_layout import PUBLISHED
 
 DATASET = "nvidia-h200"
 """The published one whose best configurations are what is changed."""
-LIMITS = Limits(min_samples=20, max_samples=20, target=1e-6, race=False)
 SMALL, MIDDLE, SQUARE, LARGE = ((size, size, size) for size in (1024, 2048, 4096, 8192))
 DEEP, THIN, TALL, ODD = (256, 256, 16384), (64, 4096, 4096), (8192, 128, 8192), (2049, 2047, 2051)
 Edits = tuple[tuple[str, str, str], ...]
@@ -205,9 +188,6 @@ def best() -> dict[tuple[str, str], Configuration]:
     }
 
 
-STUDY = STUDIES["tried"]
-
-
 def as_it_is(change: Change) -> Configuration:
     """What is changed: the best published configuration of the rung on the problem."""
     return best()[change.kernel, Problem(*change.problem).label]
@@ -216,7 +196,7 @@ def as_it_is(change: Change) -> Configuration:
 def changed(change: Change, folder: Path) -> tuple[Kernel, Configuration]:
     """The kernel with its edits, in a copy of `kernels/` in a folder, and the configuration.
 
-    Raises `InputError` where an edit fits no text, or not one.
+    Raises `InputError` if an edit does not fit exactly one text, or the configuration is not legal.
     """
     shutil.copytree(ROOT / "kernels", folder)
     for name, old, new in change.edits:
@@ -224,81 +204,10 @@ def changed(change: Change, folder: Path) -> tuple[Kernel, Configuration]:
         if text.count(old) != 1:
             raise InputError(f"{name}: {old!r} is there {text.count(old)} times; expected once")
         (folder / name).write_text(text.replace(old, new))
+    kernel = parse(folder / "cuda" / f"{change.other or change.kernel}.cu")
     base = {} if change.other else dict(as_it_is(change).parameters)
-    return configured(parse(folder / "cuda" / f"{change.other or change.kernel}.cu"), {**base, **change.parameters})
-
-
-def configured(kernel: Kernel, parameters: Mapping[str, int]) -> tuple[Kernel, Configuration]:
-    """A kernel in the configuration of its defaults and these parameters. Raises `InputError` where it is not legal."""
-    ((configuration, objection),) = kernel.expand(
-        {name: [value] for name, value in {**kernel.parameters, **parameters}.items()}, ["float32"]
-    )
+    values = {**kernel.parameters, **base, **change.parameters}
+    ((configuration, objection),) = kernel.expand({name: [value] for name, value in values.items()}, ["float32"])
     if objection:
         raise InputError(f"{kernel.id}: {configuration.label}: {objection}")
     return kernel, configuration
-
-
-def launch(
-    device: Device, gpu: Gpu, kernel: Kernel, configuration: Configuration, folder: Path, binaries: dict[str, str]
-) -> Launch:
-    """It compiled, and right on the present problem. Raises `InputError` where it is not."""
-    (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, folder, 1)
-    if row.status != "compiled":
-        raise InputError(f"{kernel.id}: {configuration.label}: {row.status}: {row.reason}")
-    made: Launch = device.kernel(kernel, configuration, (folder / row.binary).read_bytes())
-    verdict = judge(device.check(made), device.given)
-    if verdict.status != "correct":
-        raise InputError(f"{kernel.id}: {configuration.label}: {verdict.status}: {verdict.reason}")
-    binaries[f"{kernel.name} {configuration.label} {folder.parent.name}/{folder.name}"] = row.sha256
-    return made
-
-
-def measure(device: Device, gpu: Gpu, change: Change, folder: Path, binaries: dict[str, str]) -> dict[str, Any]:
-    """A change timed beside what was changed, both compiled in a folder. Raises `InputError` where one is not right."""
-    base = parse(ROOT / "kernels" / "cuda" / f"{change.kernel}.cu"), as_it_is(change)
-    other = changed(change, folder / "kernels")
-    problem = Problem(*change.problem)
-    operands = device.operands(problem)
-    try:
-        launches = [launch(device, gpu, *which, folder / name, binaries) for name, which in (("base", base), ("change", other))]
-        ((_, series),) = filter(None, timing.measure(device, {0: launches[1]}, launches[0], "warm", LIMITS, 0))
-    finally:
-        device.free(operands)
-    if series.fault:
-        raise InputError(f"{change.kernel}: {change.what}: {series.fault}")
-    ratio, low, high = paired_ratio(series.reference, series.samples)
-    return {
-        "kernel": change.kernel, "what": change.what, "problem": problem.label,
-        "base": base[1].label, "configuration": other[1].label,
-        "base_us": median_interval(series.reference)[0], "us": median_interval(series.samples)[0],
-        "ratio": ratio, "low": low, "high": high,
-    }  # fmt: skip
-
-
-def main() -> None:
-    """Measure every change, print and write. A change that is not right is named in the end, and loses nothing of the others."""
-    command_line(__doc__).parse_args()
-    gpu, rows, faults = first_gpu(), [], []
-    binaries: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        support = Path(scratch) / "support.bin"
-        support.write_bytes(compile_support("cuda", gpu.arch))
-        device = open_device("cuda", gpu.uuids[0], support)
-        for number, change in enumerate(CHANGES):
-            try:
-                row = measure(device, gpu, change, Path(scratch) / f"{number}", binaries)
-            except InputError as fault:
-                faults.append(f"{change.kernel}: {change.what}: {fault}")
-                print(faults[-1], flush=True)
-                continue
-            rows.append(row)
-            told = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
-            print(f"{change.kernel} at {row['problem']}: {change.what}: {told}", flush=True)
-        device.close()
-    STUDY.write(gpu, {"changes": rows}, uuids=[gpu.uuids[0]], binaries=binaries)
-    if faults:
-        raise InputError("\n".join(faults))
-
-
-if __name__ == "__main__":
-    main()
