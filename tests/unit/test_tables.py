@@ -1,11 +1,14 @@
 import hashlib
 import math
+import shutil
 
 import faults
 import numpy as np
 import pandas as pd
 import pytest
+import synthetic
 from ladder.analysis import dataset, tables
+from ladder.analysis.dataset import Dataset
 from ladder.analysis.finalists import Finalists
 from ladder.analysis.measurements import labelled
 from ladder.core.errors import InputError
@@ -145,10 +148,17 @@ def test_a_confirmation_by_other_code_is_refused(tmp_path):
         dataset.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
 
 
-def test_a_confirmation_without_its_samples_names_them(tmp_path):
-    paths = write(tmp_path, "a")
-    with pytest.raises(InputError, match=r"confirms other samples than those in samples/: a\.float32 is missing"):
-        dataset.load([confirm(tmp_path, paths, swept="v1")], EMPTY)
+def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
+    kernels = ("07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge", "cublas")
+    folder = synthetic.write(tmp_path / "d", problems=synthetic.SMALL, kernels=kernels, processes=3)
+    whole = Dataset.open(folder)
+    shutil.rmtree(folder / "samples")
+    repeat = Dataset.open(folder)
+    assert (whole.has_sweep, repeat.has_sweep) == (True, False)
+    pd.testing.assert_frame_equal(repeat.pairs, whole.pairs)
+    of_sweep = ["configurations", "left_out", "frobenius_error", "component_error", "race"]
+    pd.testing.assert_frame_equal(repeat.best.drop(columns=of_sweep), whole.best.drop(columns=of_sweep))
+    assert set(repeat.pairs["pair"]) == {"gain", "null", "twins"}
 
 
 def test_a_file_under_another_name_is_refused(tmp_path):
@@ -376,6 +386,15 @@ def test_pairs_are_of_the_rounds_in_which_both_were_timed_and_else_of_ratios_to_
         )  # of other rounds, at another clock
         record |= {"key": "apart", "reference_us": list(times), "samples_us": list(times / 2)}
     assert compared(rows)["gain", "02_b"]["ratio"] == pytest.approx(2, rel=1e-3)
+
+
+def test_what_is_timed_apart_from_the_reference_uses_the_tensor_cores():
+    rows = again("cublas", "-", NEAR, "best", key="beside") + again("01_a", "-", NEAR, "best", key="beside")
+    rows += again("21_b", "-", NEAR, "best", key="apart") + again("cublaslt_best", "-", NEAR, "best", key="apart")
+    assert Finalists(labelled(rows)).tensor_cores == {("21_b", "float32", "-")}
+    assert dict(made(rows)[["kernel", "tensor_cores"]].to_numpy()) == {
+        "01_a": False, "21_b": True, "cublas": False, "cublaslt_best": False,
+    }  # fmt: skip
 
 
 def test_pairs():

@@ -31,6 +31,8 @@ class Dataset:
 
     `folder` is where the files are, `environment` what `environment.json` has, `records` the measurements of the sweep and of the
     confirmation, each with the label of its problem, and `sessions` what each file says of the run that wrote it.
+
+    A repeat has no sweep, only the confirmation: `best` and `pairs` are the same without it, `summary` has only the finalists.
     """
 
     def __init__(
@@ -72,6 +74,11 @@ class Dataset:
         """The same by its files, wherever they are: `resources` is a `resources.csv` of the whole dataset or of each kernel."""
         described = read_environment(environment)
         return cls(*load(samples, described), described, resources, kernels, folder)
+
+    @property
+    def has_sweep(self) -> bool:
+        """Whether the samples of the sweep are there."""
+        return any(not record["process"] for record in self.records)
 
     @cached_property
     def peak_tflops(self) -> float:
@@ -139,7 +146,7 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
 
     Raises `InputError` where `environment` names another device than was measured on, or where files are of another environment, of
     several versions of the measuring code, of another job than their name says, or not those that the confirmation was made from: a
-    dataset is one whole.
+    dataset is one whole. The confirmation may be alone: a repeat keeps no sweep.
     """
     records, sessions = [], []
     device, name = environment["fingerprint"].get("device"), environment.get("name")
@@ -155,8 +162,9 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
         _check_name(path, rows, session)
         records += rows
         sessions.append({"job": path.stem} | session)
-    _check_jobs(samples, sessions)
-    _check_code(samples, sessions)
+    if [path.stem for path in samples] != [CONFIRMED]:
+        _check_jobs(samples, sessions)
+        _check_code(samples, sessions)
     return records, sessions
 
 

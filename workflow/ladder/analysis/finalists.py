@@ -12,7 +12,7 @@ from ladder.analysis import measurements
 from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
-from ladder.model.campaign import FEWEST, GAPS
+from ladder.model.campaign import FEWEST, GAPS, is_baseline
 from ladder.storage.samples import READINGS
 
 NO_ENERGY = "no energy: "
@@ -50,6 +50,21 @@ class Finalists:
                 self.as_warm.setdefault((record["kernel"], key), record)
             if record["process"] and record["status"] == "correct" and name not in self.failures:
                 self.groups.setdefault(key, {}).setdefault((name[0], name[2]), {})[record["process"]] = record
+        self.tensor_cores |= self._timed_apart()
+
+    def _timed_apart(self) -> set[tuple[str, str, str]]:
+        """Kernels, element types and configurations that were not timed beside the reference: they use the tensor cores.
+
+        Nothing else in a confirmation says so.
+        """
+        found = set()
+        for group in self.groups.values():
+            records = [record for of_processes in group.values() for record in of_processes.values()]
+            beside = {record["process"]: record["key"] for record in records if record["kernel"] == record["reference"]}
+            for record in records:
+                if not is_baseline(record["kernel"]) and record["key"] != beside.get(record["process"], record["key"]):
+                    found.add((record["kernel"], record["element_type"], record["configuration"]))
+        return found
 
     def pair(self, key: Key, one: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
         """How many times as fast as `other` `one` is, both kernels and configurations, by rounds in which both were timed.

@@ -13,7 +13,7 @@ from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
-from ladder.model.campaign import is_baseline
+from ladder.model.campaign import BASELINE_JOB, is_baseline
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
@@ -52,12 +52,10 @@ SAME_SERIES = 3
 def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
     """A row a measurement of the sweep; rates and ratios only where the status is `correct`. Times in microseconds, rates in TFLOP/s.
 
-    Intervals are within-run. What fails in the confirmation is no better here.
+    Intervals are within-run. What fails in the confirmation is no better here. A repeat keeps no sweep: its finalists stand in for it.
     """
     rows = []
-    for record in records:
-        if record["process"]:
-            continue
+    for record in [record for record in records if not record["process"]] or _finalists(records, finalists):
         row = {name: record[name] for name in COPIED} | {"problem": record["problem"], "samples": len(record["samples_us"] or [])}
         row |= {
             "reason": measurements.disturbed([record]) or record["reason"],
@@ -79,6 +77,17 @@ def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
                "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
                "throttled_share", "marks", "tensor_cores"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
+
+
+def _finalists(records: Sequence[Record], finalists: Finalists) -> list[Record]:
+    """The first record of each finalist on each problem in each state, in the order of a sweep's files."""
+    first: dict[tuple[Any, ...], Record] = {}
+    for record in records:
+        if record["role"] != "control":
+            key = record["element_type"], record["problem"], record["state"]
+            name = record["kernel"], record["configuration"]
+            first.setdefault((*key, *name), {**record, "tensor_cores": finalists.on_tensor_cores(key, name)})
+    return sorted(first.values(), key=lambda record: BASELINE_JOB if is_baseline(record["kernel"]) else record["kernel"])
 
 
 def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
