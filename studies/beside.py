@@ -54,6 +54,7 @@ from ladder.model.problem import Problem
 from ladder.publishing.page_data import Story
 from ladder.publishing.page_tables import fastest_rungs
 from ladder.storage.dataset_layout import PUBLISHED
+from ladder.storage.published_index import HEADLINE, featured
 
 SETTLE_SECONDS = 3.0
 """Until every core compiles."""
@@ -261,7 +262,7 @@ def placement(bench: Bench, rounds: int, dataset: str) -> dict[str, Any]:
 def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512, 1024, 2048, 4096, 8192)) -> dict[str, Any]:
     """Rung 21 beside SGEMM in the same rounds, alone, held, and where no chunk fits."""
     kernel = discover(ROOT)["cuda/21_tensor_split"]
-    best = Dataset.open(ROOT / PUBLISHED / dataset, [kernel]).best
+    best = Dataset.open(featured(ROOT / PUBLISHED)[dataset], [kernel]).best
     best = best[(best["kernel"] == kernel.name) & (best["state"] == "warm")].set_index("problem")["configuration"]
     configurations = {
         configuration.label: configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection
@@ -333,8 +334,8 @@ CASES: dict[str, tuple[str, int, Callable[..., dict[str, Any]], str]] = {
     "disturbance": ("cuda", 6, disturbance, ""),
     "neighbours": ("cpu", 6, neighbours, ""),
     "thin": ("cpu", 6, thin, ""),
-    "placement": ("cuda", PLACES, placement, "nvidia-h200-beyond-cublas"),
-    "tensor": ("cuda", 20, tensor, "nvidia-h200"),
+    "placement": ("cuda", PLACES, placement, "nvidia-h200/beyond-cublas"),
+    "tensor": ("cuda", 20, tensor, HEADLINE),
     "tried": ("cuda", 20, tried, ""),
 }
 """On which kind of device, how many rounds, stretches or places, what measures, and the published dataset from which it starts."""

@@ -17,9 +17,8 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
 from ladder.storage.dataset_layout import PUBLISHED
+from ladder.storage.published_index import HEADLINE, featured
 
-DATASET = "nvidia-h200"
-"""The published one whose best configurations are what is changed."""
 SMALL, MIDDLE, SQUARE, LARGE = ((size, size, size) for size in (1024, 2048, 4096, 8192))
 DEEP, THIN, TALL, ODD = (256, 256, 16384), (64, 4096, 4096), (8192, 128, 8192), (2049, 2047, 2051)
 Edits = tuple[tuple[str, str, str], ...]
@@ -180,8 +179,8 @@ CHANGES = [
 
 @cache
 def best() -> dict[tuple[str, str], Configuration]:
-    """Every kernel's best published configuration by its name and a problem's label."""
-    rows = Dataset.open(ROOT / PUBLISHED / DATASET).best
+    """Every kernel's best published configuration, which is what is changed, by its name and a problem's label."""
+    rows = Dataset.open(featured(ROOT / PUBLISHED)[HEADLINE]).best
     rows = rows[(rows["state"] == "warm") & (rows["element_type"] == "float32")]
     return {
         (row["kernel"], str(row["problem"])): Configuration.of("float32", row["configuration"]) for row in rows.to_dict("records")

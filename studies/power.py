@@ -41,7 +41,8 @@ from ladder.core.files import ROOT, write_whole
 from ladder.core.verdicts import SAME
 from ladder.devices.detect import detect_cpu, detect_gpus
 from ladder.devices.lock import first_gpu
-from ladder.storage.dataset_layout import CONFIRMED, PUBLISHED
+from ladder.storage import published_index
+from ladder.storage.dataset_layout import PUBLISHED
 
 SLOWED = ("15_last_wave", 3)
 """The kernel of `slowed`, and by how many per cent."""
@@ -199,9 +200,9 @@ def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]
 def contents(published: Path) -> dict[Path, bytes]:
     """The file of every model of which a machine has several published runs."""
     models: dict[str, dict[str, list[Dataset]]] = {}
-    for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
-        side = Dataset.open(path.parent)
-        if uuid := side.environment["attributes"].get("uuid"):
+    for folder in published_index.runs(published).values():
+        side = Dataset.open(folder)
+        if not side.finalists.left_out and (uuid := side.environment["attributes"].get("uuid")):
             models.setdefault(side.environment["device"], {}).setdefault(uuid, []).append(side)
     return {
         published / f"told-apart-{device}.json": (json.dumps(measure_published(published, machines), indent=1) + "\n").encode()

@@ -15,6 +15,7 @@ from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import PUBLISHED
+from ladder.storage.published_index import featured, runs
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,11 +32,11 @@ def opened() -> Iterator[Callable[[Path], Dataset]]:
 
     A dataset has the models of all kernels, whoever opens it. Repeats, from which nothing is drawn, have none.
     """
-    kernels, read = discover(ROOT).values(), Dataset.open
+    kernels, read, shown = discover(ROOT).values(), Dataset.open, set(featured(ROOT / PUBLISHED).values())
 
     @cache
     def open_once(folder: Path) -> Dataset:
-        return read(folder, kernels if folder.parent == ROOT / PUBLISHED else ())
+        return read(folder, kernels if folder in shown else ())
 
     patch = pytest.MonkeyPatch()
     patch.setattr(Dataset, "open", lambda folder, kernels=(): open_once(folder))
@@ -50,8 +51,8 @@ def published() -> Path:
 
 @pytest.fixture(scope="session")
 def datasets(published: Path) -> dict[str, Path]:
-    """The folders of the published datasets, those of repeats too, by their paths in results/published."""
-    found = {path.parent.relative_to(published).as_posix(): path.parent for path in sorted(published.rglob("environment.json"))}
+    """The folders of the published datasets, those of repeats too, by their names."""
+    found = runs(published)
     assert len(found) > 10
     return found
 

@@ -10,11 +10,12 @@ from ladder.compiling import issue_model
 from ladder.core.files import ROOT
 from ladder.model.kernel import Configuration
 from ladder.model.kernel_file import discover
+from ladder.storage.published_index import HEADLINE, featured
 
 
-def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets, tmp_path, monkeypatch):
+def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, published, tmp_path, monkeypatch):
     """Of rung 13 at 8192, where warps wait for multiply-adds. With the costs of loads that the study measured it would not."""
-    best = opened(datasets["nvidia-h200"]).best
+    best = opened(featured(published)[HEADLINE]).best
     chosen = (best["kernel"] == "13_snake_order") & (best["problem"] == "8192") & (best["state"] == "warm")
     (row,) = best[chosen].to_dict("records")
     configuration = Configuration.of("float32", row["configuration"])
@@ -26,9 +27,9 @@ def test_the_issue_model_predicts_the_measured_rate_of_a_kernel(opened, datasets
     assert issue_model.multiply_adds_per_clock(cubin) < 0.95 * row["clock_fraction"]
 
 
-def test_placement_uses_the_fastest_rungs_that_are_as_accurate_as_the_reference(opened, datasets):
+def test_placement_uses_the_fastest_rungs_that_are_as_accurate_as_the_reference(opened, published):
     dataset = beside.CASES["placement"][-1]
-    best = opened(datasets[dataset]).best
+    best = opened(featured(published)[dataset]).best
     errors = best[best["state"] == "warm"].set_index(["problem", "kernel", "configuration"])["frobenius_error"]
     chosen = beside.fastest(dataset)
     assert len(chosen) > 20

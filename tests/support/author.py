@@ -17,6 +17,7 @@ from pathlib import Path
 from ladder.claims.study import command_line
 from ladder.core.files import ROOT
 from ladder.devices.detect import detect_cpu
+from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 
 PAGE = ROOT / "docs" / "author.md"
@@ -51,8 +52,7 @@ def tail() -> str:
 
 def session(project: Project) -> str:
     """The log of a session in a copy of the project: commands, what they print, and the edits between them."""
-    for published in (ROOT / "results" / "published").glob("cpu-*"):
-        shutil.copytree(published, project.folder / "results" / "published" / published.name)
+    shutil.copytree(ROOT / PUBLISHED, project.folder / PUBLISHED)
     path, log = project.folder / FILE, []
 
     def run(*arguments: str) -> None:

@@ -28,10 +28,12 @@ from ladder.devices.cpu import C_TYPES, Cpu
 from ladder.devices.detect import Device as Found
 from ladder.devices.detect import slugify
 from ladder.devices.operands import scalars
+from ladder.storage.dataset_layout import PUBLISHED
+from ladder.storage.published_index import HEADLINE, featured
 from threadpoolctl import threadpool_limits
 
 VARIABLE = "SIMULATED_GPUS"
-ATTRIBUTES = Path(__file__).resolve().parents[2] / "results" / "published" / "nvidia-h200" / "environment.json"
+ATTRIBUTES = featured(Path(__file__).resolve().parents[2] / PUBLISHED)[HEADLINE] / "environment.json"
 """What a simulated GPU describes itself as."""
 LAUNCH_US, TFLOPS, NOISE = 2.0, 20.0, 0.002
 """The cost model: microseconds a launch, the rate of `right()`, and the standard deviation of the logarithm of a time."""

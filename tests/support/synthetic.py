@@ -13,7 +13,7 @@ from ladder.core.files import ROOT
 from ladder.model.campaign import BASELINES
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from ladder.storage import samples
+from ladder.storage import published_index, samples
 
 SHARES = {
     "01_naive_uncoalesced": 0.012, "02_naive_coalesced": 0.12, "03_shared_tile": 0.16, "05_register_tile": 0.5, "07_double_buffer": 0.8,
@@ -164,6 +164,15 @@ def write(
                         rows.append(row)
     samples.write(folder / "confirmed.parquet", rows, session | {"job": "confirmed", "jobs": jobs, "within": 0.02})
     return folder
+
+
+def index(published):
+    """Write the index of the published datasets that are there: of each device and campaign the first run is featured."""
+    found = {}
+    for path in sorted(published.glob("*/*/*/environment.json")):
+        group, run = path.parent.parent.relative_to(published).as_posix(), path.parent.name
+        found.setdefault(group, {"featured": run, "runs": {}})["runs"][run] = "made up"
+    published_index.write(published, found)
 
 
 def _labels(kernel):

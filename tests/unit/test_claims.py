@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,8 @@ from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.publishing import pages
 from ladder.publishing.page_data import Story
-from ladder.storage.dataset_layout import ANSWERS, FEATURED, PUBLISHED
+from ladder.storage.dataset_layout import ANSWERS, PUBLISHED
+from ladder.storage.published_index import HEADLINE_DEVICE
 
 CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
@@ -168,6 +170,9 @@ OWN = """
 """
 
 
+RUN = "nvidia-made-up/default/{}"
+
+
 def made(folder, seed, uuid="GPU-0", **given):
     fingerprint = {"driver": "1", "uuids": [uuid]}
     return synthetic.write(folder, seed, problems=SIZES, kernels=KERNELS, fingerprint=fingerprint, of_run=0.002, **given)
@@ -179,8 +184,10 @@ def checkout(tmp_path_factory):
     root = tmp_path_factory.mktemp("checkout")
     (root / "config").mkdir()
     (root / "config" / "claims.yaml").write_text(OWN)
-    for seed, name in enumerate(("nvidia-made-up", "again", "and-again", "nvidia-made-up/once-more")):
-        made(root / "results" / "published" / name, seed)
+    for run, seed in enumerate((1, 2, 0, 3)):
+        made(root / "results" / "published" / RUN.format(run), seed)
+    shutil.rmtree(root / "results" / "published" / RUN.format(3) / "samples")
+    synthetic.index(root / "results" / "published")
     patch = pytest.MonkeyPatch()
     patch.setattr(Dataset, "open", cache(Dataset.open))  # each is read once for both
     repeatability.write(root / "results" / "published")
@@ -219,9 +226,9 @@ def test_published_data_decide_what_is_said(checkout):
     assert {entry["id"].split(":")[0] for entry in entries} == {"gains", "ratio-10", "ratio-05", "exact"}
     assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in entries)  # a twin: nothing to claim
     assert sum(entry["id"].startswith("gains:05_register_tile") for entry in entries) == 2 * 4
-    assert "nvidia-made-up/once-more" in {
-        entry["dataset"] for entry in entries if entry["id"] == "ratio-10"
-    }  # a repeat counts too
+    asked = {id: [entry["dataset"] for entry in entries if entry["id"] == id] for id in ("ratio-10", "exact")}
+    assert asked["ratio-10"] == [RUN.format(run) for run in range(4)]  # a repeat counts too
+    assert asked["exact"] == [RUN.format(run) for run in range(3)]  # but it has no sweep to be wrong in
     written = judged.read_published(checkout)  # once each: by the dataset that says what is claimed
     assert [entry["id"] for entry in written] == list(dict.fromkeys(entry["id"] for entry in entries))
     assert {entry["published"] for entry in written} == {entry["value"] for entry in written}
@@ -302,8 +309,10 @@ def test_what_is_wrong_is_not_exact(checkout, tmp_path):
 def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
-    for seed, name in enumerate(("again", "nvidia-made-up", "nvidia-made-up/other-gpu")):
-        made(tmp_path / "results" / "published" / name, seed, slower={"10_block_tile_128": 6.0 if seed == 2 else 1.0})
+    for seed in range(3):
+        slower = {"10_block_tile_128": 6.0 if seed == 2 else 1.0}
+        made(tmp_path / "results" / "published" / RUN.format(seed), seed, slower=slower)
+    synthetic.index(tmp_path / "results" / "published")
     found = judged.of_published(tmp_path)
     ids = {entry["id"] for entry in found if entry["state"] != DISPUTED}
     both = {entry["id"] for entry in judged.read_published(checkout)}
@@ -312,16 +321,16 @@ def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_p
     assert ids == both - lost | {f"gains:16_thin_edge:10_block_tile_128:{size}" for size in (1024, 4096)} & ids
     told = {(entry["id"], entry["dataset"]): entry["value"] for entry in found if entry["state"] == DISPUTED}
     for id in lost:  # that one has it and the other has not is told, and nobody's data are held against it
-        assert told[id, "again"] > 1 > told[id, "nvidia-made-up/other-gpu"]
+        assert told[id, RUN.format(0)] > 1 > told[id, RUN.format(2)]
     judged.write(found, tmp_path / "results" / "published" / "claims.json")
-    assert not lost & set(judged_entries(tmp_path, tmp_path / "results" / "published" / "again"))
+    assert not lost & set(judged_entries(tmp_path, tmp_path / "results" / "published" / RUN.format(0)))
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
     assert {entry["state"] for entry in judged.of_published(tmp_path)} == {NOTHING}
-    entries = judged_entries(tmp_path, checkout / "results" / "published" / "again")
+    entries = judged_entries(tmp_path, checkout / "results" / "published" / RUN.format(1))
     assert {id: entry["state"] for id, entry in entries.items()} == {
         "gains": NOTHING, "ratio-10": NOTHING, "ratio-05": NOTHING, "exact": REPRODUCED,
     }  # fmt: skip
@@ -417,13 +426,15 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     for folder, kills in (("results", 1), ("results/published", 2)):
         text = json.dumps({"provenance": provenance, "measured": {"measurements_lost": kills}})
         (tmp_path / folder / "studies" / "kill.d.json").write_text(text)
-    for device in ("d", FEATURED):
+    for device in ("d", HEADLINE_DEVICE):
         (tmp_path / "results" / "published" / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
     (here,) = evidence.of_studies(tmp_path, ANSWERS)
     assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
     kill, again, other = evidence.of_studies(tmp_path, PUBLISHED)
     assert kill.measured == {"kill": {"measurements_lost": 2}}
-    assert again.measured == {"repeat": {"device": FEATURED, "machines": 2}}  # the text is about it: its numbers are quoted
+    assert again.measured == {
+        "repeat": {"device": HEADLINE_DEVICE, "machines": 2}
+    }  # the text is about it: its numbers are quoted
     assert other.measured == {"repeat": {"device": "d", "machines": 2}}
 
 

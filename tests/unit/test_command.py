@@ -1,5 +1,6 @@
 """The command `ladder`: its help holds examples that it understands."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from ladder.cli import main as command
 from ladder.publishing import publish
+from ladder.storage import published_index
 from planted import ROOT
 
 LADDER = Path(sys.executable).with_name("ladder")
@@ -14,7 +16,7 @@ LADDER = Path(sys.executable).with_name("ladder")
 
 @pytest.mark.parametrize(("function", "example"), command.COMMANDS.items(), ids=lambda part: getattr(part, "__name__", ""))
 def test_an_example_is_shown_and_understood(function, example, capsys):
-    words = example.split()
+    words = shlex.split(example)
     assert words[:2] == ["ladder", function.__name__.rstrip("_")]
     assert callable(command.parser().parse_args(words[1:]).run)
     with pytest.raises(SystemExit, match="0"):
@@ -48,8 +50,7 @@ def test_what_is_not_a_dataset_is_one_line(tmp_path):
 @pytest.mark.slow
 def test_who_stops_reading_is_no_error():
     """As `| head` does."""
-    published = ROOT / "results" / "published" / "nvidia-h200"
-    command = [LADDER, "compare", str(published), str(published / "other-machine")]
+    command = [LADDER, "compare", *list(map(str, published_index.runs(ROOT / "results" / "published").values()))[:2]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdout.close()
     assert process.stderr.read() == ""
@@ -57,9 +58,11 @@ def test_who_stops_reading_is_no_error():
 
 
 def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
-    monkeypatch.setattr(publish, "publish", lambda source, published, name: (source, published.relative_to(ROOT).parts, name))
+    monkeypatch.setattr(publish, "publish", lambda source, published, *given: (source, published.relative_to(ROOT).parts, *given))
     monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])
-    command.main(["publish", "here", "mine"])
-    assert f"published {(Path('here'), ('results', 'published'), 'mine')}; now commit it" in capsys.readouterr().out
+    for options, repeat in (([], False), (["--repeat"], True)):
+        command.main(["publish", "here", "why not", *options])
+        told = capsys.readouterr().out
+        assert f"published {(Path('here'), ('results', 'published'), 'why not', repeat)}; now commit it" in told
     command.main(["publish"])
     assert capsys.readouterr().out == "".join(f"drew {ROOT}/results/published/{name} again\n" for name in "ab")

@@ -12,18 +12,25 @@ from ladder.core.errors import InputError
 from ladder.devices import detect, simulation
 from ladder.figures import draw
 from ladder.publishing import publish
+from ladder.storage import published_index
 from ladder.storage import samples as records
 from planted import ROOT
 
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
+UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
+A, B = (f"nvidia-{letter}/default" for letter in "ab")
+RUN, LATER = "2026-01-01T0123-5dee", "2026-01-01T0223-5dee"
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """Datasets of two devices as campaigns leave them, with three kernels on three problems."""
-    folder = tmp_path_factory.mktemp("measured")
-    for seed, name in enumerate(("nvidia-a", "nvidia-b")):
-        synthetic.write(folder / name, seed, device=name, problems=synthetic.SMALL, kernels=KERNELS, processes=3)
+    """Datasets of two devices, and a later one of the second, as campaigns leave them, with three kernels on three problems."""
+    folder = tmp_path_factory.mktemp("measured") / "default"
+    for seed, (name, device, hour) in enumerate(
+        (("nvidia-a", "nvidia-a", 1), ("nvidia-b", "nvidia-b", 1), ("later", "nvidia-b", 2))
+    ):
+        facts = {"time": f"2026-01-01T0{hour}:23:45+00:00", "fingerprint": {"uuids": [UUID]}}
+        synthetic.write(folder / name, seed, device=device, problems=synthetic.SMALL, kernels=KERNELS, processes=3, **facts)
     return folder
 
 
@@ -51,11 +58,11 @@ def drawn():
 def published(measured, tmp_path_factory):
     """The same published, from a checkout whose README shows one picture; and what is drawn from them."""
     root = tmp_path_factory.mktemp("root")
-    (root / "README.md").write_text("![Rates](results/published/nvidia-a/figures/performance-warm.svg)\n")
+    (root / "README.md").write_text("![Rates](results/published/nvidia-a/default/figures/performance-warm.svg)\n")
     folder = root / "results" / "published"
     for name in ("nvidia-a", "nvidia-b"):
-        publish.publish(measured / name, folder)
-    publish.draw(folder / "nvidia-a", root / "results" / "redrawn" / "nvidia-a")
+        assert publish.publish(measured / name, folder, "shown") == folder / name / "default" / RUN
+    publish.draw(folder / A / RUN, root / "results" / "redrawn" / A)
     return folder
 
 
@@ -72,52 +79,69 @@ def files(folder):
 
 def test_data_and_checksums_and_the_pictures_that_a_page_shows_are_all_there_is(published):
     samples = [f"samples/{job}.float32.parquet" for job in ("03_shared_tile", "05_register_tile", "baselines")]
-    data = ["SHA256SUMS", "confirmed.parquet", "environment.json", "resources.csv", *samples]
-    assert files(published / "nvidia-b") == data
-    assert files(published / "nvidia-a") == sorted([*data, "figures/performance-warm.svg"])
-    sums = publish.read_sums(published / "nvidia-a")
-    assert sums["figures/performance-warm.svg"] == sums["../../redrawn/nvidia-a/figures/performance-warm.svg"]
-    drawn = {name.removeprefix("../../redrawn/nvidia-a/") for name in sums if name.startswith("..")}
+    data = ["SHA256SUMS", *(f"{RUN}/{name}" for name in ("confirmed.parquet", "environment.json", "resources.csv", *samples))]
+    assert files(published / B) == sorted(data)
+    assert files(published / A) == sorted([*data, "figures/performance-warm.svg"])
+    sums = publish.read_sums(published / A)
+    assert sums["figures/performance-warm.svg"] == sums[f"../../../redrawn/{A}/figures/performance-warm.svg"]
+    drawn = {name.removeprefix(f"../../../redrawn/{A}/") for name in sums if name.startswith("..")}
     assert {"best.csv", "rounds.csv", "figures/ladder-cold.svg", "figures/samples-warm.svg", "resources.csv"} <= drawn
     assert set(publish.read_sums(published)) == {"../redrawn/compared-cuda.svg"}
 
 
 def test_what_is_drawn_again_is_the_same_to_the_byte(published):
-    publish.check_data(published / "nvidia-a")
-    publish.check_drawn(published / "nvidia-a", published.parent / "redrawn" / "nvidia-a")
-    done = subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=published / "nvidia-a", check=False)
+    publish.check_data(published / A)
+    publish.check_drawn(published / A, published.parent / "redrawn" / A)
+    done = subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=published / A, check=False)
     assert done.returncode == 0  # the form is that of the command
 
 
-def test_another_run_lies_beside_a_dataset_and_nothing_is_drawn_from_it(copy, measured):
-    with pytest.raises(InputError, match=r"NAME: got 'nvidia-c/again'; expected a published dataset before the '/'"):
-        publish.publish(measured / "nvidia-b", copy, "nvidia-c/again")
-    publish.publish(measured / "nvidia-b", copy, "nvidia-b/again")
-    sums = publish.read_sums(copy / "nvidia-b")
-    assert {"again/confirmed.parquet", "again/samples/baselines.float32.parquet", "confirmed.parquet"} <= set(sums)
-    assert not any("again" in name for name in sums if name.startswith(".."))
-    assert not (copy / "nvidia-b" / "again" / "SHA256SUMS").exists()
-    publish.check_data(copy / "nvidia-b")
-    (copy / "nvidia-b" / "again" / "confirmed.parquet").write_bytes(b"else")
-    with pytest.raises(InputError, match=r"again/confirmed\.parquet is another"):
-        publish.check_data(copy / "nvidia-b")
+OF_REPEAT = {"confirmed.parquet", "environment.json", "resources.csv"}
+
+
+def test_a_repeat_keeps_its_confirmation_and_nothing_is_drawn_from_it(copy, measured):
+    before = publish.read_sums(copy / B)
+    with pytest.raises(InputError, match=r"--repeat: got nvidia-b/default/.*-5dee; expected a featured run of nvidia-b/default"):
+        publish.publish(measured / "nvidia-b", copy, "again", repeat=True)
+    publish.publish(measured / "later", copy, "again", repeat=True)
+    assert set(files(copy / B / LATER)) == OF_REPEAT
+    assert published_index.read(copy)[B] == {"featured": RUN, "runs": {RUN: "shown", LATER: "again"}}
+    sums = publish.read_sums(copy / B)
+    assert {name: sha256 for name, sha256 in sums.items() if LATER not in name} == before
+    assert {name for name in sums if LATER in name} == {f"{LATER}/{name}" for name in OF_REPEAT}
+    publish.check_data(copy / B)
+    (copy / B / LATER / "confirmed.parquet").write_bytes(b"else")
+    with pytest.raises(InputError, match=rf"{LATER}/confirmed\.parquet is another"):
+        publish.check_data(copy / B)
+
+
+def test_the_latest_is_featured_and_the_one_before_becomes_a_repeat(copy, measured):
+    publish.publish(measured / "later", copy, "newer code")
+    assert published_index.read(copy)[B] == {"featured": LATER, "runs": {RUN: "shown", LATER: "newer code"}}
+    assert set(files(copy / B / RUN)) == OF_REPEAT
+    assert published_index.featured(copy)[B] == copy / B / LATER
+    publish.check_data(copy / B)
+    (copy / B / LATER / "confirmed.parquet").unlink()  # a campaign may leave the confirmation out
+    publish.publish(measured / "nvidia-b", copy, "shown again")
+    assert published_index.read(copy)[B] == {"featured": RUN, "runs": {RUN: "shown again"}}
+    assert not (copy / B / LATER).exists()
 
 
 def test_another_figure_or_table_is_named(copy):
-    drawn = copy.parent / "redrawn" / "nvidia-a"
+    drawn = copy.parent / "redrawn" / A
     (drawn / "figures" / "ladder-warm.svg").write_text("another")
     (drawn / "best.csv").unlink()
     (drawn / "figures" / "new-warm.svg").write_text("new")
     with pytest.raises(InputError) as told:
-        publish.check_drawn(copy / "nvidia-a", drawn)
+        publish.check_drawn(copy / A, drawn)
     assert (
-        "nvidia-a: best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
+        "nvidia-a/default: best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
         in str(told.value)
     )
 
 
 def test_damaged_missing_and_added_data_are_named_with_advice(copy):
-    folder = copy / "nvidia-a"
+    group, folder = copy / A, copy / A / RUN
     path = folder / "samples" / "05_register_tile.float32.parquet"
     rows, session = records.read(path)
     rows[0]["samples_us"][0] *= 2  # with a checksum of its own that is right
@@ -126,7 +150,7 @@ def test_damaged_missing_and_added_data_are_named_with_advice(copy):
     shutil.copy(path, folder / "samples" / "06_more.float32.parquet")
     (folder / "remarks.txt").write_text("not drawn from")
     with pytest.raises(InputError) as told:
-        publish.check_data(folder)
+        publish.check_data(group)
     text = str(told.value)
     assert "environment.json is missing" in text
     assert "samples/05_register_tile.float32.parquet is another" in text
@@ -137,46 +161,38 @@ def test_damaged_missing_and_added_data_are_named_with_advice(copy):
 
 
 def test_swapped_samples_are_named(copy):
-    one, other = (copy / "nvidia-a" / "samples" / f"{name}.float32.parquet" for name in KERNELS[:2])
+    one, other = (copy / A / RUN / "samples" / f"{name}.float32.parquet" for name in KERNELS[:2])
     first = one.read_bytes()
     one.write_bytes(other.read_bytes())
     other.write_bytes(first)
     with pytest.raises(
-        InputError, match=r"03_shared_tile\.float32\.parquet is another, samples/05_register_tile\.float32\.parquet is"
+        InputError, match=rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
     ):
-        publish.check_data(copy / "nvidia-a")
+        publish.check_data(copy / A)
 
 
 def test_checksums_that_are_none(copy):
-    path = copy / "nvidia-a" / "SHA256SUMS"
+    path = copy / A / "SHA256SUMS"
     path.write_text(path.read_text() + "abc  best.csv\n")
     number = path.read_text().count("\n")
     with pytest.raises(
         InputError, match=rf"SHA256SUMS: line {number}: got 'abc  best.csv'; expected a checksum, two blanks and a path"
     ):
-        publish.check_data(copy / "nvidia-a")
+        publish.check_data(copy / A)
     path.unlink()
     with pytest.raises(
         InputError, match=r"SHA256SUMS: missing; expected the checksums that `ladder publish` writes.*git checkout"
     ):
-        publish.check_data(copy / "nvidia-a")
+        publish.check_data(copy / A)
 
 
 def test_a_page_that_shows_what_is_not_drawn(copy):
     root = copy.parents[1]
     (root / "docs").mkdir()
-    (root / "docs" / "x.md").write_text("![a](../results/published/nvidia-b/figures/gpus-warm.svg) ![b](img/y.svg)")
-    assert publish.pictures(root) == {(copy / "nvidia-b" / "figures" / "gpus-warm.svg").resolve()}
+    (root / "docs" / "x.md").write_text("![a](../results/published/nvidia-b/default/figures/gpus-warm.svg) ![b](img/y.svg)")
+    assert publish.pictures(root) == {(copy / B / "figures" / "gpus-warm.svg").resolve()}
     with pytest.raises(InputError, match=r"gpus-warm\.svg: shown by a page, but nothing of that name is drawn from .*nvidia-b"):
-        publish.refresh(copy / "nvidia-b")
-
-
-def test_datasets_under_their_own_names_are_drawn_together(published, copy):
-    assert {kind: [it.name for it in found] for kind, found in publish.together(published).items()} == {
-        "cuda": ["nvidia-a", "nvidia-b"]
-    }
-    (copy / "nvidia-b").rename(copy / "nvidia-a-again")  # a repeat is not another device
-    assert publish.together(copy) == {}
+        publish.refresh(copy, B)
 
 
 def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tmp_path):
@@ -185,7 +201,7 @@ def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tm
     path = folder / "environment.json"
     path.write_text(re.sub('"dirty": false', '"dirty": true', path.read_text()))
     with pytest.raises(InputError, match=r"environment\.json was made from a checkout with changes"):
-        publish.publish(folder, tmp_path / "published")
+        publish.publish(folder, tmp_path / "published", "why")
     assert not (tmp_path / "published").exists()
 
 
@@ -198,7 +214,7 @@ def test_what_simulated_gpus_gave_says_so_and_is_not_published(measured, tmp_pat
     path = folder / "environment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": described["fingerprint"]}))
     with pytest.raises(InputError, match=r"x: measured on a simulated GPU; expected a real device"):
-        publish.publish(folder, tmp_path / "published")
+        publish.publish(folder, tmp_path / "published", "why")
     assert not (tmp_path / "published").exists()
 
 
@@ -208,17 +224,22 @@ def test_no_command_offers_simulated_gpus():
             assert simulation.VARIABLE not in path.read_text(), path
 
 
-def test_a_name_that_is_none_is_refused(measured, tmp_path):
-    with pytest.raises(InputError, match=r"NAME: got 'A b'; expected small letters, digits and '-'"):
-        publish.publish(measured / "nvidia-a", tmp_path, "A b")
+def test_what_is_no_dataset_or_has_no_reason_is_refused(measured, tmp_path):
+    published = tmp_path / "published"
+    with pytest.raises(InputError, match=r"WHY: missing; expected a sentence for .*index\.yaml that says why .*nvidia-a is kept"):
+        publish.publish(measured / "nvidia-a", published, "")
     with pytest.raises(InputError, match=r"no environment\.json, resources\.csv and samples"):
-        publish.publish(tmp_path, tmp_path / "published")
+        publish.publish(tmp_path, published, "why")
+    shutil.copytree(measured / "nvidia-a", tmp_path / "A b" / "x")
+    with pytest.raises(InputError, match=r"index\.yaml: .*nvidia-a/A b.*; expected DEVICE/CAMPAIGN"):
+        publish.publish(tmp_path / "A b" / "x", published, "why")
+    assert not published.exists()
 
 
 def test_what_is_published_already_is_left_as_it_is(copy):
     before = files(copy)
-    with pytest.raises(InputError, match=r"nvidia-a: is published already; expected another folder"):
-        publish.publish(copy / "nvidia-a", copy)
+    with pytest.raises(InputError, match=rf"{RUN}: is published already; expected another folder"):
+        publish.publish(copy / A / RUN, copy, "why")
     assert files(copy) == before
 
 
@@ -227,5 +248,5 @@ def test_a_dataset_with_a_damaged_file_is_not_published(measured, tmp_path, name
     shutil.copytree(measured / "nvidia-a", tmp_path / "x")
     (tmp_path / "x" / name).write_text("x\n")
     with pytest.raises(InputError, match=rf"x/{name}: "):
-        publish.publish(tmp_path / "x", tmp_path / "published")
+        publish.publish(tmp_path / "x", tmp_path / "published", "why")
     assert not (tmp_path / "published").exists()

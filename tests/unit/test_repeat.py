@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -152,7 +153,6 @@ def test_controls_that_are_called_different_are_counted():
 
 def write_dataset(folder, machine, factor):
     """A published dataset of two kernels, one `factor` times as fast as the reference, without noise; all of one device."""
-    folder.parent.mkdir(exist_ok=True)
     synthetic.write(folder, device="d", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=3)
     rows, session = samples.read(folder / "confirmed.parquet")
     rows = [row for row in rows if row["state"] == "warm" and row["role"] == "best"]
@@ -169,19 +169,23 @@ def exactly(folder):
 
 
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
-    write_dataset(tmp_path / "one", "GPU-1", 1.0)
+    one, two = (tmp_path / "d" / "default" / name for name in ("1", "2"))
+    write_dataset(one, "GPU-1", 1.0)
+    synthetic.index(tmp_path)
     assert repeatability.write(tmp_path) == []  # nothing to compare with
-    write_dataset(tmp_path / "one" / "two", "GPU-2", 1.01)
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "environment.json").write_text("{}")  # of before there was a confirmation
+    write_dataset(two, "GPU-2", 1.01)
+    shutil.rmtree(two / "samples")
+    (tmp_path / "d" / "old" / "1").mkdir(parents=True)
+    (tmp_path / "d" / "old" / "1" / "environment.json").write_text("{}")  # its campaign left the confirmation out
+    synthetic.index(tmp_path)
     assert [path.name for path in repeatability.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
     (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
     assert (row["contestants"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
     found = json.loads((tmp_path / "repeat-d.json").read_text())
     assert found["runs"] == [
-        {"dataset": "one", "machine": "GPU-1", **exactly(tmp_path / "one")},
-        {"dataset": "one/two", "machine": "GPU-2", **exactly(tmp_path / "one" / "two")},
+        {"dataset": "d/default/1", "machine": "GPU-1", **exactly(one)},
+        {"dataset": "d/default/2", "machine": "GPU-2", **exactly(two)},
     ]
     assert found["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 

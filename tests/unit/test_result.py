@@ -111,15 +111,16 @@ def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
 
 def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(final_table, "ROOT", tmp_path / "checkout")  # it may run elsewhere
-    redrawn = tmp_path / "results" / "redrawn" / "nvidia-made-up"
+    redrawn = tmp_path / "results" / "redrawn" / "nvidia-made-up" / "default"
     shutil.copytree(dataset, redrawn)
-    published = tmp_path / "checkout" / "results" / "published" / "nvidia-made-up"
-    published.mkdir(parents=True)
-    (redrawn / "environment.json").rename(published / "environment.json")
-    page, checked = redrawn.parent / "index.html", redrawn / "drawn.checked"
+    published = tmp_path / "checkout" / "results" / "published"
+    folder = published / "nvidia-made-up" / "default" / "1"
+    folder.mkdir(parents=True)
+    (redrawn / "environment.json").rename(folder / "environment.json")
+    synthetic.index(published)
+    page, checked = redrawn.parents[1] / "index.html", redrawn / "drawn.checked"
     page.touch(), checked.touch()
-    again = shutil.copytree(redrawn, redrawn / "again")
-    made = {"aggregate": [redrawn / "best.csv", again / "best.csv"], "index": [page], "check_drawn": [checked]}
+    made = {"aggregate": [redrawn / "best.csv"], "index": [page], "check_drawn": [checked]}
     result, failures = final_table.summary(made, 60, 200)
     assert failures == ""
     assert result.strip().startswith("NVIDIA Made Up, M=4096")
@@ -168,7 +169,7 @@ def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(datas
 
 
 def test_of_several_datasets_one_is_a_table_and_each_other_a_line(dataset, tmp_path):
-    made = [tmp_path / "redrawn" / name / "best.csv" for name in ("cpu-x", "nvidia-h100", "nvidia-h200", "nvidia-z")]
+    made = [tmp_path / "redrawn" / f"{name}/default" / "best.csv" for name in ("cpu-x", "nvidia-h100", "nvidia-h200", "nvidia-z")]
     for path in made:
         shutil.copytree(dataset, path.parent)
     result, _ = final_table.summary({"aggregate": made}, 24, 100)

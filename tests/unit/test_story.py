@@ -7,6 +7,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import synthetic
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
@@ -42,12 +43,12 @@ def small(tmp_path):
     return tmp_path
 
 
-def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0), last=1.0):
+def publish(root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.0), last=1.0):
     """A dataset of two kernels and the reference on 64 x 64 x 64, each timed side by side in three processes.
 
     The last sample of each takes `last` times as long.
     """
-    folder = root / "results" / "published" / name
+    folder = root / "results" / "published" / name / "1"
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
@@ -67,6 +68,7 @@ def publish(root, second_us=100.0, state="warm", name="test", first=(200.0, 6.0)
             noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
             rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
     samples.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}})
+    synthetic.index(root / "results" / "published")
 
 
 def fill(marker, root):
@@ -75,7 +77,7 @@ def fill(marker, root):
 
 def edit(root, table, old, new):
     """Change a table of the small checkout's dataset."""
-    path = root / "results" / "published" / "test" / f"{table}.csv"
+    path = root / "results" / "published" / "d" / "test" / "1" / f"{table}.csv"
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
 
@@ -135,7 +137,7 @@ def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(s
     for table in (fill("table: best cuda", small), fill("table: rung 02_second 64", small)):
         assert "| 95 %, between-process |" in table
         assert "n = 3 processes." in table
-    assert "n = 3 processes." in fill("table: past test", small)
+    assert "n = 3 processes." in fill("table: past d/test", small)
     assert "| TFLOP/s at 64, of the sweep: one process, within-run |" in fill("table: compare 02_second BM 64", small)
 
 
@@ -151,24 +153,24 @@ def test_what_cannot_be_told_apart_is_marked(small):
 
 
 @pytest.mark.parametrize(("table", "cell"), [
-    ("past test", "| ×0.500 m |"),
+    ("past d/test", "| ×0.500 m |"),
     ("methods cuda", "| 200 m |"),
-    ("elsewhere test test-b", "`01_first` ×1.250 m<br>"),
+    ("elsewhere d/test d/test-b", "`01_first` ×1.250 m<br>"),
     ("rung 02_second 64", "| 0.00524 m |"),
     ("gains cuda", "| ×2.00 m (64) |"),
 ])  # fmt: skip
 def test_marked_values_have_their_letters_in_every_table(small, table, cell):
     publish(small, last=1.2)
-    publish(small, first=(40.0, 6.0), last=1.2, name="test-b")
+    publish(small, first=(40.0, 6.0), last=1.2, name="d/test-b")
     told = fill(f"table: {table}", small)
     assert cell in told
     assert "m: multimodal, p90/p10 above 1.05" in told
 
 
 def test_a_value_may_be_of_another_dataset(small):
-    publish(small, second_us=25.0, name="test-b")
-    assert ">200 %<" in fill("value: share 02_second 64 test-b", small)
-    assert ">0.0210 TFLOP/s<" in fill("value: rate 02_second 64 test-b", small)
+    publish(small, second_us=25.0, name="d/test-b")
+    assert ">200 %<" in fill("value: share 02_second 64 d/test-b", small)
+    assert ">0.0210 TFLOP/s<" in fill("value: rate 02_second 64 d/test-b", small)
     assert ">50.0 %<" in fill("value: share 02_second 64", small)
     assert "not measured yet" in fill("value: share 02_second 64 none", small)
 
@@ -229,12 +231,12 @@ def test_no_rate_stands_outside_a_generated_part():
 
 
 def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
-    told = page_tables.past(Story(small), "test")
-    rows = Story(small).published("test").best.query("kernel != 'cublas'").to_dict("records")
+    told = page_tables.past(Story(small), "d/test")
+    rows = Story(small).published("d/test").best.query("kernel != 'cublas'").to_dict("records")
     fastest = max(rows, key=lambda row: row["ratio"])
     assert f"Ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
     assert told.count("| problem |") == 1
-    assert page_tables.past(Story(small), "test", "64").count("| problem |") == 1
+    assert page_tables.past(Story(small), "d/test", "64").count("| problem |") == 1
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert f"is ×{fastest['ratio']:.3f};" in told
     assert "at most ×1.05 of cuBLAS's on 0:" in told
@@ -254,22 +256,23 @@ def test_numbers_have_three_digits():
 
 def test_past_the_vendor_is_who_is_no_less_precise(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
-    assert "| 64 | `01_first` | ×1.250 |" in page_tables.past(Story(small), "test")
+    assert "| 64 | `01_first` | ×1.250 |" in page_tables.past(Story(small), "d/test")
     publish(small, second_us=25.0, first=(60.0, 2.0))  # behind cuBLAS
-    assert "| 64 | `01_first` | ×0.833 |" in page_tables.past(Story(small), "test")
+    assert "| 64 | `01_first` | ×0.833 |" in page_tables.past(Story(small), "d/test")
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    assert "| 64 | `02_second` | ×2.000 |" in page_tables.past(Story(small), "test")
+    assert "| 64 | `02_second` | ×2.000 |" in page_tables.past(Story(small), "d/test")
 
 
 def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
-    one = small / "results" / "published" / "test"
-    assert page_tables.elsewhere(Story(small), "test", "other") == "Not measured yet."
+    one = small / "results" / "published" / "d" / "test"
+    assert page_tables.elsewhere(Story(small), "d/test", "d/other") == "Not measured yet."
     shutil.copytree(one, one.with_name("other"))
+    synthetic.index(one.parents[1])
     same = "On 1 of 1 problems the fastest rung and its configuration are the same."
-    assert page_tables.elsewhere(Story(small), "test", "other") == same
+    assert page_tables.elsewhere(Story(small), "d/test", "d/other") == same
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    told = page_tables.elsewhere(Story(small), "test", "other")
+    told = page_tables.elsewhere(Story(small), "d/test", "d/other")
     assert "On 0 of 1" in told
     assert "| 64 | `02_second` ×2.000<br>`" in told
 
@@ -293,22 +296,22 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
 
 
 def test_errors_are_told_beside_the_references(small):
-    told = fill("table: errors test 02_second", small)
+    told = fill("table: errors d/test 02_second", small)
     assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 | ×0.500 at 64 | ×0.500 at 64 |" in told
     missed = "0 of 2 (the others: 2 of `uniform`)"
     assert f"At most ×1.05 of SGEMM's, or 4, are {missed}; of all 1 configurations {missed}." in told
-    assert "are 2 of 2; of all 1 configurations 2 of 2." in fill("table: errors test cublas", small)
+    assert "are 2 of 2; of all 1 configurations 2 of 2." in fill("table: errors d/test cublas", small)
     assert "Not measured yet." in fill("table: errors none 02_second", small)
 
 
 def test_errors_are_counted_of_configurations_that_are_not_the_fastest_too(small):
-    folder = small / "results" / "published" / "test"
+    folder = small / "results" / "published" / "d" / "test" / "1"
     path = folder / "samples" / "02_second.float32.parquet"
     rows, session = samples.read(path)
     slower = rows[0] | {"configuration": "BM=32", "samples_us": [120.0] * 3, "frobenius_error": 0.0}
     samples.write(path, [*rows, slower], session)
     (folder / "confirmed.parquet").unlink()
-    told = fill("table: errors test 02_second", small)
+    told = fill("table: errors d/test 02_second", small)
     assert "are 0 of 2 (the others: 2 of `uniform`); of all 2 configurations 1 of 4 (the others: 3 of `uniform`)." in told
 
 
@@ -331,7 +334,7 @@ def test_limits_of_repeats_are_told_by_problem(small):
 
 def test_compilers_are_told_side_by_side(small):
     publish(small, last=1.2)
-    folder = small / "results" / "published" / "test"
+    folder = small / "results" / "published" / "d" / "test" / "1"
     path = folder / "samples" / "02_second.float32.parquet"
     rows, session = samples.read(path)
     quicker = rows[0] | {"configuration": "BM=16 compiler=nvrtc", "samples_us": [80.0] * 3}
@@ -344,7 +347,7 @@ def test_compilers_are_told_side_by_side(small):
         for one, s in (("nvcc", 2), ("nvrtc", 1))
     ]
     (folder / "resources.csv").write_text("\n".join(lines) + "\n")
-    told = fill("table: compilers test", small)
+    told = fill("table: compilers d/test", small)
     assert "| `02_second` | +25.0 % | +25.0 % m | +25.0 % m | 2.00 s | 1.00 s |" in told
     assert ", of the sweep: one process, within-run:" in told
     assert "Not measured yet." in fill("table: compilers none", small)

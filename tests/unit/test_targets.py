@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import synthetic
 from ladder.core.errors import InputError
 from ladder.devices.detect import Device
 from ladder.model import campaign_file, kernel_file
 from ladder.pipeline import campaigns, messages, targets
 from ladder.pipeline.published import Published
-from ladder.storage import dataset_layout
+from ladder.storage import published_index
 from planted import ROOT
 
 KERNELS = kernel_file.discover(ROOT)
@@ -64,61 +65,67 @@ def test_a_dataset_of_the_campaign():
     assert made().counters(of) == folder / "counters.csv"
 
 
+def publish(published, name, run):
+    """A published run of a device and campaign: a folder, and its entry in the index."""
+    folder = published / name / run
+    (folder / "samples").mkdir(parents=True)
+    device = name.split("/")[0]
+    (folder / "environment.json").write_text(json.dumps({"device": device, "kind": "cpu" if device[:3] == "cpu" else "cuda"}))
+    synthetic.index(published)
+
+
+def test_what_the_readme_is_about_is_made_by_itself_too(tmp_path):
+    publish(tmp_path, published_index.HEADLINE, "1")
+    assert f"results/redrawn/{published_index.HEADLINE}/drawn.checked" in Published(tmp_path, KERNELS).headline()
+
+
 def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path):
-    for name in ("nvidia-a", "cpu-b"):
-        (tmp_path / name / "samples").mkdir(parents=True)
-        kind = "cpu" if name == "cpu-b" else "cuda"
-        (tmp_path / name / "environment.json").write_text(json.dumps({"device": name, "kind": kind}))
-    (tmp_path / "nvidia-a" / "counters.csv").touch()
+    gpu, cpu = "nvidia-a/default", "cpu-b/default"
+    for name, run in ((gpu, "1"), (gpu, "2"), (cpu, "1")):
+        publish(tmp_path, name, run)
+    (tmp_path / gpu / "1" / "counters.csv").touch()
     (tmp_path / "robustness").mkdir()
     for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
-        (tmp_path / "nvidia-a" / "samples" / f"{job}.parquet").touch()
-    (tmp_path / "cpu-b" / "samples" / "03_blocked.float32.parquet").touch()
-    found, of = Published(tmp_path, KERNELS), "nvidia-a"
+        (tmp_path / gpu / "1" / "samples" / f"{job}.parquet").touch()
+    (tmp_path / cpu / "1" / "samples" / "03_blocked.float32.parquet").touch()
+    found = Published(tmp_path, KERNELS)
     made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
     assert found.redrawn() == [
-        *(f"results/redrawn/{device}/{name}" for device in ("cpu-b", "nvidia-a") for name in made_of_each),
+        *(f"results/redrawn/{device}/{name}" for device in (cpu, gpu) for name in made_of_each),
         "results/redrawn/index.html",
     ]
-    assert found.featured() == []
-    (tmp_path / "nvidia-a").rename(tmp_path / dataset_layout.FEATURED)
-    assert found.featured() == [f"results/redrawn/{dataset_layout.FEATURED}/{name}" for name in made_of_each]
-    (tmp_path / dataset_layout.FEATURED).rename(tmp_path / "nvidia-a")
-    (tmp_path / "cpu-b" / "again").mkdir()
-    (tmp_path / "cpu-b" / "again" / "environment.json").touch()
-    assert found.indexed() == ["cpu-b", "cpu-b/again", "nvidia-a"]
-    assert {f"results/redrawn/cpu-b/again/{name}.csv" for name in targets.TABLES} <= set(found.redrawn())
-    assert found.checked("cpu-b/again") == ["results/redrawn/cpu-b/data.checked"]
+    assert found.headline() == []
+    assert found.indexed() == [cpu, gpu]
     assert found.claims() == []
     (tmp_path / "claims.json").touch()
     assert found.claims() == [tmp_path / "claims.json"]
-    assert found.drawn("cpu-b") == ["results/redrawn/cpu-b/figures"]
-    assert found.drawn("nvidia-a") == ["results/redrawn/nvidia-a/figures", "results/redrawn/nvidia-a/counters.svg"]
-    assert found.checked(of) == ["results/redrawn/nvidia-a/data.checked"]
+    assert found.drawn(cpu) == [f"results/redrawn/{cpu}/figures"]
+    assert found.drawn(gpu) == [f"results/redrawn/{gpu}/figures", f"results/redrawn/{gpu}/counters.svg"]
+    assert found.checked(gpu) == [f"results/redrawn/{gpu}/data.checked"]
     assert made().checked("nvidia-x") == []
-    assert [path.name for path in found.committed("nvidia-a")] == [
-        "counters.csv", "environment.json", "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
+    assert [path.relative_to(tmp_path / gpu).as_posix() for path in found.committed(gpu)] == [
+        "1/counters.csv", "1/environment.json", "1/samples/03_shared_tile.float32.parquet", "1/samples/99_gone.float32.parquet",
+        "1/samples/baselines.float32.parquet", "2/environment.json",
     ]  # fmt: skip
-    assert [path.name for path in found.samples(of)] == [
+    assert [path.name for path in found.samples(gpu)] == [
         "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
     ]  # fmt: skip
-    assert found.headers(of) == [KERNELS["cuda/03_shared_tile"].path]
-    assert found.headers("cpu-b") == [KERNELS["cpu/03_blocked"].path]
-    assert found.resources(of) == [tmp_path / "nvidia-a" / "resources.csv"]
-    assert found.environment(of) == tmp_path / "nvidia-a" / "environment.json"
-    assert found.counters(of) == tmp_path / "nvidia-a" / "counters.csv"
+    assert found.headers(gpu) == [KERNELS["cuda/03_shared_tile"].path]
+    assert found.headers(cpu) == [KERNELS["cpu/03_blocked"].path]
+    assert found.resources(gpu) == [tmp_path / gpu / "1" / "resources.csv"]
+    assert found.environment(gpu) == tmp_path / gpu / "1" / "environment.json"
+    assert found.counters(gpu) == tmp_path / gpu / "1" / "counters.csv"
 
 
-def test_published_datasets_under_their_devices_names_are_compared(tmp_path):
-    for name, device in (("nvidia-a", "nvidia-a"), ("nvidia-b", "nvidia-b"), ("nvidia-b-again", "nvidia-b")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "environment.json").write_text(json.dumps({"device": device, "kind": "cuda"}))
+def test_the_featured_datasets_of_the_headlines_campaign_are_compared(tmp_path):
+    for name, run in (("nvidia-a/default", "1"), ("nvidia-b/default", "1"), ("nvidia-b/default", "2"), ("nvidia-c/mine", "1")):
+        publish(tmp_path, name, run)
     found = Published(tmp_path, KERNELS)
     assert found.compared() == ["results/redrawn/compared-cuda.svg"]
     assert found.redrawn()[-2:] == ["results/redrawn/compared.checked", "results/redrawn/index.html"]
     assert made().indexed() == ["nvidia-x", "cpu-y"]
     assert made().claims() == [Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")]
-    assert found.compared_devices("cuda") == ["nvidia-a", "nvidia-b"]
+    assert found.compared_devices("cuda") == ["nvidia-a/default", "nvidia-b/default"]
     assert made().compared_devices("cuda") == ["nvidia-x"]
     assert Published(Path("/nowhere"), KERNELS).compared() == []
 
@@ -260,9 +267,7 @@ def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
 
 
 def test_what_is_published_is_known_by_its_contents(tmp_path):
-    folder = tmp_path / "nvidia-x"
-    folder.mkdir()
-    (folder / "a").write_text("one")
-    before = Published(tmp_path, KERNELS).contents("nvidia-x")
-    (folder / "a").write_text("two")
-    assert Published(tmp_path, KERNELS).contents("nvidia-x") != before
+    publish(tmp_path, "nvidia-x/default", "1")
+    before = Published(tmp_path, KERNELS).contents("nvidia-x/default")
+    (tmp_path / "nvidia-x" / "default" / "1" / "a").write_text("two")
+    assert Published(tmp_path, KERNELS).contents("nvidia-x/default") != before

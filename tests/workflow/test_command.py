@@ -1,12 +1,14 @@
 """The examples in the help of `ladder` do what they say, in a copy of the project with made-up data of the device that they name."""
 
 import os
+import shlex
 import shutil
 import subprocess
 
 import pytest
 import synthetic
 from ladder.cli.main import COMMANDS
+from ladder.storage.published_index import HEADLINE
 from planted import ROOT
 
 SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
@@ -16,10 +18,11 @@ SIZES = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shar
 def test_every_example_runs(project):
     shutil.copytree(ROOT / "docs", project.folder / "docs")
     shutil.copy(ROOT / "README.md", project.folder)
-    default, published = (project.folder / "results" / name / "nvidia-h200" for name in ("default", "published"))
-    synthetic.write(default, 1, "nvidia-h200", processes=3, **SIZES)
-    synthetic.write(published / "again", 2, "nvidia-h200", processes=3, **SIZES)
-    left = {example.split()[1]: example.split()[1:] for example in COMMANDS.values()}
+    results, published = project.folder / "results", project.folder / "results" / "published"
+    for seed, folder in ((1, "default/nvidia-h200"), (1, "nightly/nvidia-h200"), (2, f"published/{HEADLINE}/earlier")):
+        synthetic.write(results / folder, seed, "nvidia-h200", processes=3, **SIZES)
+    synthetic.index(published)
+    left = {shlex.split(example)[1]: shlex.split(example)[1:] for example in COMMANDS.values()}
 
     def run(*command):
         environment = os.environ | {"NO_COLOR": "1"}
@@ -30,9 +33,9 @@ def test_every_example_runs(project):
     def example(name):
         return run(project.python, "-m", "ladder", *(word for word in left.pop(name) if word != "--watch"))
 
-    assert example("publish") == f"published {published}; now commit it\n"
-    assert (published / "figures" / "performance-warm.svg").exists()  # which the README shows
-    assert example("repeat").split() == [f"{published.parent}/repeat-nvidia-h200.{form}" for form in ("csv", "json")]
+    assert example("publish") == f"published {published}/{HEADLINE}/2026-01-01T0000; now commit it\n"
+    assert (published / HEADLINE / "figures" / "performance-warm.svg").exists()  # which the README shows
+    assert example("repeat").split() == [f"{published}/repeat-nvidia-h200.{form}" for form in ("csv", "json")]
     assert f"{project.folder}/README.md" in example("story").splitlines()
     assert "NVIDIA Made Up" in (project.folder / "docs" / "ladder.md").read_text()
     assert "B against A: 9 not distinguishable.\n" in example("compare")

@@ -77,13 +77,18 @@ def test_bad_input_is_refused_before_anything_runs(project):
         assert not (project.folder / "results").exists()
 
 
-def publish(project, name="nvidia-a"):
-    """A made-up published dataset with a repeat in the copy of the project; returns its folder."""
-    folder = project.folder / "results" / "published" / name
+NAME = "nvidia-a/default"
+
+
+def publish(project):
+    """A made-up published dataset with a repeat in the copy of the project; returns the folder of both."""
+    folder = project.folder / "results" / "published" / NAME
     small = {"problems": synthetic.SMALL[:2], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
-    synthetic.write(folder, device=name, **small)
-    synthetic.write(folder / "again", seed=1, device=name, **small)
-    write_sums(project, name)
+    for seed in (0, 1):
+        synthetic.write(folder / str(seed), seed, device="nvidia-a", **small)
+    shutil.rmtree(folder / "1" / "samples")
+    synthetic.index(folder.parents[1])
+    write_sums(project, NAME)
     return folder
 
 
@@ -103,14 +108,12 @@ def test_published_data_are_drawn_again_and_held_against_their_checksums(project
     assert f"Warning: {half}: no header; expected the file to begin with a comment" in done.stdout
     assert f"Error: {half}: no header; " in project.snakemake("--dry-run").stdout  # all kernels are asked for
     half.unlink()
-    redrawn = project.folder / "results" / "redrawn" / "nvidia-a"
+    redrawn = project.folder / "results" / "redrawn" / NAME
     assert (redrawn / "figures" / "performance-warm.svg").exists()
     assert not (folder / "figures").exists()
-    assert (redrawn / "again" / "best.csv").exists()  # the page shows the repeat; no figure does
-    assert not (redrawn / "again" / "figures").exists()
-    assert (redrawn.parent / "index.html").exists()
+    assert (redrawn.parents[1] / "index.html").exists()
 
-    svg, table = redrawn / "figures" / "ladder-warm.svg", redrawn / "again" / "best.csv"
+    svg, table = redrawn / "figures" / "ladder-warm.svg", redrawn / "best.csv"
     before = svg.read_bytes(), table.read_bytes()
     for path in (svg, table):
         path.write_bytes(path.read_bytes() + b" ")
@@ -118,19 +121,17 @@ def test_published_data_are_drawn_again_and_held_against_their_checksums(project
     lines = sums.read_text().splitlines(keepends=True)
     sums.write_text("".join("0" * 64 + line[64:] if line.endswith("figures/ladder-warm.svg\n") else line for line in lines))
     # of the dataset alone: that all of `published` is checked is shown above
-    done = project.snakemake(
-        "--keep-going", *(f"results/redrawn/nvidia-a/{name}" for name in ("drawn.checked", "again/best.csv"))
-    )
+    done = project.snakemake(f"results/redrawn/{NAME}/drawn.checked")
     assert (svg.read_bytes(), table.read_bytes()) == before  # what was changed since is made again
     assert done.returncode != 0
     assert "figures/ladder-warm.svg is another; expected what" in done.stdout
     assert "performance-warm" not in done.stdout.split("is another")[0].split("Error")[-1]
 
     shutil.rmtree(redrawn)
-    samples = folder / "samples" / "03_shared_tile.float32.parquet"
-    samples.write_bytes(samples.read_bytes()[:-9])
-    done = project.snakemake("results/redrawn/nvidia-a/drawn.checked")
+    for path in (folder / "0" / "samples" / "03_shared_tile.float32.parquet", folder / "1" / "confirmed.parquet"):
+        path.write_bytes(path.read_bytes()[:-9])
+    done = project.snakemake(f"results/redrawn/{NAME}/drawn.checked")
     assert done.returncode != 0
-    assert "samples/03_shared_tile.float32.parquet is another" in done.stdout
+    assert "0/samples/03_shared_tile.float32.parquet is another, 1/confirmed.parquet is another" in done.stdout
     assert "git checkout" in done.stdout
     assert not (redrawn / "summary.csv").exists()

@@ -79,12 +79,13 @@ def test_the_table_and_the_page_are_there_all_the_same(tiny):
 
 def test_a_corrected_claim_is_judged_again_and_nothing_is_measured(tiny):
     """With data published meanwhile, which are judged by the present claims."""
-    published = tiny.folder / "results" / "published" / "nvidia-made-up"
+    published = tiny.folder / "results" / "published" / "nvidia-made-up" / "default" / "1"
     synthetic.write(published, problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=3)
+    synthetic.index(tiny.folder / "results" / "published")
     tiny.write("config/claims.yaml", CLAIM.replace("value > 0", "value >= 0"))
     told = tiny.ok("reproduce", "--configfile", "config/test.yaml")
     assert "wrong: reproduced" in told
-    assert "nvidia-made-up: reproduced" in told
+    assert "nvidia-made-up/default/1: reproduced" in told
     assert "rule measure" not in told
     assert "rule claims" in told
 

@@ -57,8 +57,8 @@ if BIND not in workflow.deployment_settings.apptainer_args:
 
 
 wildcard_constraints:
-    # with a slash a published dataset's repeat
-    device="[a-z0-9-]+(/[a-z0-9-]+)?",
+    # with a slash the campaign of a published dataset
+    device="[a-z0-9-]+(/[a-z0-9_-]+)?",
     dataset="[a-z0-9_-]+",
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",
@@ -108,7 +108,7 @@ def everything(wildcards):
     """All that the campaign makes, and with the default one, on a machine without a GPU, the published figures again."""
     redraws = CAMPAIGN == "default" and not detect.detect_gpus()
     return targets_of(wildcards).everything() + (
-        PUBLISHED.featured() if redraws else []
+        PUBLISHED.headline() if redraws else []
     )
 
 

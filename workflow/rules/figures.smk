@@ -49,6 +49,7 @@ rule compare:
     log:
         "results/{dataset}/logs/compare-{kind}.log",
     params:
+        devices=lambda wildcards: targets_of(wildcards).compared_devices(wildcards.kind),
         drawing=lambda wildcards: targets_of(wildcards).drawing(),
         code=code_digest.digest("figures.draw"),
     script:

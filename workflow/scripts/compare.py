@@ -5,11 +5,12 @@ from pathlib import Path
 from ladder.figures import draw
 from ladder.pipeline.job_log import job
 from ladder.storage import csv_files
-from ladder.storage.dataset_layout import read_environment
+from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 
 with job(snakemake.log[0]):
-    environments = {Path(path).parent.name: read_environment(path) for path in snakemake.input.environments}
-    read = {name: {} for name in environments}
-    for path in map(Path, snakemake.input.tables):
-        read[path.parent.name][path.stem] = csv_files.read_csv(path)
+    folder, read, environments = Path(snakemake.output[0]).parent, {}, {}
+    for device, path in zip(snakemake.params.devices, snakemake.input.environments, strict=True):
+        name = device.split("/")[0]  # published data have the campaign behind it
+        environments[name] = read_environment(path)
+        read[name] = {table: csv_files.read_csv(folder / device / f"{table}.csv") for table in DRAWN_FROM}
     draw.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""), **snakemake.params.drawing)

@@ -18,6 +18,7 @@ from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, student_t
+from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv, to_csv
 from ladder.storage.dataset_layout import CONFIRMED, files
 
@@ -256,9 +257,10 @@ def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
 def contents(published: Path) -> dict[Path, bytes]:
     """What `repeat-<device>.csv`, the table, and `.json`, the claims, hold for every model with several published runs."""
     by_device: dict[str, list[Run]] = {}
-    for path in sorted(published.rglob(f"{CONFIRMED}.parquet")):
-        run = read_run(path.parent, path.parent.relative_to(published).as_posix())
-        by_device.setdefault(run.device, []).append(run)
+    for name, folder in published_index.runs(published).items():
+        if (folder / f"{CONFIRMED}.parquet").exists():
+            run = read_run(folder, name)
+            by_device.setdefault(run.device, []).append(run)
     found = {}
     for device, runs in by_device.items():
         if len(runs) > 1:

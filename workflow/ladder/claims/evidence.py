@@ -18,7 +18,8 @@ from ladder.core.files import read_json
 from ladder.core.stats import CONFIDENCE, student_t
 from ladder.model.kernel import Configuration
 from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import CLAIMED_OF, FEATURED, PUBLISHED, read_environment
+from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, read_environment
+from ladder.storage.published_index import HEADLINE_DEVICE
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ class Data:
 
 
 def of_samples(folder: Path, name: str = "") -> Data:
-    """A published dataset, whose tables are made from its samples."""
+    """A published dataset, whose tables are made from its samples. A repeat has nothing to say of the sweep."""
     dataset = Dataset.open(folder)
-    return Data(name or folder.name, dataset.environment, dataset.tables(CLAIMED_OF))
+    tables = CLAIMED_OF if dataset.has_sweep else ("best", "pairs")
+    return Data(name or folder.name, dataset.environment, dataset.tables(tables))
 
 
 def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
@@ -79,7 +81,7 @@ def of_studies(root: Path, folder: Path) -> list[Data]:
             answer = read_json(path)
             environment = {"device": answer["device"]} if study.files else answer["provenance"]
             several.append(Data(path.name, environment, measured={study.name: answer if study.files else answer["measured"]}))
-        found += sorted(several, key=lambda data: data.environment["device"] != FEATURED)
+        found += sorted(several, key=lambda data: data.environment["device"] != HEADLINE_DEVICE)
     return found
 
 

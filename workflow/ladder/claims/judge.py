@@ -19,7 +19,8 @@ from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE
-from ladder.storage.dataset_layout import FEATURED, JUDGED, PUBLISHED, read_environment
+from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
+from ladder.storage.published_index import runs
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
 """What data say to a claim; where they lack what it is about, it is `NOTHING`."""
@@ -163,10 +164,8 @@ def _judged(
 
 
 def _published_data(root: Path) -> list[Data]:
-    """The published datasets, that which the text is about first, other runs of one behind it, and the answers to studies."""
-    names = [path.parent.relative_to(root / PUBLISHED).as_posix() for path in (root / PUBLISHED).rglob("environment.json")]
-    ordered = sorted(names, key=lambda name: (name.split("/")[0] != FEATURED, name))
-    return [*(of_samples(root / PUBLISHED / name, name) for name in ordered), *of_studies(root, PUBLISHED)]
+    """The published datasets, that which the text is about first, and the answers to studies."""
+    return [*(of_samples(folder, name) for name, folder in runs(root / PUBLISHED).items()), *of_studies(root, PUBLISHED)]
 
 
 def of_published(root: Path) -> list[dict[str, Any]]:
@@ -253,13 +252,12 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
             origins.setdefault(entry["id"].split(":")[0], {}).setdefault(tuple(entry["key"]), entry)
     names = {entry["dataset"] for known in origins.values() for entry in known.values()}
     environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}
-    for path in (root / PUBLISHED).rglob("environment.json"):
-        name = path.parent.relative_to(root / PUBLISHED).as_posix()
-        environments |= {name: read_environment(path)} if name in names else {}
+    for name, folder in runs(root / PUBLISHED).items():
+        environments |= {name: read_environment(folder / "environment.json")} if name in names else {}
     claims = read(root)
     near = _near(claims, origins)
     for claim, data in product(claims, everything):
-        if claim.study in data.measured if claim.study else data.tables:
+        if claim.study in data.measured if claim.study else claim.table in data.tables:
             entries += _judged(claim, data, origins.get(claim.id, {}), environments, root, near)
     return entries
 

@@ -13,18 +13,17 @@ Run = Callable[[Namespace], None]
 
 
 def publish(parser: ArgumentParser) -> Run:
-    """Make a dataset of this machine a published one; without one, draw all published ones again and write their checksums anew.
+    """Publish a dataset of this machine. Without one, draw all published ones again and write their checksums anew.
 
-    What was measured is copied to results/published/NAME, with the pictures that a page shows and SHA256SUMS, the checksums of these files
-    and of all that is drawn from them; other files there stay. To draw all again is due when a figure or a kernel's model has changed.
+    What was measured is copied to results/published/DEVICE/CAMPAIGN/RUN, and WHY is noted in results/published/index.yaml. RUN is the time
+    of the run and the first digits of the GPU's UUID. The dataset becomes the one that figures and pages show; the one before becomes a
+    repeat, which keeps only its confirmation. SHA256SUMS has the checksums of the data and of all that is drawn from them. Draw all again
+    when a figure or a kernel's model has changed.
     """
     parser.add_argument("dataset", nargs="?", type=Path, metavar="DATASET", help="a folder results/CAMPAIGN/DEVICE")
+    parser.add_argument("why", nargs="?", default="", metavar="WHY", help="why it is kept: a sentence for the index")
     parser.add_argument(
-        "name",
-        nargs="?",
-        default="",
-        metavar="NAME",
-        help="what it is published as; the device's slug if not given. OTHER/NAME: as another run of a published one, not drawn",
+        "--repeat", action="store_true", help="publish it as a repeat of the dataset that is shown, for `ladder repeat` alone"
     )
 
     def run(given: Namespace) -> None:
@@ -33,7 +32,7 @@ def publish(parser: ArgumentParser) -> Run:
 
         published = ROOT / "results" / "published"
         if given.dataset:
-            print(f"published {publish.publish(given.dataset, published, given.name)}; now commit it")
+            print(f"published {publish.publish(given.dataset, published, given.why, given.repeat)}; now commit it")
         for folder in [] if given.dataset else publish.redraw(published):
             print(f"drew {folder} again")
 
@@ -207,10 +206,10 @@ def new(parser: ArgumentParser) -> Run:
 
 
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
-    publish: "ladder publish results/default/nvidia-h200",
+    publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     story: "ladder story",
     repeat: "ladder repeat",
-    compare: "ladder compare results/published/nvidia-h200 results/default/nvidia-h200 --fail-if-slower 2%",
+    compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 --fail-if-slower 2%",
     new: "ladder new mine --cpu",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }

@@ -15,7 +15,8 @@ from ladder.model.kernel import SUFFIX
 from ladder.model.problem import Problem
 from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import FEATURED, PUBLISHED, REDRAWN, read_environment
+from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, read_environment
+from ladder.storage.published_index import HEADLINE, featured
 
 KERNELS_FAILED = 2
 """The exit code of a run that made everything, but in which a kernel failed: `incorrect`, `compile_error`, `launch_error` or `timeout` in
@@ -37,16 +38,14 @@ Row = Mapping[str, Any]
 def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[str, str]:
     """The result of a run, and which kernels failed, "" if none: both to be printed.
 
-    `made` are the files of the run's jobs by rule; `lines` and `columns` are those of the screen. The featured dataset, else the first,
+    `made` are the files of the run's jobs by rule; `lines` and `columns` are those of the screen. The headline, else the first dataset,
     gets a table; each other dataset gets a line. Raises `InputError` for a file that its job did not make like this.
     """
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
     best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
     folders = [folder for folder in best if REDRAWN not in folder.parts]
-    # a run that only draws published data has these as its result, without the repeats, which only the page needs
-    results = sorted(
-        folders or [folder for folder in best if folder.parent.name == REDRAWN], key=lambda folder: folder.name != FEATURED
-    )
+    # a run that only draws published data has these as its result
+    results = sorted(folders or best, key=lambda folder: _published_name(folder) != HEADLINE)
     compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
     text: list[str] = []
@@ -75,7 +74,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def _environment(folder: Path) -> dict[str, Any]:
     """The data of `environment.json`; for published data drawn again it is beside the published samples."""
     own = folder / "environment.json"
-    return read_environment(own if own.exists() else ROOT / PUBLISHED / folder.name / own.name, ("name", "kind"))
+    there = folder if own.exists() else featured(ROOT / PUBLISHED)[_published_name(folder)]
+    return read_environment(there / own.name, ("name", "kind"))
+
+
+def _published_name(folder: Path) -> str:
+    """The device and campaign of published data that were drawn again into a folder."""
+    return "/".join(folder.parts[-2:])
 
 
 def _rated(folder: Path) -> pd.DataFrame:

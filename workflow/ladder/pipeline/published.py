@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from ladder.core.files import digest
 from ladder.model.campaign import BASELINE_JOB, WIDTH
 from ladder.model.kernel import Kernel
 from ladder.pipeline.targets import TABLES
-from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, FEATURED, JUDGED, REDRAWN, together
+from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, JUDGED, REDRAWN
+from ladder.storage.published_index import HEADLINE, featured, together
 
 
 def _sha256(paths: Iterable[Path]) -> str:
@@ -23,43 +25,43 @@ def _sha256(paths: Iterable[Path]) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """All published datasets. A device here is the folder of a dataset, or `dataset/repeat`."""
+    """All published datasets. A device here is DEVICE/CAMPAIGN, of which the featured run is drawn."""
 
     folder: Path
     """The folder of the committed datasets."""
     kernels: Mapping[str, Kernel]
     """All kernels of the project, by id."""
 
-    def redrawn(self) -> list[str]:
-        """The checks that every published dataset draws the published figures, and the page that shows all datasets."""
-        names = sorted(path.parent.name for path in self.folder.glob("*/environment.json"))
-        compared = [f"results/{REDRAWN}/compared.checked"] if together(self.folder) else []
-        page = [f"results/{REDRAWN}/index.html"] if names else []
-        repeats = [path for name in self.indexed() if "/" in name for path in self._tables(name)]
-        return [path for name in names for path in self._redrawn(name)] + repeats + compared + page
+    @cached_property
+    def featured(self) -> dict[str, Path]:
+        """The folder of the featured run of each device and campaign."""
+        return featured(self.folder)
 
-    def featured(self) -> list[str]:
-        """The same check of the dataset whose figures the pages show, and its tables."""
-        return self._redrawn(FEATURED) if (self.folder / FEATURED / "environment.json").exists() else []
+    def redrawn(self) -> list[str]:
+        """The checks that every featured dataset draws the published figures, and the page that shows them all."""
+        compared = [f"results/{REDRAWN}/compared.checked"] if together(self.folder) else []
+        page = [f"results/{REDRAWN}/index.html"] if self.featured else []
+        return [path for device in self.featured for path in self._redrawn(device)] + compared + page
+
+    def headline(self) -> list[str]:
+        """The same check of the dataset that the README is about, and its tables."""
+        return self._redrawn(HEADLINE) if HEADLINE in self.featured else []
 
     def _redrawn(self, device: str) -> list[str]:
-        return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures")] + self._tables(device)
-
-    def _tables(self, device: str) -> list[str]:
-        return [f"results/{REDRAWN}/{device}/{name}.csv" for name in TABLES]
+        return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures", *(f"{it}.csv" for it in TABLES))]
 
     def committed(self, device: str) -> list[Path]:
-        """The files of a dataset."""
+        """The files of all runs."""
         return sorted(path for path in (self.folder / device).rglob("*") if path.is_file())
 
     def contents(self, device: str) -> str:
-        """A digest of a dataset's files and kernels. A checkout does not keep the times of files."""
+        """A digest of these files and of the kernels. A checkout does not keep the times of files."""
         kernels = {kernel.path: kernel.digest for kernel in self.kernels.values()}
         return digest([[kernels[path] for path in self.headers(device)], _sha256(self.committed(device))])
 
     def checked(self, device: str) -> list[str]:
-        """The check of a dataset's checksums, which also covers its repeats. It comes before any table."""
-        return [f"results/{REDRAWN}/{device.split('/')[0]}/data.checked"]
+        """The check of the checksums of all runs. It comes before any table."""
+        return [f"results/{REDRAWN}/{device}/data.checked"]
 
     def drawn(self, device: str) -> list[str]:
         """The figures of a dataset, with that of the counters if the dataset has counters."""
@@ -67,9 +69,8 @@ class Published:
         return [f"results/{REDRAWN}/{device}/figures", *counted]
 
     def indexed(self) -> list[str]:
-        """The datasets and repeats that the page shows, the featured dataset first."""
-        names = [path.parent.relative_to(self.folder).as_posix() for path in self.folder.rglob("environment.json")]
-        return sorted(names, key=lambda name: (name.split("/")[0] != FEATURED, name))
+        """What the page shows, the headline first."""
+        return list(self.featured)
 
     def claims(self) -> list[Path]:
         """The judged claims of all published datasets."""
@@ -77,7 +78,7 @@ class Published:
 
     def compared_devices(self, kind: str) -> list[str]:
         """The datasets of a device kind that one figure compares."""
-        return [folder.name for folder in together(self.folder).get(kind, [])]
+        return together(self.folder).get(kind, [])
 
     def compared(self) -> list[str]:
         """The figures that compare datasets."""
@@ -103,19 +104,19 @@ class Published:
 
     def environment(self, device: str) -> Path:
         """The description of the device, its software and the project's state."""
-        return self.folder / device / "environment.json"
+        return self.featured[device] / "environment.json"
 
     def counters(self, device: str) -> Path:
         """The hardware counters of a dataset."""
-        return self.folder / device / "counters.csv"
+        return self.featured[device] / "counters.csv"
 
     def samples(self, device: str) -> list[Path]:
         """The raw samples of a dataset."""
-        return sorted((self.folder / device / "samples").glob("*.parquet"))
+        return sorted((self.featured[device] / "samples").glob("*.parquet"))
 
     def confirmed(self, device: str) -> list[Path]:
         """The raw samples of a dataset's confirmation, if it has one."""
-        return list((self.folder / device).glob(f"{CONFIRMED}.parquet"))
+        return list(self.featured[device].glob(f"{CONFIRMED}.parquet"))
 
     def headers(self, device: str) -> list[Path]:
         """The files of a dataset's kernels that still exist: their headers hold the models."""
@@ -125,4 +126,4 @@ class Published:
 
     def resources(self, device: str) -> list[Path]:
         """What the compiler reported of every configuration of a dataset."""
-        return [self.folder / device / "resources.csv"]
+        return [self.featured[device] / "resources.csv"]

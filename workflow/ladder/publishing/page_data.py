@@ -1,6 +1,5 @@
 """What is published, as the pages ask for it."""
 
-import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -13,7 +12,8 @@ from ladder.core import verdicts
 from ladder.core.stats import between_processes
 from ladder.figures.data import View
 from ladder.model.kernel_file import discover
-from ladder.storage.dataset_layout import DRAWN_FROM, FEATURED
+from ladder.storage.dataset_layout import DRAWN_FROM, PUBLISHED, read_environment
+from ladder.storage.published_index import featured
 
 Row = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 class Story:
     """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
 
-    It is the one that the text was written about (`FEATURED`), else the first.
+    It is the one that the text was written about, else the first.
     """
 
     def __init__(self, root: Path) -> None:
@@ -30,27 +30,31 @@ class Story:
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
+    def folders(self) -> dict[str, Path]:
+        """The folder of the featured run of each device and campaign."""
+        return featured(self.root / PUBLISHED)
+
+    @cached_property
     def data(self) -> dict[str, View]:
         """The dataset of each device kind."""
         found: dict[str, View] = {}
-        folders = [path.parent for path in (self.root / "results" / "published").glob("*/environment.json")]
-        for folder in sorted(folders, key=lambda folder: (folder.name != FEATURED, folder.name)):
-            kind = json.loads((folder / "environment.json").read_text())["kind"]
+        for name, folder in self.folders.items():
+            kind = read_environment(folder / "environment.json")["kind"]
             if kind not in found:
-                found[kind] = self.published(folder.name)
+                found[kind] = self.published(name)
         return found
 
     def published(self, name: str) -> View:
-        """The published dataset of a name. Raises `InputError` if there is none."""
+        """The featured run of DEVICE/CAMPAIGN."""
         if name not in self.found:
-            dataset = Dataset.open(self.root / "results" / "published" / name, self.kernels.values())
+            dataset = Dataset.open(self.folders[name], self.kernels.values())
             float32 = {name: table[table["element_type"] == "float32"] for name, table in dataset.tables(DRAWN_FROM).items()}
             self.found[name] = View(float32, dataset.environment, "warm")
         return self.found[name]
 
     def campaign(self, name: str) -> View | None:
         """The same, where there is one."""
-        return self.published(name) if (self.root / "results" / "published" / name).exists() else None
+        return self.published(name) if name in self.folders else None
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:

@@ -36,7 +36,9 @@ from ladder.publishing.page_cells import (
     _whence,
 )
 from ladder.publishing.page_data import Row, Story
+from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv
+from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
 ACCURATE, NEGLIGIBLE = 1.05, 4.0
 """An error is as small as the reference's up to this factor, or in units of roundoff, where the reference's is smaller, up to this many."""
@@ -303,7 +305,7 @@ def compilers(story: Story, name: str) -> str:
     from ladder.figures.compilers import compared
 
     both, rows = compared(data), []
-    resources = pd.read_csv(story.root / "results" / "published" / name / "resources.csv")
+    resources = pd.read_csv(story.folders[name] / "resources.csv")
     for kernel in data.kernels:
         mine = both[both["kernel"] == kernel].sort_values("percent").to_dict("records")
         ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
@@ -331,6 +333,17 @@ def limits(story: Story, device: str) -> str:
         rows.append([_shown(str(problem)), *cells])
     columns = ["M × N × K", *(f"{of}{what}" for of in ("", "tensor cores: ") for what in ("one machine", "between", "machines"))]
     return _table(columns, rows)
+
+
+def datasets(story: Story) -> str:
+    """Every published dataset: what it is, by which commit it was measured, and why it is kept."""
+    index, rows = published_index.read(story.root / PUBLISHED), []
+    for name, folder in published_index.runs(story.root / PUBLISHED).items():
+        group, _, run = name.rpartition("/")
+        commit = read_environment(folder / "environment.json")["project"]["commit"]
+        form = "featured" if run == index[group]["featured"] else "repeat"
+        rows.append([f"`{group}`", f"`{run}`", form, f"`{commit[:10]}`", index[group]["runs"][run]])
+    return _table(["device and campaign", "run", "kept as", "commit", "why"], rows, words=range(5))
 
 
 def rates(story: Story, kind: str) -> str:
@@ -361,6 +374,7 @@ TABLES: dict[str, Callable[..., str]] = {
         errors,
         compilers,
         limits,
+        datasets,
         rates,
         tried,
         answers,

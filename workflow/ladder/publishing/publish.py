@@ -1,8 +1,8 @@
 """Published datasets: raw samples, and the checksums of the tables and figures that the rule `published` draws from them anywhere.
 
 What is drawn is not committed but for the pictures that a page shows: it would be many times as large as the samples, and be added to the
-history whenever a figure changes. `SHA256SUMS` is in the form of the command `sha256sum`, whose `--check` reads it too; paths are relative
-to its folder, those of what is drawn lead to `results/redrawn/`.
+history whenever a figure changes. Each DEVICE/CAMPAIGN has one `SHA256SUMS` of all its runs and of what is drawn. It is in the form of the
+command `sha256sum`, whose `--check` reads it too; paths are relative to its folder, those of what is drawn lead to `results/redrawn/`.
 """
 
 import hashlib
@@ -22,12 +22,15 @@ from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
-from ladder.storage import csv_files
-from ladder.storage.dataset_layout import CONFIRMED, DRAWN_FROM, REDRAWN, read_environment, together
+from ladder.storage import csv_files, published_index
+from ladder.storage.dataset_layout import CONFIRMED, DRAWN_FROM, REDRAWN, read_environment
+from ladder.storage.published_index import INDEX, featured, together
 
 SUMS = "SHA256SUMS"
-DATA = ("environment.json", "resources.csv", "counters.csv", f"{CONFIRMED}.parquet")
-"""What is copied from a dataset, where it is there, besides its samples."""
+OF_REPEAT = ("environment.json", "resources.csv", f"{CONFIRMED}.parquet")
+"""What is kept of a repeat."""
+DATA = (*OF_REPEAT, "counters.csv")
+"""What is kept of a featured dataset, if it is there, besides its samples."""
 PICTURE = re.compile(r"!\[[^]]*\]\(([^)\s]+)\)")
 AGAIN = "Where it is committed, restore it: git checkout. Else publish the dataset again"
 
@@ -43,13 +46,13 @@ def drawn_files(folder: Path) -> dict[str, Path]:
 
 
 def _prefix(folder: Path) -> str:
-    """Before the path of what is drawn from a dataset in a folder, or from all those in it."""
-    return f"../../{REDRAWN}/{folder.name}/" if (folder / "environment.json").exists() else f"../{REDRAWN}/"
+    """Before the path of what is drawn of a device and campaign, or of all published datasets."""
+    return f"../{REDRAWN}/" if (folder / INDEX).exists() else f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
 
 
 def write_sums(folder: Path, drawn: Path) -> None:
-    """Write the checksums of a dataset's files and of what `drawn` holds; of a folder of datasets those of the latter alone."""
-    data = folder.rglob("*") if (folder / "environment.json").exists() else []
+    """Write the checksums of all runs of a device and campaign and of what `drawn` holds; of all published datasets those of the latter."""
+    data = [] if (folder / INDEX).exists() else folder.rglob("*")
     files = {path.relative_to(folder).as_posix(): path for path in data if path.is_file() and path.name != SUMS}
     files |= {_prefix(folder) + name: path for name, path in drawn_files(drawn).items()}
     write_whole(folder / SUMS, "".join(f"{_sha256(files[name])}  {name}\n" for name in sorted(files)).encode())
@@ -77,10 +80,10 @@ def _differ(expected: Mapping[str, str], found: Mapping[str, Path], required: It
 
 
 def check_data(folder: Path) -> None:
-    """Raise `InputError` that names every committed file of a dataset that is not what its checksum says: before anything is drawn."""
+    """Raise `InputError` that names every committed file of a device and campaign that is not what its checksum says."""
     expected = {name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")}
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    required = [name for name in found if name in DATA or name.endswith(".parquet")]
+    required = [name for name, path in found.items() if path.name in DATA or path.suffix == ".parquet"]
     if wrong := _differ(expected, found, required):
         raise InputError(f"{folder}: {', '.join(wrong)}; expected the files that {SUMS} lists. {AGAIN}")
 
@@ -116,8 +119,8 @@ def draw(folder: Path, drawn: Path) -> None:
 def compare(published: Path) -> None:
     """Draw side by side what is published of each kind, and write the checksums, where a kind has several."""
     with TemporaryDirectory() as scratch:
-        for kind, folders in together(published).items():
-            made = {folder.name: _tabulate(folder, [], Path(scratch) / folder.name) for folder in folders}
+        for kind, groups in together(published).items():
+            made = {name.split("/")[0]: _tabulate(featured(published)[name], [], Path(scratch) / name) for name in groups}
             read, environments = ({name: pair[part] for name, pair in made.items()} for part in (0, 1))
             figures.draw_comparison(read, environments, Path(scratch) / f"compared-{kind}")
         if together(published):
@@ -133,16 +136,17 @@ def pictures(root: Path) -> set[Path]:
     return {link for link in links if (root / "results" / "published").resolve() in link.parents}
 
 
-def refresh(target: Path) -> None:
-    """Draw a published dataset, keep the pictures of it that the pages of its checkout show, and write its checksums.
+def refresh(published: Path, name: str) -> None:
+    """Draw the featured run of DEVICE/CAMPAIGN, keep the pictures that the pages of the checkout show, and write the checksums.
 
     Raises `InputError` where a page shows a picture that is not drawn from it.
     """
+    target = published.resolve() / name
     shutil.rmtree(target / "figures", ignore_errors=True)
     with TemporaryDirectory() as scratch:
-        draw(target, Path(scratch))
-        for picture in sorted(path for path in pictures(target.resolve().parents[2]) if target.resolve() in path.parents):
-            made = Path(scratch) / picture.relative_to(target.resolve())
+        draw(featured(published)[name], Path(scratch))
+        for picture in sorted(path for path in pictures(target.parents[3]) if target in path.parents):
+            made = Path(scratch) / picture.relative_to(target)
             if not made.exists():
                 raise InputError(
                     f"{picture}: shown by a page, but nothing of that name is drawn from {target}; expected a figure of it"
@@ -152,31 +156,28 @@ def refresh(target: Path) -> None:
         write_sums(target, Path(scratch))
 
 
-def publish(source: Path, published: Path, name: str = "") -> Path:
-    """Publish the dataset in `source` as `name`, by default its device's; returns its new folder.
+def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Path:
+    """Publish the dataset in `source`, a folder results/CAMPAIGN/DEVICE, and note in the index why; returns its new folder.
 
-    Copies the raw samples of sweep and confirmation, the environment and what the compiler and the counters said, and writes the
-    checksums of what is drawn from them; other files of the folder stay. A name such as `nvidia-h200/again` makes it another run of a
-    published dataset: it lies in that one's folder; the claims, the page to look around in and `ladder repeat` look at it, but no figure
-    is drawn from it.
+    It becomes the featured run of its device and campaign, and the one that was featured becomes a repeat. Or it becomes a repeat itself.
+    A repeat loses the samples of its sweep and its counters.
 
-    Raises `InputError` for a name that is none, for a folder without a dataset, for the one it would be copied to, one measured on a
-    simulated GPU, and one measured from a checkout that had changes or no commit: a published figure says which commit made it.
+    Raises `InputError` for a reason or campaign that is none, for a folder without a dataset, for a published one, for one measured on a
+    simulated GPU, for one measured from a checkout that had changes or no commit (a published figure says which commit made it), and for
+    a repeat of nothing.
     """
-    if not re.fullmatch("([a-z0-9-]+(/[a-z0-9-]+)?)?", name):
-        raise InputError(f"NAME: got {name!r}; expected small letters, digits and '-', or two of such with a '/' between them")
-    if "/" in name and not (published / name).parent.joinpath("environment.json").exists():
-        raise InputError(f"NAME: got {name!r}; expected a published dataset before the '/', which this one is another run of")
-    if not all((source / needed).exists() for needed in DATA[:2]) or not list((source / "samples").glob("*.parquet")):
+    needed = OF_REPEAT if repeat else OF_REPEAT[:2]
+    if not all((source / name).exists() for name in needed) or not list((source / "samples").glob("*.parquet")):
         raise InputError(
-            f"{source}: no environment.json, resources.csv and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
+            f"{source}: no {', '.join(needed)} and samples/*.parquet in it; expected a folder such as results/default/nvidia-h200"
         )
-    environment = read_environment(source / "environment.json")
-    target: Path = published / (name or environment["device"])
-    if target.resolve() == source.resolve():
+    if not why:
+        raise InputError(f"WHY: missing; expected a sentence for {published / INDEX} that says why {source} is kept")
+    if published.resolve() in source.resolve().parents:
         raise InputError(
             f"{source}: is published already; expected another folder. Without one, `ladder publish` draws all again"
         )
+    environment = read_environment(source / "environment.json")
     if environment["fingerprint"].get("simulated"):
         raise InputError(f"{source}: measured on a simulated GPU; expected a real device")
     sessions = Dataset.open(source).sessions
@@ -185,23 +186,41 @@ def publish(source: Path, published: Path, name: str = "") -> Path:
             raise InputError(
                 f"{source}: {session['job']} was made from a checkout with changes or without a commit; expected a clean one"
             )
-    shutil.rmtree(target / "samples", ignore_errors=True)
-    (target / "samples").mkdir(parents=True)
-    for needed in DATA:
-        (target / needed).unlink(missing_ok=True)
-        if (source / needed).exists():
-            shutil.copy(source / needed, target)
-    for path in (source / "samples").glob("*.parquet"):
-        shutil.copy(path, target / "samples")
-    refresh(target if "/" not in name else target.parent)
+    index = published_index.read(published)
+    name, run = f"{environment['device']}/{source.resolve().parent.name}", published_index.run_name(environment)
+    entry = index.setdefault(name, {"featured": run, "runs": {}})
+    if repeat and entry["featured"] == run:
+        raise InputError(f"--repeat: got {name}/{run}; expected a featured run of {name} that it repeats")
+    earlier = entry["featured"]
+    entry["runs"][run], entry["featured"] = why, earlier if repeat else run
+    if earlier != entry["featured"]:
+        _keep_as_repeat(published / name / earlier, entry["runs"])
+    published_index.write(published, index)
+    target = published / name / run
+    shutil.rmtree(target, ignore_errors=True)
+    samples = [f"samples/{path.name}" for path in (source / "samples").glob("*.parquet")]
+    for part in map(Path, OF_REPEAT if repeat else (*DATA, *samples)):
+        if (source / part).exists():
+            (target / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / part, target / part)
+    refresh(published, name)
     compare(published)
     return target
 
 
+def _keep_as_repeat(folder: Path, runs: dict[str, str]) -> None:
+    """Remove what a repeat does not need from a dataset that was featured; all of it if it has no confirmation."""
+    shutil.rmtree(folder / "samples")
+    (folder / "counters.csv").unlink(missing_ok=True)
+    if not (folder / f"{CONFIRMED}.parquet").exists():
+        shutil.rmtree(folder)
+        del runs[folder.name]
+
+
 def redraw(published: Path) -> Iterator[Path]:
-    """Draw all published datasets again and write their checksums anew; yields the folder of each."""
-    for path in sorted(published.glob("*/environment.json")):
-        check_data(path.parent)
-        refresh(path.parent)
-        yield path.parent
+    """Draw all featured datasets again and write all checksums anew; yields the folder of each device and campaign."""
+    for name in featured(published):
+        check_data(published / name)
+        refresh(published, name)
+        yield published / name
     compare(published)

@@ -27,8 +27,6 @@ CLAIMED_OF = ("best", "pairs", "summary", "costs")
 """The tables of a dataset that claims are about."""
 JUDGED = "claims.json"
 """What data say to the claims."""
-FEATURED = "nvidia-h200"
-"""The published dataset that README and story are about, and show figures of."""
 REDRAWN = "redrawn"
 """The dataset whose samples are the published ones."""
 
@@ -48,16 +46,3 @@ def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> d
 def files(folder: Path) -> list[Path]:
     """The files with the samples of the dataset in a folder: those of the sweep, then that of the confirmation if there is one."""
     return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]
-
-
-def together(published: Path) -> dict[str, list[Path]]:
-    """The published datasets that are drawn side by side, by kind, where there are several: those published under their device's own name.
-
-    The others are repeats, or of other campaigns.
-    """
-    found: dict[str, list[Path]] = {}
-    for path in sorted(published.glob("*/environment.json")):
-        environment = read_environment(path, ("device", "kind"))
-        if environment["device"] == path.parent.name:
-            found.setdefault(environment["kind"], []).append(path.parent)
-    return {kind: folders for kind, folders in found.items() if len(folders) > 1}
