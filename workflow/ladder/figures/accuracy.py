@@ -9,6 +9,9 @@ from ladder.figures.data import View
 from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
 
+MOST_SHAPES, IMAGE_DPI = 1000, 150
+"""Points of a panel that are drawn as shapes at most. More are an image of this resolution, which makes an SVG file several times smaller."""
+
 
 def accuracy(data: View) -> Figure:
     """The errors of every kernel's and baseline's best configuration against K, and against its speed."""
@@ -46,7 +49,13 @@ def accuracy(data: View) -> Figure:
     notes = [
         "Against float64; the kernels of a K side by side. Errors of the sweep's check, of each problem's best configuration."
     ]
-    return finish(figure, data, f"Accuracy on {data.environment['name']}", [*data.handles(rows, lines=False), bound], notes)
+    handles = [*data.handles(rows, lines=False), bound]
+    finish(figure, data, f"Accuracy on {data.environment['name']}", handles, notes)
+    if len(rows) > MOST_SHAPES:
+        figure.set_dpi(IMAGE_DPI)
+        for collection in (collection for axes in figure.axes for collection in axes.collections):
+            collection.set_rasterized(True)
+    return figure
 
 
 def distributions(data: View) -> Figure:
