@@ -11,7 +11,7 @@ from ladder.core.errors import InputError
 from ladder.devices.detect import Device
 from ladder.devices.lock import exclusive
 from ladder.model.problem import Problem
-from ladder.storage import samples
+from ladder.storage import published_index, samples
 
 WITHOUT_PANDAS = """
 import sys
@@ -58,6 +58,17 @@ def measured(folder, *rungs, **given):
     samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
 
 
+def published(results, *devices):
+    """Published results of devices: a slug and rungs of each."""
+    run = "2026-01-01T0000"
+    for slug, *rungs in devices:
+        folder = results / "published" / slug / "default" / run
+        measured(folder, *rungs)
+        (folder / "environment.json").write_text("{}")
+    index = {f"{slug}/default": {"featured": run, "runs": {run: "made up"}} for slug, *_ in devices}
+    published_index.write(results / "published", index)
+
+
 def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatch):
     """A dataset of one's own kernels alone, whose name comes first, does not hide a faster published rung, of the device or of another."""
     kernels = tmp_path / "kernels" / "cuda"
@@ -76,7 +87,8 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
         return found and found[0].stem
 
     assert best() is None
-    measured(results / "published" / "nvidia-y", ("foreign", 1.0), ("slow", 0.9), ("older", 0.5), ("newer", 0.5))
+    of_y = "nvidia-y", ("foreign", 1.0), ("slow", 0.9), ("older", 0.5), ("newer", 0.5)
+    published(results, of_y)
     assert best() == "slow"
     measured(results / "a" / "nvidia-x", ("mine", 2.0), ("slow", 9.0), ("gone", 1.0))
     assert best() == "foreign"  # what another device says of what was measured here does not count
@@ -84,7 +96,7 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     assert best() == "foreign"
     measured(results / "a" / "nvidia-x", ("slow", 7.0), ("foreign", 8.0))
     assert best() == "slow"
-    measured(results / "published" / "nvidia-x", ("fast", 5.0))
+    published(results, of_y, ("nvidia-x", ("fast", 5.0)))
     assert best() == "fast"
     measured(results / "a" / "nvidia-x", ("slow", 4.0), element_type="float64")
     measured(results / "a" / "nvidia-x", ("padded", 3.0), padding=3)  # where the reference may be slow

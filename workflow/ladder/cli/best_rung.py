@@ -11,7 +11,7 @@ from ladder.devices.detect import Device
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
-from ladder.storage import samples
+from ladder.storage import published_index, samples
 
 SIZE = {"cuda": 4096, "cpu": 256}
 """The square that a kernel is tried on unless another problem is asked for."""
@@ -26,14 +26,16 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
     """
     results = ROOT / "results"
     published = [
-        path
-        for path in sorted(results.glob("published/*/samples"))
-        if path.parent.name.startswith("cpu-") == (device.kind == "cpu")
+        (group.split("/")[0], folder / "samples")
+        for group, folder in published_index.featured(results / "published").items()
+        if group.startswith("cpu-") == (device.kind == "cpu")
     ]
-    ours = [path for path in published if path.parent.name.startswith(device.slug)]
-    own = _rows([*sorted(results.glob(f"*/{device.slug}/samples")), *ours])
+    own = _rows(
+        [*sorted(results.glob(f"*/{device.slug}/samples")), *(folder for slug, folder in published if slug == device.slug)]
+    )
     measured = set(map(_what, own))
-    rows = [*own, *(row for row in _rows([path for path in published if path not in ours]) if _what(row) not in measured)]
+    others = _rows([folder for slug, folder in published if slug != device.slug])
+    rows = [*own, *(row for row in others if _what(row) not in measured)]
     rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
     rows = [r for r in rows if r["kernel"] != tried.stem]
     rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
