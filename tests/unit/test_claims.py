@@ -18,7 +18,7 @@ from ladder.claims import definitions, evidence, report
 from ladder.claims import judge as judged
 from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import Claim
-from ladder.claims.evidence import Data, Found
+from ladder.claims.evidence import Data, Finding
 from ladder.claims.judge import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
 from ladder.claims.study import NOTHING
 from ladder.core.errors import InputError
@@ -342,7 +342,7 @@ def claim(**given):
 
 
 def found(value, half=0.0, processes=5):
-    return Found((), "", value, value * math.exp(-half), value * math.exp(half), processes, {})
+    return Finding((), "", value, value * math.exp(-half), value * math.exp(half), processes, {})
 
 
 def test_a_sentence_says_where_another_machine_may_lie():

@@ -23,7 +23,7 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
     random = np.random.default_rng(seed)
     names = [(f"k{i}", "-", "", "float32", str(size), "warm", False) for size in SIZES for i in range(contestants)]
-    table = pd.DataFrame(names, columns=repeatability.CONTESTANT)
+    table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
@@ -107,7 +107,7 @@ def test_a_limit_from_few_machines_covers_the_next_ones(machines):
     """Though each machine moves all kernels of a problem together, however many they are. Each problem has a limit of its own."""
     random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
     names = [(f"k{i}", "-", "", "float32", problem, "warm", False) for problem in problems for i in range(3)]
-    contestants = pd.DataFrame(names, columns=repeatability.CONTESTANT)
+    contestants = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     made = [
         contestants.assign(log_ratio=np.repeat(random.normal(size=len(problems)), 3), half=0.0, log_us=0.0)
         for _ in range(machines)

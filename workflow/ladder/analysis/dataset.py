@@ -154,10 +154,12 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
         raise InputError(f"environment.json: name: got {name}; expected {device}, as in its fingerprint. {MEND}")
     for path in samples:
         rows, session = read(path)
-        theirs, ours = session.get("fingerprint", {}), environment["fingerprint"]
-        differs = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
+        measured, described = session.get("fingerprint", {}), environment["fingerprint"]
+        differs = sorted(key for key in {*measured, *described} if measured.get(key) != described.get(key))
         if differs:
-            what = ", ".join(f"{key} was {json.dumps(theirs.get(key))}; expected {json.dumps(ours.get(key))}" for key in differs)
+            what = ", ".join(
+                f"{key} was {json.dumps(measured.get(key))}; expected {json.dumps(described.get(key))}" for key in differs
+            )
             raise InputError(f"{path}: measured in another environment: {what}, as in environment.json")
         _check_name(path, rows, session)
         records += rows
@@ -170,13 +172,13 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
 
 def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) -> None:
     """Raise `InputError` where a file has another job's measurements than its name says."""
-    found = {session["job"]} if "job" in session else set()
+    jobs = {session["job"]} if "job" in session else set()
     if path.stem != CONFIRMED:
         shard = path.stem.split(".")[2:]
-        found |= {".".join([BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"], r["element_type"], *shard]) for r in rows}
-    if found - {path.stem}:
+        jobs |= {".".join([BASELINE_JOB if is_baseline(r["kernel"]) else r["kernel"], r["element_type"], *shard]) for r in rows}
+    if jobs - {path.stem}:
         raise InputError(
-            f"{path}: has the measurements of {', '.join(sorted(found - {path.stem}))}; expected those of {path.stem}. {MEND}"
+            f"{path}: has the measurements of {', '.join(sorted(jobs - {path.stem}))}; expected those of {path.stem}. {MEND}"
         )
 
 

@@ -57,48 +57,48 @@ class Finalists:
 
         Nothing else in a confirmation says so.
         """
-        found = set()
+        apart = set()
         for group in self.groups.values():
             records = [record for of_processes in group.values() for record in of_processes.values()]
             beside = {record["process"]: record["key"] for record in records if record["kernel"] == record["reference"]}
             for record in records:
                 if not is_baseline(record["kernel"]) and record["key"] != beside.get(record["process"], record["key"]):
-                    found.add((record["kernel"], record["element_type"], record["configuration"]))
-        return found
+                    apart.add((record["kernel"], record["element_type"], record["configuration"]))
+        return apart
 
-    def pair(self, key: Key, one: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
+    def pair(self, key: Key, name: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
         """How many times as fast as `other` `one` is, both kernels and configurations, by rounds in which both were timed.
 
         Where they were timed apart, for one uses the tensor cores, by their ratios to the reference.
         """
-        mine, theirs = self.groups[key][one], self.groups[key][other]
+        of_name, of_other = self.groups[key][name], self.groups[key][other]
         processes = []
-        for process in sorted({*mine} & {*theirs}):
-            ours, others = (record[process]["samples_us"] for record in (mine, theirs))
-            if mine[process]["key"] == theirs[process]["key"]:
+        for process in sorted({*of_name} & {*of_other}):
+            ours, others = (record[process]["samples_us"] for record in (of_name, of_other))
+            if of_name[process]["key"] == of_other[process]["key"]:
                 rounds = min(len(ours), len(others))  # a slow one takes part in the first ones only
                 processes.append(np.divide(others[:rounds], ours[:rounds]))
             else:  # timed apart, each beside the reference
-                ratios = [np.median(np.divide(r[process]["reference_us"], r[process]["samples_us"])) for r in (mine, theirs)]
+                ratios = [np.median(np.divide(r[process]["reference_us"], r[process]["samples_us"])) for r in (of_name, of_other)]
                 processes.append(np.array([ratios[0] / ratios[1]]))
         return _compared(processes)
 
-    def ratio(self, key: Key, one: tuple[str, str]) -> dict[str, Any]:
+    def ratio(self, key: Key, name: tuple[str, str]) -> dict[str, Any]:
         """The same against the reference of the same rounds."""
-        records = self.groups[key][one]
+        records = self.groups[key][name]
         return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
 
     def on_tensor_cores(self, key: Key, *candidates: tuple[str, str]) -> bool:
         """Whether one of these kernels and configurations uses the tensor cores."""
         return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in candidates)
 
-    def row(self, key: Key, one: tuple[str, str], swept: Record) -> dict[str, Any]:
+    def row(self, key: Key, finalist: tuple[str, str], swept: Record) -> dict[str, Any]:
         """The columns of `best.csv` for a finalist that the confirmation finds: all but those that `swept`, its row of the sweep, has."""
-        records = [record for _, record in sorted(self.groups[key][one].items())]
-        found = self.ratio(key, one)
+        records = [record for _, record in sorted(self.groups[key][finalist].items())]
+        compared = self.ratio(key, finalist)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
         counted = [(record["energy_j"], record["power_w"]) for record in records if _back_to_back(record)]
-        joules = [one for one, _ in counted]
+        joules = [finalist for finalist, _ in counted]
         row |= {
             "reason": "; ".join(filter(None, [measurements.disturbed(records), "" if joules else _no_energy(records)])),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
@@ -112,18 +112,18 @@ class Finalists:
             "energy_low_j": min(joules) if len(joules) > 1 else None,
             "energy_high_j": max(joules) if len(joules) > 1 else None,
             "energy_us": _middle(
-                1e6 * one / watts for one, watts in counted
+                1e6 * finalist / watts for finalist, watts in counted
             ),  # not `median_us`: held for long, the clock is another
             "power_w": _middle(watts for _, watts in counted),
-            "within_low": found["within_low"],
-            "within_high": found["within_high"],
+            "within_low": compared["within_low"],
+            "within_high": compared["within_high"],
             "throttled_share": measurements.throttled_share(records),
             "throttle_reasons": reduce(or_, (record["throttle_reasons"] or 0 for record in records)),
             "marks": "; ".join([*measurements.marks(records), *(["few"] if len(records) < FEWEST else [])]),
         }
         time = between_processes([record["samples_us"] for record in records])
         reference = between_processes([record["reference_us"] for record in records])[0]
-        ratio = found["ratio"], found["low"], found["high"]
+        ratio = compared["ratio"], compared["low"], compared["high"]
         return row | measurements.rates({**swept, **row}, time, ratio, reference, self.peak_tflops, self.per_clock)
 
 

@@ -82,7 +82,7 @@ def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, in
     accesses = [(shape, access) for shape in kernel.launches(configuration, given) for access in shape.accesses]
     if not accesses:
         return {}
-    found = dict.fromkeys(
+    counts = dict.fromkeys(
         ("global_sectors", "shared_reads", "shared_writes", "shared_wavefronts", "bank_conflicts", "l1_cycles"), 0.0
     )
     for shape, access in accesses:
@@ -94,15 +94,15 @@ def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, in
         addresses = [size * index for index in _warp(str(access[kind]), shape.block, used)]
         if kind == "global_read":
             touched = sectors(addresses, size * width)
-            found["global_sectors"] += touched * times
-            found["l1_cycles"] += max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES) * times
+            counts["global_sectors"] += touched * times
+            counts["l1_cycles"] += max(size * width / WORD_BYTES, touched * SECTOR_BYTES / L1_BYTES) * times
         else:
             needed, conflicts = wavefronts(addresses, size * width, read=kind == "shared_read")
-            found[f"{kind}s"] += elements * threads * blocks
-            found["shared_wavefronts"] += needed * times
-            found["bank_conflicts"] += conflicts * times
-            found["l1_cycles"] += needed * times
-    return found
+            counts[f"{kind}s"] += elements * threads * blocks
+            counts["shared_wavefronts"] += needed * times
+            counts["bank_conflicts"] += conflicts * times
+            counts["l1_cycles"] += needed * times
+    return counts
 
 
 def occupancy(threads: int, registers: int, shared: int, attributes: Mapping[str, Any]) -> tuple[int, float, str]:
@@ -165,11 +165,11 @@ def model(
     bounds = {"memory": peaks["copy_tb_s"] * row["compulsory_intensity"]}
     if configuration.element_type == "float32":
         bounds["arithmetic"] = peaks["fp32_tflops"]
-    found = traffic(kernel, configuration, given)
-    cycles, rate = found.pop("l1_cycles", 0), l1_tb_s(environment)
+    modelled = traffic(kernel, configuration, given)
+    cycles, rate = modelled.pop("l1_cycles", 0), l1_tb_s(environment)
     if cycles and rate:
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
-    row |= found | {"memory_tflops": bounds["memory"]}
+    row |= modelled | {"memory_tflops": bounds["memory"]}
     if not tensor_cores:
         row["bound"] = min(bounds, key=lambda name: bounds[name])
         row["bound_tflops"] = bounds[row["bound"]]

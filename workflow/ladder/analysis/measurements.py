@@ -31,11 +31,11 @@ def label(record: Record, varied: Sequence[str] = ()) -> str:
 
 def failures(records: Sequence[Record]) -> dict[tuple[str, str, str], Record]:
     """The kernels, element types and configurations that failed in the confirmation, each with its first record that failed."""
-    found: dict[tuple[str, str, str], Record] = {}
+    failed: dict[tuple[str, str, str], Record] = {}
     for record in records:
         if record["process"] and record["status"] in FAILED:
-            found.setdefault((record["kernel"], record["element_type"], record["configuration"]), record)
-    return found
+            failed.setdefault((record["kernel"], record["element_type"], record["configuration"]), record)
+    return failed
 
 
 def uses_tensor_cores(record: Record) -> bool:
@@ -79,8 +79,8 @@ def disturbed(records: Sequence[Record]) -> str:
 
 def throttled_share(records: Sequence[Record]) -> float | None:
     """The share of samples taken while something held the clock down; None where the device does not tell."""
-    told = [bits for record in records for bits in record["samples_throttle_reasons"] or [] if bits is not None]
-    return sum(bool(bits & THROTTLED) for bits in told) / len(told) if told else None
+    bits_of_samples = [bits for record in records for bits in record["samples_throttle_reasons"] or [] if bits is not None]
+    return sum(bool(bits & THROTTLED) for bits in bits_of_samples) / len(bits_of_samples) if bits_of_samples else None
 
 
 def marks(records: Sequence[Record]) -> list[str]:
@@ -92,10 +92,10 @@ def marks(records: Sequence[Record]) -> list[str]:
     times = [record["samples_us"] for record in records]
     ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]
     low, high = np.quantile(np.concatenate(times), (0.1, 0.9))
-    found = {
+    present = {
         "throttled": bool(throttled_share(records)),
         "drifting": max(abs(trend(*times)), abs(trend(*ratios))) > DRIFT,
         "multimodal": bool(high > MULTIMODAL * low),
         "raced": any(record["stop"] == "race" for record in records),
     }
-    return [mark for mark, holds in found.items() if holds]
+    return [mark for mark, holds in present.items() if holds]

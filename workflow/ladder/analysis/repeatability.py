@@ -29,7 +29,7 @@ LIMIT = 2.8
 deviation among few machines it is Student's t of one degree of freedom fewer than machines in place of 1.96."""
 PROBLEM = ["element_type", "problem", "state", "tensor_cores"]
 """What a limit is of. What uses the tensor cores draws another power, and differs among machines by another amount."""
-CONTESTANT = ["kernel", "configuration", "binary", *PROBLEM]
+CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must both have: the same code, on the same problem."""
 COLUMNS = [
     *PROBLEM, "contestants", "machines", "runs",
@@ -67,7 +67,7 @@ class Run:
     made_from: Mapping[str, str]
     """What `made_from` says of it."""
     ratios: pd.DataFrame
-    """A row a finalist, problem and state: `CONTESTANT`, the logarithms of the ratio, with half of its between-process interval, and of
+    """A row a finalist, problem and state: `CANDIDATE`, the logarithms of the ratio, with half of its between-process interval, and of
     the time."""
     pairs: pd.DataFrame
     """Who is faster than whom, the table of that name."""
@@ -102,14 +102,14 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
     """
     rows = []
     for key, group in finalists.groups.items():
-        for one in (one for one, records in group.items() if one[0] != next(iter(records.values()))["reference"]):
-            found = finalists.ratio(key, one)
-            time = between_processes([record["samples_us"] for record in group[one].values()])[0]
-            binary = next(iter(group[one].values()))["binary_sha256"] or ""  # a baseline has none
-            logs = math.log(found["ratio"]), math.log(found["high"] / found["ratio"]), math.log(time)
-            values = [*one, binary, *key, finalists.on_tensor_cores(key, one), *logs]
-            rows.append(dict(zip([*CONTESTANT, "log_ratio", "half", "log_us"], values, strict=True)))
-    return pd.DataFrame(rows, columns=[*CONTESTANT, "log_ratio", "half", "log_us"])
+        for name in (name for name, records in group.items() if name[0] != next(iter(records.values()))["reference"]):
+            ratio = finalists.ratio(key, name)
+            time = between_processes([record["samples_us"] for record in group[name].values()])[0]
+            binary = next(iter(group[name].values()))["binary_sha256"] or ""  # a baseline has none
+            logs = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), math.log(time)
+            values = [*name, binary, *key, finalists.on_tensor_cores(key, name), *logs]
+            rows.append(dict(zip([*CANDIDATE, "log_ratio", "half", "log_us"], values, strict=True)))
+    return pd.DataFrame(rows, columns=[*CANDIDATE, "log_ratio", "half", "log_us"])
 
 
 def differences(runs: Sequence[Run]) -> pd.DataFrame:
@@ -118,12 +118,12 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
 
     `machines` is the set of the two runs' machines, of one where it is the same.
     """
-    found = [pd.DataFrame(columns=[*CONTESTANT, "difference", "time_difference", "allowed", "machines", "same"])]
-    for one, other in combinations(runs, 2):
-        both = one.ratios.merge(other.ratios, on=CONTESTANT, suffixes=("", "_other"))
-        machines = frozenset({one.machine, other.machine})
-        found.append(
-            both[CONTESTANT].assign(
+    tables = [pd.DataFrame(columns=[*CANDIDATE, "difference", "time_difference", "allowed", "machines", "same"])]
+    for run, other in combinations(runs, 2):
+        both = run.ratios.merge(other.ratios, on=CANDIDATE, suffixes=("", "_other"))
+        machines = frozenset({run.machine, other.machine})
+        tables.append(
+            both[CANDIDATE].assign(
                 difference=both["log_ratio_other"] - both["log_ratio"],
                 time_difference=both["log_us_other"] - both["log_us"],
                 allowed=np.hypot(both["half"], both["half_other"]),
@@ -131,7 +131,7 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
                 same=len(machines) == 1,
             )
         )
-    return pd.concat(found[1:] or found, ignore_index=True)
+    return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
 def _sd(differences: pd.Series) -> float:
@@ -146,12 +146,12 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     differ by at most with a probability of 95 % (ISO 5725-6), the `time_limit` of log times. They rest on `machines` and `runs`, however
     many finalists there are: what is a machine's own moves them all together.
     """
-    rows, found = [], differences(runs)
+    rows, differing = [], differences(runs)
     measured = [set(run.ratios[PROBLEM].itertuples(index=False, name=None)) for run in runs]
-    for key, group in found.groupby(PROBLEM, sort=False):
+    for key, group in differing.groupby(PROBLEM, sort=False):
         took_part = [run for run, problems in zip(runs, measured, strict=True) if key in problems]
         row: dict[str, Any] = dict(zip(PROBLEM, key, strict=True)) | {
-            "contestants": len(group[CONTESTANT].drop_duplicates()),
+            "contestants": len(group[CANDIDATE].drop_duplicates()),
             "machines": len({run.machine for run in took_part}),
             "runs": len(took_part),
         }
@@ -169,16 +169,16 @@ def limited(row: Mapping[str, Any]) -> Limited:
     return row["element_type"], str(row["problem"]), row["state"], str(row.get("tensor_cores")) == "True"
 
 
-def limits(published: Path, one: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, Limit]:
+def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, Limit]:
     """How far logarithms of two runs differ at most, by what they are of, given what `environment.json` says of both.
 
     Of ratios to the reference, or, with "time_", of times; by the table in the folder of published datasets, on one machine or on several of
     the model. Of two models nothing is known.
     """
     path = published / f"repeat-{other['device']}.csv"
-    if one["device"] != other["device"] or not path.exists():
+    if first["device"] != other["device"] or not path.exists():
         return {}
-    machine, another = (it.get("attributes", {}).get("uuid") for it in (one, other))
+    machine, another = (it.get("attributes", {}).get("uuid") for it in (first, other))
     return of_table(read_csv(path), bool(machine) and machine == another, of)
 
 
@@ -196,7 +196,7 @@ def _covered(within: pd.Series) -> dict[str, Any]:
 
 def _least(within: Mapping[str, pd.Series]) -> dict[str, Any]:
     """Of what the smallest share is covered, and that share; nothing where there are no differences."""
-    shares = {name: float(one.mean()) for name, one in within.items() if len(one)}
+    shares = {name: float(covered.mean()) for name, covered in within.items() if len(covered)}
     if not shares:
         return {}
     name = min(shares, key=lambda name: shares[name])
@@ -219,8 +219,8 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
     `null`: pairs of the same binary, and of the reference with itself, the share that is called different, and that whose interval leaves
     out 1, by however little.
     """
-    found = differences(runs)
-    same, other = found[found["same"].astype(bool)], found[~found["same"].astype(bool)]
+    differing = differences(runs)
+    same, other = differing[differing["same"].astype(bool)], differing[~differing["same"].astype(bool)]
     held_out: dict[str, pd.Series] = {}
     same_held_out: dict[str, pd.Series] = {}
     for machine in sorted({run.machine for run in runs}):
@@ -233,7 +233,7 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
         "device": runs[0].device,
         "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
         "machines": len({run.machine for run in runs}),
-        "same_machine": _covered(kept) | _least({str(problem): one for problem, one in kept.groupby(same["problem"])}),
+        "same_machine": _covered(kept) | _least({str(problem): group for problem, group in kept.groupby(same["problem"])}),
         "same_held_out": _covered(pd.concat(list(same_held_out.values()))),
         "other_machine": _covered(_within(other, table(runs), "reproduce_limit")),
         "held_out": _covered(pd.concat(list(held_out.values()))) | _least(held_out),
@@ -261,13 +261,13 @@ def contents(published: Path) -> dict[Path, bytes]:
         if (folder / f"{CONFIRMED}.parquet").exists():
             run = read_run(folder, name)
             by_device.setdefault(run.device, []).append(run)
-    found = {}
+    files = {}
     for device, runs in by_device.items():
         if len(runs) > 1:
             stem = published / f"repeat-{device}"
-            found[stem.with_suffix(".csv")] = to_csv(table(runs))
-            found[stem.with_suffix(".json")] = (json.dumps(claims(runs), indent=1) + "\n").encode()
-    return found
+            files[stem.with_suffix(".csv")] = to_csv(table(runs))
+            files[stem.with_suffix(".json")] = (json.dumps(claims(runs), indent=1) + "\n").encode()
+    return files
 
 
 def write(published: Path) -> list[Path]:

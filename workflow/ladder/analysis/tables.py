@@ -133,7 +133,9 @@ def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dic
     for key, group in finalists.groups.items():
         warm = found_warm.get(key[:2], [])
         common = {"state": key[2], "configurations": len(warm), "interval": BETWEEN}
-        names = [name for name, found in group.items() if name[0] == kernel and next(iter(found.values()))["role"] != "control"]
+        names = [
+            name for name, records in group.items() if name[0] == kernel and next(iter(records.values()))["role"] != "control"
+        ]
         if not names:
             failed = [row for row in warm if str(row["reason"]).startswith(REFUSED)]
             rows += [{**row, **common, "processes": 0} for row in failed[:1]]
@@ -153,7 +155,7 @@ def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dic
         known = {"tied_with": "; ".join(ties), "left_out": len(near - {name[1] for name in names})}
         rows.append(base | common | known | finalists.row(key, chosen, base))
     for (name, key), record in finalists.as_warm.items():
-        if name == kernel and not any(one[0] == kernel for one in finalists.groups.get(key, {})):
+        if name == kernel and not any(finalist[0] == kernel for finalist in finalists.groups.get(key, {})):
             rows.append({column: record[column] for column in COPIED} | {"problem": key[1], "interval": BETWEEN, "processes": 0})
     return rows
 
@@ -170,8 +172,8 @@ def headline_problem(best: pd.DataFrame) -> str:
     rows = squares if len(squares) else rows
     if rows.empty:
         raise InputError("best.csv: no kernel has a rate on any problem; expected one to draw")
-    found = rows.assign(size=rows["m"].astype(float) * rows["n"] * rows["k"]).groupby("problem", sort=False)
-    counts = found.agg(kernels=("kernel", "nunique"), size=("size", "first"))
+    by_problem = rows.assign(size=rows["m"].astype(float) * rows["n"] * rows["k"]).groupby("problem", sort=False)
+    counts = by_problem.agg(kernels=("kernel", "nunique"), size=("size", "first"))
     return str(max(counts.index, key=lambda problem: tuple(counts.loc[problem])))
 
 
@@ -194,11 +196,11 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
     Candidates of the same rounds have the same series, of which those that left early have the beginning. `kernel` is one of them;
     `process` is empty where the series is the sweep's. Times in microseconds.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    series: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
         times = record["reference_us"] or []
         key = record["uuid"], record["element_type"], record["problem"], record["state"], record["process"], *times[:SAME_SERIES]
-        if times and len(times) > found.get(key, {"samples": 0})["samples"]:
+        if times and len(times) > series.get(key, {"samples": 0})["samples"]:
             median = median_interval(times)[0]
             row = {
                 "problem": record["problem"],
@@ -206,8 +208,8 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
                 "median_us": median,
                 "throttled_share": measurements.throttled_share([record]),
             }
-            found[key] = {name: record[name] for name in REFERENCES if name in record} | row
-    return pd.DataFrame(list(found.values()), columns=REFERENCES)
+            series[key] = {name: record[name] for name in REFERENCES if name in record} | row
+    return pd.DataFrame(list(series.values()), columns=REFERENCES)
 
 
 def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
@@ -225,25 +227,31 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, fi
     keys: dict[Key, None] = {group[1:]: None for group in labelled}
     for key in keys:
 
-        def add(kind: str, one: tuple[str, str], other: tuple[str, str], found: Mapping[str, Any], key: Key = key) -> None:
-            names = {"pair": kind, "kernel": one[0], "configuration": one[1], "other": other[0], "other_configuration": other[1]}
-            at = dict(zip(GROUP[1:], key, strict=True)) | {"tensor_cores": finalists.on_tensor_cores(key, one, other)}
-            rows.append(names | at | dict(found))
+        def add(kind: str, name: tuple[str, str], other: tuple[str, str], compared: Mapping[str, Any], key: Key = key) -> None:
+            names = {
+                "pair": kind,
+                "kernel": name[0],
+                "configuration": name[1],
+                "other": other[0],
+                "other_configuration": other[1],
+            }
+            at = dict(zip(GROUP[1:], key, strict=True)) | {"tensor_cores": finalists.on_tensor_cores(key, name, other)}
+            rows.append(names | at | dict(compared))
 
         for below, rung in pairwise(rungs):
-            mine, theirs = labelled.get((rung, *key)), labelled.get((below, *key))
-            if mine and theirs:
-                one, other = (rung, mine["configuration"]), (below, theirs["configuration"])
-                quotient = {"ratio": mine["ratio"] / theirs["ratio"], "processes": 1, "verdict": verdicts.UNCONFIRMED}
-                add("gain", one, other, quotient if finalists.left_out else finalists.pair(key, one, other))
+            upper, lower = labelled.get((rung, *key)), labelled.get((below, *key))
+            if upper and lower:
+                first, other = (rung, upper["configuration"]), (below, lower["configuration"])
+                quotient = {"ratio": upper["ratio"] / lower["ratio"], "processes": 1, "verdict": verdicts.UNCONFIRMED}
+                add("gain", first, other, quotient if finalists.left_out else finalists.pair(key, first, other))
         group = finalists.groups.get(key, {})
-        for one in group:
-            if one[0] == summary["reference"].iloc[0]:
-                add("null", one, one, finalists.ratio(key, one))
-        for one, other in combinations(group, 2):
-            sha256 = binaries.get((one[0], key[0], one[1]))
-            if one[0] != other[0] and sha256 and sha256 == binaries.get((other[0], key[0], other[1])):
-                add("twins", one, other, finalists.pair(key, one, other))
+        for first in group:
+            if first[0] == summary["reference"].iloc[0]:
+                add("null", first, first, finalists.ratio(key, first))
+        for first, other in combinations(group, 2):
+            sha256 = binaries.get((first[0], key[0], first[1]))
+            if first[0] != other[0] and sha256 and sha256 == binaries.get((other[0], key[0], other[1])):
+                add("twins", first, other, finalists.pair(key, first, other))
     return pd.DataFrame(rows, columns=PAIRS)
 
 

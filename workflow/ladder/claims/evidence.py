@@ -23,7 +23,7 @@ from ladder.storage.published_index import HEADLINE_DEVICE
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """What data say of one thing that a claim is about."""
 
     key: Key
@@ -74,15 +74,15 @@ def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
 
 def of_studies(root: Path, folder: Path) -> list[Data]:
     """The answers to studies in a folder below results/, a piece of data a file, of each study that of the device of the text first."""
-    found = []
+    datasets = []
     for study in STUDIES.values():
         several = []
         for path in sorted((root / folder).glob(_files(study, folder))):
             answer = read_json(path)
             environment = {"device": answer["device"]} if study.files else answer["provenance"]
             several.append(Data(path.name, environment, measured={study.name: answer if study.files else answer["measured"]}))
-        found += sorted(several, key=lambda data: data.environment["device"] != HEADLINE_DEVICE)
-    return found
+        datasets += sorted(several, key=lambda data: data.environment["device"] != HEADLINE_DEVICE)
+    return datasets
 
 
 def _files(study: Study, folder: Path) -> str:
@@ -93,21 +93,21 @@ def _files(study: Study, folder: Path) -> str:
 
 def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers in nested mappings, by their keys joined with `_`."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, part in measured.items():
         if isinstance(part, Mapping):
-            found |= {f"{name}_{key}": value for key, value in _flat(part).items()}
+            columns |= {f"{name}_{key}": value for key, value in _flat(part).items()}
         elif isinstance(part, int | float | str):
-            found[name] = part
-    return found
+            columns[name] = part
+    return columns
 
 
 def _chosen(rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    wanted = {name: {str(one) for one in (value if isinstance(value, list) else [value])} for name, value in filters.items()}
+    wanted = {name: {str(item) for item in (value if isinstance(value, list) else [value])} for name, value in filters.items()}
     return [row for row in rows if all(str(row.get(name)) in values for name, values in wanted.items())]
 
 
-def find(claim: Claim, data: Data) -> list[Found]:
+def find(claim: Claim, data: Data) -> list[Finding]:
     """What the data say of everything that a claim is about; nothing where they lack it."""
     if claim.table:
         rows = data.tables[claim.table].to_dict("records") if claim.table in data.tables else []
@@ -118,10 +118,10 @@ def find(claim: Claim, data: Data) -> list[Found]:
     if claim.whole and rows:
         picked = rows if claim.which is None else _chosen(rows, claim.which)
         alone = picked[0] if claim.which is None else {}
-        found = [_found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())]
+        findings = [_found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())]
     else:
-        found = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if _as_usual(row)]
-    return [one for one in found if one]
+        findings = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if _as_usual(row)]
+    return [finding for finding in findings if finding]
 
 
 def _as_usual(row: Mapping[str, Any]) -> bool:
@@ -136,7 +136,7 @@ def _identity(claim: Claim, row: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name in row]
 
 
-def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Found | None:
+def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
     names = {name: value for name, value in row.items() if isinstance(value, int | float)}
     wanted = [claim.value, claim.low or claim.value, claim.high or claim.value]
     if any(not math.isfinite(names.get(name, math.nan)) for text in wanted for name in names_in(text)):
@@ -150,4 +150,4 @@ def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Found | None:
     size = str(row.get("problem", row.get("size", "")))
     where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
     of = limited({"element_type": "float32", "problem": size, "state": "warm", **row})
-    return Found(key, f"{about} at {where}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)
+    return Finding(key, f"{about} at {where}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)

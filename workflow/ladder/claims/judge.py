@@ -14,7 +14,7 @@ from typing import Any
 
 from ladder.analysis.repeatability import Limit, limits
 from ladder.claims.definitions import Claim, Key, read
-from ladder.claims.evidence import Data, Found, find, of_samples, of_studies
+from ladder.claims.evidence import Data, Finding, find, of_samples, of_studies
 from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
@@ -31,7 +31,7 @@ Entry = Mapping[str, Any]
 """What some data say to a claim, or to one of the things that it is about: a row of `claims.json`."""
 
 
-def judge(claim: Claim, found: Found, published: Found | None, limit: Limit | None, count: int) -> str:
+def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limit | None, count: int) -> str:
     """What a value says to a claim of which there are `count`: all are to be judged wrongly in one case of twenty at most.
 
     It is reproduced where `holds` is true at 95 %, and not reproduced where `fails`, or else the contrary of `holds`, is true with
@@ -40,14 +40,14 @@ def judge(claim: Claim, found: Found, published: Found | None, limit: Limit | No
 
     def true(expression: str, confidence: float) -> bool:
         apart = limit.at(confidence) if limit else 0.0
-        names = {**found.names, "value": found.value, "low": found.low, "high": found.high}
-        spread = max(found.half(confidence), apart)
-        if found.low > 0 and spread:
-            names |= {"low": found.value * math.exp(-spread), "high": found.value * math.exp(spread)}
+        names = {**finding.names, "value": finding.value, "low": finding.low, "high": finding.high}
+        spread = max(finding.half(confidence), apart)
+        if finding.low > 0 and spread:
+            names |= {"low": finding.value * math.exp(-spread), "high": finding.value * math.exp(spread)}
         if limit is not None:
             names["limit"] = math.exp(apart)
         if published:
-            near = _apart(found.half(confidence), published.half(confidence), apart)
+            near = _apart(finding.half(confidence), published.half(confidence), apart)
             names |= {
                 "published": published.value,
                 "near_low": published.value * math.exp(-near),
@@ -66,20 +66,20 @@ def judge(claim: Claim, found: Found, published: Found | None, limit: Limit | No
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
 
 
-def _apart(one: float, other: float, limit: float) -> float:
+def _apart(value: float, other: float, limit: float) -> float:
     """How far logarithms of two results may differ, by half of the interval of each, and by the limit of two runs."""
-    return max(math.hypot(one, other), limit)
+    return max(math.hypot(value, other), limit)
 
 
-def say(claim: Claim, found: Found | None, limit: Limit | None = None) -> str:
+def say(claim: Claim, finding: Finding | None, limit: Limit | None = None) -> str:
     """The claim's sentence with the numbers that were found, of which `{value%}` is in per cent.
 
     `{near_low}` and `{near_high}` are where another machine may lie, with intervals as wide as that of what was found.
     """
-    names = {} if found is None else {"value": found.value, "low": found.low, "high": found.high}
-    if found and limit:
-        near = _apart(found.half(CONFIDENCE), found.half(CONFIDENCE), limit.half)
-        names |= {"near_low": found.value * math.exp(-near), "near_high": found.value * math.exp(near)}
+    names = {} if finding is None else {"value": finding.value, "low": finding.low, "high": finding.high}
+    if finding and limit:
+        near = _apart(finding.half(CONFIDENCE), finding.half(CONFIDENCE), limit.half)
+        names |= {"near_low": finding.value * math.exp(-near), "near_high": finding.value * math.exp(near)}
 
     def number(match: re.Match[str]) -> str:
         if match[1] not in names:
@@ -89,14 +89,14 @@ def say(claim: Claim, found: Found | None, limit: Limit | None = None) -> str:
         return f"{text} %" if match[2] else text
 
     text = re.sub(r"\{(value|low|high|near_low|near_high)(%?)\}", number, claim.says)
-    return f"{text.rstrip('.')}: {found.about}." if found and found.about else text
+    return f"{text.rstrip('.')}: {finding.about}." if finding and finding.about else text
 
 
 def _entry(
     claim: Claim,
     dataset: str | None,
     state: str,
-    found: Found | None = None,
+    finding: Finding | None = None,
     origin: Entry | None = None,
     limit: Limit | None = None,
 ) -> dict[str, Any]:
@@ -109,21 +109,23 @@ def _entry(
         return None if value is None else float(f"{value:.6g}")
 
     whose = (
-        [] if found is None or claim.whole or claim.single else [part for part in found.key if part not in claim.rows.values()]
+        []
+        if finding is None or claim.whole or claim.single
+        else [part for part in finding.key if part not in claim.rows.values()]
     )
     return {
         "id": origin["id"] if origin else ":".join([claim.id, *whose]),
-        "says": origin["says"] if origin else say(claim, found, limit),
+        "says": origin["says"] if origin else say(claim, finding, limit),
         "where": origin["where"] if origin else claim.place,
         "state": state,
-        "value": rounded(found.value if found else None),
-        "low": rounded(found.low if found else None),
-        "high": rounded(found.high if found else None),
-        "processes": found.processes if found else None,
+        "value": rounded(finding.value if finding else None),
+        "low": rounded(finding.low if finding else None),
+        "high": rounded(finding.high if finding else None),
+        "processes": finding.processes if finding else None,
         "published": origin["value"] if origin else None,
         "limit": None,
         "dataset": dataset,
-        "key": list(found.key) if found else origin["key"] if origin else [],
+        "key": list(finding.key) if finding else origin["key"] if origin else [],
     }
 
 
@@ -141,9 +143,9 @@ def _judged(
     """
     if not claim.applies(data.environment):
         return [_entry(claim, data.name, ELSEWHERE)]
-    found = {one.key: one for one in find(claim, data)}
+    findings = {finding.key: finding for finding in find(claim, data)}
     if not origins and not claim.relative:
-        return [_entry(claim, data.name, judge(claim, it, None, None, len(found)), it) for it in found.values()] or [
+        return [_entry(claim, data.name, judge(claim, it, None, None, len(findings)), it) for it in findings.values()] or [
             _entry(claim, data.name, NOTHING)
         ]
     known = {
@@ -152,14 +154,14 @@ def _judged(
     }
     entries = []
     for key, origin in origins.items():
-        if key not in found:
+        if key not in findings:
             entries.append(_entry(claim, data.name, NOTHING, origin=origin))
             continue
-        limit = known[origin["dataset"]].get(found[key].limit_of)
-        published = Found(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
-        state = judge(claim, found[key], published, limit, near if claim.near else len(origins))
+        limit = known[origin["dataset"]].get(findings[key].limit_of)
+        published = Finding(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
+        state = judge(claim, findings[key], published, limit, near if claim.near else len(origins))
         factor = None if limit is None else float(f"{math.exp(limit.half):.6g}")
-        entries.append(_entry(claim, data.name, state, found[key], origin) | {"limit": factor})
+        entries.append(_entry(claim, data.name, state, findings[key], origin) | {"limit": factor})
     return entries or [_entry(claim, data.name, NOTHING)]
 
 
@@ -180,23 +182,23 @@ def of_published(root: Path) -> list[dict[str, Any]]:
     origins: dict[str, dict[Key, Entry]] = {}
     disputed: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
-        found = [(data, find(claim, data)) for data in everything if claim.applies(data.environment)]
-        own[claim.id] = [data for data, several in found if several]
+        findings = [(data, find(claim, data)) for data in everything if claim.applies(data.environment)]
+        own[claim.id] = [data for data, several in findings if several]
         origins[claim.id], disputed[claim.id] = {}, []
-        things: dict[Key, dict[str, Found]] = {}
-        for data, several in found:
-            for one in several:
-                things.setdefault(one.key, {})[data.name] = one
+        things: dict[Key, dict[str, Finding]] = {}
+        for data, several in findings:
+            for finding in several:
+                things.setdefault(finding.key, {})[data.name] = finding
         for key, by_name in things.items():
             name, first = next(iter(by_name.items()))
             another = {**environments[name], "attributes": {}}  # a machine of the model, and not the same
             limit = limits(root / PUBLISHED, another, another).get(first.limit_of) if claim.near else None
             origin = _entry(claim, name, "", first, limit=limit) | {"where": _where(claim, own[claim.id])}
-            has_it = [_is_claimed(claim, one, first) for one in by_name.values()]
+            has_it = [_is_claimed(claim, finding, first) for finding in by_name.values()]
             if all(has_it):
                 origins[claim.id][key] = origin
             elif has_it[0]:
-                disputed[claim.id] += [_entry(claim, name, DISPUTED, one, origin) for name, one in by_name.items()]
+                disputed[claim.id] += [_entry(claim, name, DISPUTED, finding, origin) for name, finding in by_name.items()]
     entries, near = [], _near(claims, origins)
     for claim in claims:
         known = origins[claim.id]
@@ -206,9 +208,9 @@ def of_published(root: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def _is_claimed(claim: Claim, found: Found, first: Found) -> bool:
+def _is_claimed(claim: Claim, finding: Finding, first: Finding) -> bool:
     """Whether a claim is about a thing, by what a dataset says of it, and the first of all."""
-    names = {**found.names, "value": found.value, "low": found.low, "high": found.high, "published": first.value}
+    names = {**finding.names, "value": finding.value, "low": finding.low, "high": finding.high, "published": first.value}
     return not claim.when or bool(evaluate(claim.when, names))
 
 

@@ -13,13 +13,13 @@ STATES = (FAILED, REPRODUCED, UNSURE, DISPUTED, NOTHING, ELSEWHERE)
 
 def counts(entries: Sequence[Entry]) -> dict[str, Counter[str]]:
     """How many things each claim is about were found to be what, by the claim's id."""
-    found: dict[str, Counter[str]] = {}
+    by_claim: dict[str, Counter[str]] = {}
     for entry in entries:
-        found.setdefault(entry["id"].split(":")[0], Counter())[entry["state"]] += 1
-    return found
+        by_claim.setdefault(entry["id"].split(":")[0], Counter())[entry["state"]] += 1
+    return by_claim
 
 
-def told(counted: Mapping[str, int]) -> str:
+def states_text(counted: Mapping[str, int]) -> str:
     """The states of a claim in words, the gravest first: `reproduced`, or `2 not reproduced, 30 reproduced`."""
     states = [state for state in STATES if counted.get(state)]
     return states[0] if sum(counted.values()) == 1 else ", ".join(f"{counted[state]} {state}" for state in states)
@@ -32,7 +32,7 @@ def is_own(entry: Entry) -> bool:
 
 def summary(entries: Sequence[Entry]) -> str:
     """How many of them are in which state."""
-    return told(Counter(entry["state"] for entry in entries))
+    return states_text(Counter(entry["state"] for entry in entries))
 
 
 def text(entries: Sequence[Entry]) -> str:
@@ -41,7 +41,7 @@ def text(entries: Sequence[Entry]) -> str:
     for dataset in dict.fromkeys(entry["dataset"] for entry in sorted(entries, key=is_own)):
         of_it = [entry for entry in entries if entry["dataset"] == dataset]
         lines.append(f"{dataset or 'not published yet'}: {summary(of_it)}")
-        lines += [f"  {id}: {told(counted)}" for id, counted in counts(of_it).items() if is_own(of_it[0])]
+        lines += [f"  {id}: {states_text(counted)}" for id, counted in counts(of_it).items() if is_own(of_it[0])]
         lines += [f"  NOT REPRODUCED {failure(entry)}" for entry in of_it if entry["state"] == FAILED]
     return "\n".join(lines)
 
@@ -50,8 +50,8 @@ def failure(entry: Entry) -> str:
     """An entry in words: its name, sentence and numbers."""
     limit = f", runs differ by x{entry['limit']:.4g} at most" if entry["limit"] else ""
     published = f"; published {entry['published']:.4g}" if entry["published"] is not None else ""
-    told = f"{entry['id']} ({entry['says']} Where: {entry['where']})"
-    return f"{told}: {entry['value']:.4g} ({entry['low']:.4g} to {entry['high']:.4g}){published}{limit}"
+    text = f"{entry['id']} ({entry['says']} Where: {entry['where']})"
+    return f"{text}: {entry['value']:.4g} ({entry['low']:.4g} to {entry['high']:.4g}){published}{limit}"
 
 
 PAGE = """<!doctype html>

@@ -86,15 +86,15 @@ def binaries(campaign: Path) -> dict[str, str]:
 
     By architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
     """
-    found: dict[str, str] = {}
+    sha256: dict[str, str] = {}
     for path in sorted(campaign.glob("*/resources.csv")):
         with path.open(newline="") as file:
-            found |= {
+            sha256 |= {
                 f"{row['arch']} {row['kernel']}.{row['element_type']} {row['configuration']}": row["sha256"]
                 for row in csv.DictReader(file)
                 if row["sha256"]  # what was not compiled has none
             }
-    return found
+    return sha256
 
 
 def percent(ratio: float) -> str:

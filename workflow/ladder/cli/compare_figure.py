@@ -12,6 +12,6 @@ def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
     from ladder.figures.draw import draw_changes  # Matplotlib with it: only where something is drawn
 
     for comparison in comparisons:
-        own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.one.folder.name}")
-        tables = comparison.one.tables(DRAWN_FROM)
-        draw_changes(comparison.rows, tables, comparison.one.environment, title(comparison.other), own, formats=["png"])
+        own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.a.folder.name}")
+        tables = comparison.a.tables(DRAWN_FROM)
+        draw_changes(comparison.rows, tables, comparison.a.environment, title(comparison.b), own, formats=["png"])

@@ -60,16 +60,16 @@ def _short(value: Any) -> Any:
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
     """A table as columns; one of few different texts as numbers into a list of them, which weighs less."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name in table.columns:
         values = [None if pd.isna(value) else _short(value) for value in table[name].tolist()]
         texts = list(dict.fromkeys(values))
         if len(texts) < len(values) / 2 and any(isinstance(text, str) for text in texts):
             places = {text: place for place, text in enumerate(texts)}
-            found[name] = {"texts": texts, "places": [places[value] for value in values]}
+            columns[name] = {"texts": texts, "places": [places[value] for value in values]}
         else:
-            found[name] = values
-    return found
+            columns[name] = values
+    return columns
 
 
 def _asked(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
@@ -77,15 +77,15 @@ def _asked(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFra
     key = ["kernel", "configuration", "element_type"]
     compiled = tables["resources"].reindex(columns=[*key, "registers", "spill_stores", "spill_loads"]).drop_duplicates(key)
     models = tables["models"].astype({"problem": str})[[*key, "problem", "occupancy", "occupancy_limit"]]
-    found = rows.astype({"problem": str}).merge(compiled, on=key, how="left")
-    return found.merge(models.drop_duplicates([*key, "problem"]), on=[*key, "problem"], how="left")
+    joined = rows.astype({"problem": str}).merge(compiled, on=key, how="left")
+    return joined.merge(models.drop_duplicates([*key, "problem"]), on=[*key, "problem"], how="left")
 
 
 def _about(environment: Mapping[str, Any]) -> dict[str, str]:
     """What a dataset was measured on, and by what, in words."""
     attributes, fingerprint = environment["attributes"], environment["fingerprint"]
     limit, commit = attributes.get("power_limit_w"), environment["project"]["commit"]
-    told = {
+    facts = {
         "device": environment["name"],
         "driver": fingerprint.get("driver"),
         "library": attributes.get("library"),
@@ -94,7 +94,7 @@ def _about(environment: Mapping[str, Any]) -> dict[str, str]:
         "commit": f"{commit[:12]}{' with changes' if environment['project']['dirty'] else ''}" if commit else None,
         "measured": environment["time"][:10],
     }
-    return {name: str(value) for name, value in told.items() if value}
+    return {name: str(value) for name, value in facts.items() if value}
 
 
 def dataset(
@@ -130,7 +130,7 @@ def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[M
 
     Rungs go from dark to light, which the colour-blind see too; each kind of device has a ladder of its own.
     """
-    found: dict[str, dict[str, Any]] = {}
+    styles: dict[str, dict[str, Any]] = {}
     for kind in dict.fromkeys(environment["kind"] for environment in environments):
         of_kind = [table["best"] for table, environment in zip(tables, environments, strict=True) if environment["kind"] == kind]
         rows = pd.concat([best[["kernel", "precision"]].astype(object) for best in of_kind]).drop_duplicates("kernel")
@@ -141,14 +141,14 @@ def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[M
         for place, name in enumerate(names):
             style = BASELINE_STYLE.get(name, CONTEXT_STYLE[place % len(CONTEXT_STYLE)])
             nice = BASELINE_NAME.get(name, name.replace("_", " "))
-            found[name] = {
+            styles[name] = {
                 "nice": f"{nice} (context)" if name in easier and not is_baseline(name) else nice,
                 "colour": palette[rungs.index(name)] if name in rungs else style[0],
                 "shape": SHAPES[place % len(SHAPES)],
                 "dashed": name not in rungs and style[1] != "-",
                 "rung": name in rungs,
             }
-    return found
+    return styles
 
 
 def _parameter(name: str, value: Any) -> Any:
@@ -248,8 +248,8 @@ def distribution() -> Chart:
 
 def charts() -> dict[str, Any]:
     """The specifications of all charts, by name, without data."""
-    found = {f"{shape}-{scale}": against_size(scale, shape == "squares") for scale in LABELS for shape in ("squares", "others")}
-    every = found | {"landscape": landscape(), "distribution": distribution()}
+    views = {f"{shape}-{scale}": against_size(scale, shape == "squares") for scale in LABELS for shape in ("squares", "others")}
+    every = views | {"landscape": landscape(), "distribution": distribution()}
     return {
         name: chart.configure(font="system-ui, sans-serif")
         .configure_axis(labelFontSize=12, titleFontSize=12)
@@ -286,8 +286,8 @@ def page(
     }
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
     for samples in (True, False):
-        found = [dataset(name, *pair, samples) for name, pair in datasets.items()]
-        text = json.dumps(given | {"datasets": found, "sampled": samples}, separators=(",", ":"), allow_nan=False)
+        shown = [dataset(name, *pair, samples) for name, pair in datasets.items()]
+        text = json.dumps(given | {"datasets": shown, "sampled": samples}, separators=(",", ":"), allow_nan=False)
         packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
         filled = (
             TEMPLATE.read_text().replace("{{title}}", html.escape(title)).replace("{{data}}", packed).replace("{{vega}}", script)

@@ -47,7 +47,7 @@ def claimed(story: Story) -> str:
         entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
         says = next((entry["says"] for entry in entries if entry["id"] == claim.id), claim.says)
         where = entries[0]["where"] if entries else claim.place
-        rows.append([says, where, report.told(counted.get(claim.id, {})) or NOTHING])
+        rows.append([says, where, report.states_text(counted.get(claim.id, {})) or NOTHING])
     return _table(["claim", "where", "the published data"], rows, words=range(3))
 
 

@@ -52,12 +52,12 @@ def _whence(data: View) -> str:
 
 def _legend(table: str, *more: str) -> str:
     """The table, and below it what the letters in it mean, and more."""
-    letters = {letter for found in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in found.split()}
-    told = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
-    told += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
-    told += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
-    told += more
-    return "\n\n".join([table, *(["; ".join(told) + "."] if told else [])])
+    letters = {letter for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in match.split()}
+    explained = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
+    explained += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
+    explained += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
+    explained += more
+    return "\n\n".join([table, *(["; ".join(explained) + "."] if explained else [])])
 
 
 def _interval(row: Row) -> str:

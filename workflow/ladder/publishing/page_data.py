@@ -37,12 +37,12 @@ class Story:
     @cached_property
     def data(self) -> dict[str, View]:
         """The dataset of each device kind."""
-        found: dict[str, View] = {}
+        views: dict[str, View] = {}
         for name, folder in self.folders.items():
             kind = read_environment(folder / "environment.json")["kind"]
-            if kind not in found:
-                found[kind] = self.published(name)
-        return found
+            if kind not in views:
+                views[kind] = self.published(name)
+        return views
 
     def published(self, name: str) -> View:
         """The featured run of DEVICE/CAMPAIGN."""
@@ -88,7 +88,7 @@ class Story:
         if row is None or row["other"] != self.below(kernel):
             return None
         both = [self.best(name, problem, data) for name in (row["kernel"], row["other"])]
-        return {**row, "marks": "; ".join(str(one["marks"]) for one in both if one)}
+        return {**row, "marks": "; ".join(str(part["marks"]) for part in both if part)}
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
         """How many times as fast as another kernel, or call, one is, each at its best: `ratio` and `verdict`, as those of `pairs.csv`.
@@ -99,15 +99,15 @@ class Story:
         if data is None:
             return None
         rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
-        mine, theirs = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
+        of_kernel, of_other = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
         processes = []
-        for process in sorted({*mine.index.get_level_values(0)} & {*theirs.index.get_level_values(0)}):
-            one, two = mine.loc[process], theirs.loc[process]
-            both = one.join(two.add_suffix("_other"), how="inner")
+        for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
+            first, two = of_kernel.loc[process], of_other.loc[process]
+            both = first.join(two.add_suffix("_other"), how="inner")
             if (both["reference_us"] == both["reference_us_other"]).all():  # the reference's are the same in the same rounds
                 processes.append(list(both["time_us_other"] / both["time_us"]))
             else:
-                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (one, two)]
+                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
                 processes.append([ratios[0] / ratios[1]])
         if not processes:
             return None

@@ -151,15 +151,15 @@ def gains(story: Story, kind: str) -> str:
     data, rows = story.data.get(kind), []
     common = data.common() if data else []
     for kernel in filter(story.below, story.ladder(kind)):
-        found = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
-        if not found:
+        gained = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
+        if not gained:
             rows.append(_unmeasured(_code(kernel), 7))
             continue
-        verdicts = Counter(row["verdict"] for row in found)
-        counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(found)}" for it in ("faster", SAME, "slower")]
-        by_ratio = sorted(found, key=lambda row: row["ratio"])
+        verdicts = Counter(row["verdict"] for row in gained)
+        counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(gained)}" for it in ("faster", SAME, "slower")]
+        by_ratio = sorted(gained, key=lambda row: row["ratio"])
         ends = [f"{lettered(_gain(row), row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
-        rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in found]), "×"), *counts, *ends])
+        rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in gained]), "×"), *counts, *ends])
     table = _legend(_table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows))
     return (
         f"Over the {len(common)} problems that every rung has, {', '.join(map(_shown, common))}:\n\n{table}" if common else table
@@ -191,12 +191,12 @@ def past(story: Story, name: str, *chosen: str) -> str:
     return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
 
 
-def _beside(data: View, found: Sequence[Row]) -> str:
+def _beside(data: View, gained: Sequence[Row]) -> str:
     """Rows of `best` beside cuBLAS, and how many are ahead."""
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     rows, beyond = [], 0
-    for row in found:
+    for row in gained:
         other = others.get(row["problem"], math.nan)
         beyond += bool(row["ratio"] >= other)
         ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
@@ -206,18 +206,18 @@ def _beside(data: View, found: Sequence[Row]) -> str:
         names = [_code(row["kernel"]), ratio, ends, against, error, f"`{row['configuration']}`"]
         rows.append([_shown(row["problem"]), *names])
     columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "error", "configuration"]
-    ahead, surely = (sum(row[column] >= 1 for row in found) for column in ("ratio", "ratio_low"))
-    precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in found)
+    ahead, surely = (sum(row[column] >= 1 for row in gained) for column in ("ratio", "ratio_low"))
+    precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in gained)
     return (
-        f"Ahead of cuBLAS on {ahead} of {len(found)} problems, on {surely} with the whole interval, and of its fastest algorithm on "
-        f"{beyond}; the geometric mean of the ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in found]):.3f}; errors at most "
+        f"Ahead of cuBLAS on {ahead} of {len(gained)} problems, on {surely} with the whole interval, and of its fastest algorithm on "
+        f"{beyond}; the geometric mean of the ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in gained]):.3f}; errors at most "
         f"×{ACCURATE} of cuBLAS's on {precise}:\n\n{_legend(_table(columns, rows, words=(0, 1, -1)), *_kind(data)[1])}"
     )
 
 
 def elsewhere(story: Story, name: str, other: str) -> str:
     """Of two published campaigns, the problems on which the fastest rungs or their configurations are not the same."""
-    both = [data for data in (story.campaign(one) for one in (name, other)) if data]
+    both = [data for data in (story.campaign(campaign) for campaign in (name, other)) if data]
     if len(both) < 2:
         return NOTHING.capitalize() + "."
     fastest = [{row["problem"]: row for row in fastest_rungs(data)} for data in both]
@@ -228,8 +228,8 @@ def elsewhere(story: Story, name: str, other: str) -> str:
             cells = [(_code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
             rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
     columns = ["problem", *(data.environment["name"] for data in both)]
-    told = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
-    return f"{told} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else told
+    text = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
+    return f"{text} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else text
 
 
 MEASURES = ["frobenius_error", "component_error"]
@@ -311,8 +311,14 @@ def compilers(story: Story, name: str) -> str:
         ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
         median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[one]))} s" for one in COMPILERS)])
-    columns = ["rung", f"{COMPILERS[1]} is faster by, median", "least", "most", *(f"{one}, a configuration" for one in COMPILERS)]
+        rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[compiler]))} s" for compiler in COMPILERS)])
+    columns = [
+        "rung",
+        f"{COMPILERS[1]} is faster by, median",
+        "least",
+        "most",
+        *(f"{compiler}, a configuration" for compiler in COMPILERS),
+    ]
     return f"{_whence(data)}, of the sweep: one process, within-run:\n\n{_legend(_table(columns, rows))}"
 
 
@@ -321,10 +327,10 @@ def limits(story: Story, device: str) -> str:
     path = story.root / "results" / "published" / f"repeat-{device}.csv"
     if not path.exists():
         return NOTHING.capitalize() + "."
-    found = read_csv(path).astype({"problem": str})
-    found = found[(found["element_type"] == "float32") & (found["state"] == "warm")]
+    limits_of = read_csv(path).astype({"problem": str})
+    limits_of = limits_of[(limits_of["element_type"] == "float32") & (limits_of["state"] == "warm")]
     rows = []
-    for problem, of_problem in found.groupby("problem", sort=False):
+    for problem, of_problem in limits_of.groupby("problem", sort=False):
         cells = []
         for on_tensor_cores in (False, True):
             row: dict[str, Any] = next(iter(of_problem[of_problem["tensor_cores"] == on_tensor_cores].to_dict("records")), {})
@@ -355,8 +361,8 @@ def rates(story: Story, kind: str) -> str:
     short = [BASELINE_NAME[name].split(" (")[0] if is_baseline(name) else name.split("_")[0] for name in kernels]
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
-        found = [story.best(kernel, problem, data) for kernel in kernels]
-        rows.append([_shown(problem), *(_rate(data, row) if row else "–" for row in found)])
+        bests = [story.best(kernel, problem, data) for kernel in kernels]
+        rows.append([_shown(problem), *(_rate(data, row) if row else "–" for row in bests)])
     return _legend(_table([data.unit, *short], rows))
 
 

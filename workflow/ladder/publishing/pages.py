@@ -43,17 +43,17 @@ def unsaid(text: str) -> list[str]:
     parts that are filled in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
     """
     text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
-    found = []
+    numbers = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:\||- |\d+\. ))", text):
-        found += [match[0] for match in MEASURED.finditer(block) if not CITED.search(block, match.end())]
-    return found
+        numbers += [match[0] for match in MEASURED.finditer(block) if not CITED.search(block, match.end())]
+    return numbers
 
 
 def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
     """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown, or has no end."""
 
-    def part(found: re.Match[str]) -> str:
-        form, call = found.group(1), found.group(2)
+    def part(match: re.Match[str]) -> str:
+        form, call = match.group(1), match.group(2)
         name, *arguments = call.split()
         if form == "table" and name not in TABLES:
             raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")

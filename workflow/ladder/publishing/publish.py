@@ -41,8 +41,8 @@ def _sha256(path: Path) -> str:
 
 def drawn_files(folder: Path) -> dict[str, Path]:
     """The tables and figures in a folder that was drawn into, by their paths in it."""
-    found = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in (".csv", ".svg")]
-    return {path.relative_to(folder).as_posix(): path for path in found}
+    files = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in (".csv", ".svg")]
+    return {path.relative_to(folder).as_posix(): path for path in files}
 
 
 def _prefix(folder: Path) -> str:
@@ -63,36 +63,36 @@ def read_sums(folder: Path) -> dict[str, str]:
     path = folder / SUMS
     if not path.exists():
         raise InputError(f"{path}: missing; expected the checksums that `ladder publish` writes. {AGAIN}")
-    found = {}
+    sums = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         parts = re.fullmatch(r"([0-9a-f]{64})  (\S.*)", line)
         if not parts:
             raise InputError(f"{path}: line {number}: got {line[:80]!r}; expected a checksum, two blanks and a path. {AGAIN}")
-        found[parts[2]] = parts[1]
-    return found
+        sums[parts[2]] = parts[1]
+    return sums
 
 
-def _differ(expected: Mapping[str, str], found: Mapping[str, Path], required: Iterable[str]) -> list[str]:
+def _differ(expected: Mapping[str, str], present: Mapping[str, Path], required: Iterable[str]) -> list[str]:
     """What is not as expected, in words. `required` are paths that must be expected where they are."""
-    missing = [f"{name} is missing" for name in expected if name not in found]
-    other = [f"{name} is another" for name, sha256 in expected.items() if name in found and _sha256(found[name]) != sha256]
+    missing = [f"{name} is missing" for name in expected if name not in present]
+    other = [f"{name} is another" for name, sha256 in expected.items() if name in present and _sha256(present[name]) != sha256]
     return sorted(missing + other + [f"{name} is not in {SUMS}" for name in required if name not in expected])
 
 
 def check_data(folder: Path) -> None:
     """Raise `InputError` that names every committed file of a device and campaign that is not what its checksum says."""
     expected = {name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")}
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    required = [name for name, path in found.items() if path.name in DATA or path.suffix == ".parquet"]
-    if wrong := _differ(expected, found, required):
+    present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    required = [name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"]
+    if wrong := _differ(expected, present, required):
         raise InputError(f"{folder}: {', '.join(wrong)}; expected the files that {SUMS} lists. {AGAIN}")
 
 
 def check_drawn(folder: Path, drawn: Path) -> None:
     """Raise `InputError` that names every table and figure in `drawn` whose checksum is not that of the dataset, or datasets, in `folder`."""
-    prefix, found = _prefix(folder), drawn_files(drawn)
+    prefix, present = _prefix(folder), drawn_files(drawn)
     expected = {name.removeprefix(prefix): it for name, it in read_sums(folder).items() if name.startswith(prefix)}
-    if wrong := _differ(expected, found, found):
+    if wrong := _differ(expected, present, present):
         raise InputError(
             f"{drawn}: {', '.join(wrong)}; expected what {folder / SUMS} says was drawn when it was published. If the code that draws "
             "has changed and is right, `ladder publish` writes the checksums anew; if it has not, the packages are not those of the lock"

@@ -34,13 +34,13 @@ REDRAWN = "redrawn"
 def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> dict[str, Any]:
     """The data in an `environment.json`. Raises `InputError` for a file that has not all that is needed."""
     try:
-        found = json.loads(Path(path).read_text())
-        missing = [key for key in needed if key not in found]
+        facts = json.loads(Path(path).read_text())
+        missing = [key for key in needed if key not in facts]
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        found, missing = {}, [f"readable JSON: {error}"]
-    if missing or not isinstance(found, dict):
+        facts, missing = {}, [f"readable JSON: {error}"]
+    if missing or not isinstance(facts, dict):
         raise InputError(f"{path}: has no {', '.join(missing)}; expected what describes a device. {MEND}")
-    return found
+    return facts
 
 
 def files(folder: Path) -> list[Path]:

@@ -48,11 +48,11 @@ def read(published: Path) -> Index:
         index = yaml_schema.load(yaml_schema.read(path), str(path))
         yaml_schema.check(index, "published", str(path))
     listed = {f"{group}/{run}" for group, entry in index.items() for run in entry["runs"]}
-    found = {it.parent.relative_to(published).as_posix() for it in published.rglob("environment.json")}
+    present = {it.parent.relative_to(published).as_posix() for it in published.rglob("environment.json")}
     wrong = [
-        f"{path}: {name}: got no such dataset; expected {published / name}/environment.json" for name in sorted(listed - found)
+        f"{path}: {name}: got no such dataset; expected {published / name}/environment.json" for name in sorted(listed - present)
     ]
-    wrong += [f"{path}: {name}: missing; expected why {published / name}/ is kept" for name in sorted(found - listed)]
+    wrong += [f"{path}: {name}: missing; expected why {published / name}/ is kept" for name in sorted(present - listed)]
     for group, entry in index.items():
         if entry["featured"] not in entry["runs"]:
             wrong.append(f"{path}: {group}.featured: got {entry['featured']}; expected one of {', '.join(entry['runs'])}")
@@ -82,16 +82,16 @@ def runs(published: Path) -> dict[str, Path]:
 
 def featured(published: Path) -> dict[str, Path]:
     """The folder of the featured run of each device and campaign, by DEVICE/CAMPAIGN, in the order of `runs`."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for folder in runs(published).values():
-        found.setdefault(folder.parent.relative_to(published).as_posix(), folder)
-    return found
+        folders.setdefault(folder.parent.relative_to(published).as_posix(), folder)
+    return folders
 
 
 def together(published: Path) -> dict[str, list[str]]:
     """The devices and campaigns that one figure compares, by kind of device: those of the headline's campaign, where there are several."""
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for group, folder in sorted(featured(published).items()):
         if group.endswith(f"/{HEADLINE_CAMPAIGN}"):
-            found.setdefault(read_environment(folder / "environment.json", ("kind",))["kind"], []).append(group)
-    return {kind: groups for kind, groups in found.items() if len(groups) > 1}
+            by_kind.setdefault(read_environment(folder / "environment.json", ("kind",))["kind"], []).append(group)
+    return {kind: groups for kind, groups in by_kind.items() if len(groups) > 1}
