@@ -96,6 +96,14 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
     assert printed == table
 
 
+def test_the_report_is_one_offline_page(smoke):
+    smoke.ok(*SMOKE, "--report", "report.html")
+    page = (smoke.folder / "report.html").read_text()
+    assert "performance-warm" in page
+    assert "summary.csv" in page
+    assert 'src="http' not in page
+
+
 def test_counters_without_a_gpu_are_refused_before_anything_is_measured(smoke):
     refused = smoke.snakemake("counters", "--forceall", *SMOKE)
     assert refused.returncode == 1
