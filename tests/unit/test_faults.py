@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import resource
 
 import faults
 import psutil
@@ -13,6 +14,7 @@ from ladder.measuring import session, sweep
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples
+from ladder.storage.journal import Journal, _parse
 from planted import ROOT
 
 
@@ -130,3 +132,29 @@ def test_another_process_on_the_gpu_is_noticed_and_marked(run, others, marks, ca
     assert {row["status"] for row in rows} == {"correct"}
     said = capfd.readouterr().err
     assert said.count("fake: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})
+
+
+def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, monkeypatch):
+    """The journal may not grow beyond a limit, which stands for the disk: it meets it after some measurements."""
+    append, before = Journal.append, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def within_a_limit(journal, record):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, before[1]))
+        try:
+            append(journal, record)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with monkeypatch.context() as patch, pytest.raises(InputError) as refused:
+        patch.setattr(Journal, "append", within_a_limit)
+        run("right()")
+    # the last write is cut short, as by a disk with little room, or refused, as by a limit
+    said = str(refused.value).replace("File too large", "No space left on device")
+    assert said == f"{tmp_path}/fake.journal: {faults.MACHINE['full'].reason}"
+    assert not (tmp_path / "fake.parquet").exists()
+    whole = list(filter(None, map(_parse, (tmp_path / "fake.journal").read_bytes().split(b"\n"))))
+    measured = [record for record in whole if record.get("samples_us")]
+    assert 1 <= len(measured) < 10 <= len(whole)  # and what passed the gauntlet
+    rows = {row["key"]: row["samples_us"] for row in run("right()")}
+    assert len(rows) == 10
+    assert all(rows[record["key"]] == record["samples_us"] for record in measured)

@@ -5,7 +5,7 @@ import sys
 import pytest
 from ladder.core.errors import InputError
 from ladder.pipeline import start
-from planted import ROOT
+from planted import ROOT, interpreter
 
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
@@ -14,6 +14,11 @@ def test_the_package_must_be_that_of_the_checkout(tmp_path):
         start.check_installation(sys.executable, tmp_path)
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
         start.check_installation("/bin/true", ROOT)
+    (tmp_path / "elsewhere" / "ladder").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "ladder" / "__init__.py").write_text("raise ImportError")
+    without = interpreter(tmp_path / "without", tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
+        start.check_installation(without, ROOT)
 
 
 def test_a_path_with_a_space_is_given_from_here(tmp_path, monkeypatch):
