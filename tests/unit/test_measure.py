@@ -257,7 +257,10 @@ def test_the_best_of_earlier_groups_is_told_to_the_next(make):
 
 
 def test_another_sweep_is_measured_anew(make):
-    assert {e.key for e in make().entries}.isdisjoint(e.key for e in make(race=False).entries)
+    """Who takes part counts too, of whom some are raced out."""
+    keys = {e.key for e in make().entries}
+    assert keys.isdisjoint(e.key for e in make(race=False).entries)
+    assert keys.isdisjoint(e.key for e in make(parameters={"BM": [8, 16, 32, 64], "BN": [8], "BK": [8]}).entries)
 
 
 def test_readings_become_columns():

@@ -26,16 +26,11 @@ def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
     project.write("kernels/cuda/80_right.cu", cuda_kernel("right", CU_RIGHT))
     for name, value in project.simulate(name="Fake", uuids=["GPU-1"], driver="1.0", compiler="1.0", others=[0]).items():
         monkeypatch.setenv(name, value)
-    project.campaign(CAMPAIGN.replace("[nvcc, nvrtc]", "nvcc"))
-    samples = project.folder / "results/two/fake/samples/80_right.float32.parquet"
-    project.ok(str(samples.relative_to(project.folder)), "--configfile", "config/test.yaml")
-    alone = {row["key"] for row in records.read(samples)[0]}
-
     project.campaign(CAMPAIGN)
     project.ok("--configfile", "config/test.yaml", "--until", "aggregate")
-    rows = records.read(samples)[0]
+    rows = records.read(project.folder / "results/two/fake/samples/80_right.float32.parquet")[0]
     assert {row["configuration"] for row in rows} == LABELS
-    assert len({row["key"] for row in rows} - alone) == 8  # two problems; who takes part counts, so all are measured anew
+    assert len({row["key"] for row in rows}) == 8  # on two problems
     assert set(project.table("two/fake/summary.csv").query("kernel == '80_right'")["configuration"]) == LABELS
     resources = project.table("two/fake/resources.csv")
     assert dict(zip(resources["configuration"], resources["compiler"], strict=True)) == {
@@ -45,13 +40,27 @@ def test_what_each_compiler_made_is_measured_as_its_own(project, monkeypatch):
     assert {row["configuration"] for row in confirmed if row["kernel"] == "80_right"} <= LABELS
 
 
-def test_every_rung_compiles_by_nvrtc(tmp_path):
+def test_every_rung_compiles_by_nvrtc_and_for_an_older_architecture(tmp_path):
+    """In float32 for sm_80, if it is supported there, in all else for sm_90; `make` compiles every rung by nvcc for sm_90."""
     text = "campaign: x\nkernels: ['cuda/*']\ncompiler: nvrtc\nelement_types: [float32, float64, float16]\nproblems: {cuda: [[1, 1, 1]]}"
     plan = campaign_file.load(yaml_schema.load(text, "x"), "x", discover(ROOT))
-    rows = []
+    older, rows = {}, []
     for id, configurations in plan.configurations.items():
+        kernel, folder = plan.kernels[id], tmp_path / id
         legal = {one.element_type: (one, objection) for one, objection in reversed(configurations) if not objection}
-        rows += compile.compile_kernel(plan.kernels[id], list(legal.values()), "sm_90", tmp_path / id, 2)
+        (older[kernel.name],) = compile.compile_kernel(kernel, [legal["float32"]], "sm_80", folder, 1)
+        if older[kernel.name].status == "compiled":
+            del legal["float32"]
+        if legal:
+            rows += compile.compile_kernel(kernel, list(legal.values()), "sm_90", folder, 2)
+    needs = {
+        "14_cluster_split_k": "needs compute capability 9.0",
+        "20_tensor_cores": "needs architecture sm_90a",
+        "21_tensor_split": "needs architecture sm_90a",
+    }
+    assert {name: row.reason for name, row in older.items() if row.status == "not_supported"} == needs
+    assert len(older) >= 18
+    rows += [row for name, row in older.items() if name not in needs]
     assert {row.compiler for row in rows} == {"nvrtc"}
-    assert {row.kernel for row in rows} == {kernel.name for kernel in plan.kernels.values()}
+    assert {row.kernel for row in rows} == set(older)
     assert [(row.slug, row.reason) for row in rows if row.status != "compiled"] == []
