@@ -1,5 +1,6 @@
 """How far a result may be off and pass: by the bound on rounded numbers alone, and with the launch on whole numbers besides."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,14 +99,16 @@ class _Launch:
             i, j, k = *random.integers(SIDE, size=2), random.integers(self.problem.k)
             if product := self.a[i, k] * self.b[k, j]:
                 left_out.append(self._one(i, j, -product))
-        return Unseen(
-            max(off, default=0.0), float(np.mean(left_out)), max((part for part in PARTS if self._narrower(part)), default=0.0)
-        )
+        return Unseen(max(off, default=0.0), float(np.mean(left_out)), max(self._narrower(), default=0.0))
 
-    def _narrower(self, part: float) -> bool:
-        a, b = self.a[:, : round(part * self.problem.k)], self.b[: round(part * self.problem.k)]
-        wrong = fewer_bits(a, self.call.bits) @ fewer_bits(b, self.call.bits) - a @ b
-        return self.verdict(wrong).status == "correct"
+    def _narrower(self) -> Iterator[float]:
+        """Those of `PARTS` in which narrower operands pass."""
+        narrow_a, narrow_b = (fewer_bits(values, self.call.bits) for values in (self.a, self.b))
+        for part in PARTS:
+            first = round(part * self.problem.k)
+            wrong = narrow_a[:, :first] @ narrow_b[:first] - self.a[:, :first] @ self.b[:first]
+            if self.verdict(wrong).status == "correct":
+                yield part
 
     def in_order(self) -> Any:
         """The product as a right kernel has it that adds one term after another, in the type that sums are made in."""
