@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def launch(
     """What `emulator.run` takes: the arrays of A and B end with their last element, and that of C has canaries round it."""
     names = problem.names() | DEVICE
     shapes = kernel.launches(configuration, names)
-    arrays = buffers(problem)
+    arrays = [buffer.copy() for buffer in drawn(problem)]
     for index, place in enumerate(places(problem)[:2]):
         arrays[index] = arrays[index][GUARD : place.first + (place.rows - 1) * place.ld + place.cols]
     given = Launch(
@@ -45,24 +46,33 @@ def launch(
     return given, *arrays
 
 
-def complaint(problem: Problem, result: np.ndarray) -> str:
-    """What is wrong with the buffer of C after a launch, or ""."""
-    place = places(problem)[2]
-    a, b, old = (
-        inside(buffer, where).astype(np.float64) for buffer, where in zip(buffers(problem), places(problem), strict=True)
-    )
+@cache
+def drawn(problem: Problem) -> Sequence[np.ndarray]:
+    """The buffers of A, B and C before a launch, drawn once a process: nobody writes to them."""
+    return buffers(problem)
+
+
+@cache
+def reference_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """C in float64, and what its error bound is relative to."""
+    a, b, old = (inside(buffer, where).astype(np.float64) for buffer, where in zip(drawn(problem), places(problem), strict=True))
     alpha, beta = (float(factor) for factor in scalars(problem))
     with np.errstate(all="ignore"):
         reference, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
-        if beta:
-            reference, scale = reference + beta * old, scale + abs(beta * old)
+        return (reference + beta * old, scale + abs(beta * old)) if beta else (reference, scale)
+
+
+def complaint(problem: Problem, result: np.ndarray) -> str:
+    """What is wrong with the buffer of C after a launch, or ""."""
+    place, (reference, scale) = places(problem)[2], reference_of(problem)
+    with np.errstate(all="ignore"):
         rounded, found = reference.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
         finite = np.isfinite(found) & np.isfinite(rounded)
         wild = ~finite & ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
         expected = rounded if whole(problem) else reference
         off = np.where(finite, np.abs(found - expected), 0.0)
         share = np.where(wild, np.inf, np.where(off > np.finfo(result.dtype).smallest_subnormal, off / scale, 0.0))
-    written, untouched = result.copy(), buffers(problem)[2]
+    written, untouched = result.copy(), drawn(problem)[2].copy()
     for buffer in (written, untouched):
         inside(buffer, place)[:] = 0
     stray = np.count_nonzero(written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}"))
