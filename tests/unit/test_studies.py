@@ -493,7 +493,7 @@ def test_rung_21_is_timed_beside_sgemm_alone_held_and_where_no_chunk_fits(gpu, m
     labels = [configuration.label for configuration in legal(kernel)]
     rows = [{"kernel": kernel.name, "state": "warm", "problem": "64", "configuration": labels[0]}]
     monkeypatch.setattr(beside.Dataset, "open", lambda *_: SimpleNamespace(best=pd.DataFrame(rows)))
-    (row,) = beside.tensor(gpu, 8, "some", (64,))["rows"]
+    (row,) = beside.tensor(gpu, 8, beside.HEADLINE, (64,))["rows"]
     assert (row["size"], row["configuration"]) == (64, labels[0])
     assert set(row["held"]) == {"rung_us", "sgemm_us", "rung_j", "sgemm_j"}
     assert all(row[how][name] > 0 for how in ("together", "alone", "unfit") for name in ("rung_us", "sgemm_us"))
