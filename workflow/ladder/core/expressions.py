@@ -111,8 +111,14 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
 
 def names_in(expression: str | int | float) -> set[str]:
     """The names an expression refers to; raises `InputError` if it is none."""
-    called = {n.func.id for n in ast.walk(_parse(str(expression))) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    return {n.id for n in ast.walk(_parse(str(expression))) if isinstance(n, ast.Name)} - called
+    return set(_names_in(str(expression)))
+
+
+@lru_cache(maxsize=4096)
+def _names_in(text: str) -> frozenset[str]:
+    nodes = list(ast.walk(_parse(text)))
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called
 
 
 def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Number:

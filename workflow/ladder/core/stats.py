@@ -156,6 +156,10 @@ def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
     return is_tied
 
 
+FEW = 128
+"""Samples whose pairs are compared at once."""
+
+
 def trend(*series: ArrayLike) -> float:
     """How far samples in their order rise (above 0) or fall, as a standard normal deviate: the Mann-Kendall test, ties counted.
 
@@ -167,7 +171,10 @@ def trend(*series: ArrayLike) -> float:
     for samples in series:
         values: NDArray[np.float64] = np.asarray(samples, dtype=float)
         n = values.size
-        score += float(sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n)))
+        if n <= FEW:
+            score += float(np.tril(np.sign(np.subtract.outer(values, values))).sum())
+        else:
+            score += float(sum(np.sign(values[later:] - values[:-later]).sum() for later in range(1, n)))
         _, ties = np.unique(values, return_counts=True)
         variance += (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     return (score - math.copysign(1, score)) / math.sqrt(variance) if score and variance else 0.0
