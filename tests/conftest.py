@@ -162,14 +162,20 @@ _LEFT_OUT: Counter[str] = Counter()
 
 LONG = (
     "test_smoke",
-    "test_stale",
+    "test_pipeline",
     "test_robust",
     "test_result",
-    "test_cubin",
-    "test_pipeline",
+    "test_stale",
     "test_figures",
+    "test_gpus",
+    "test_compilers",
     "test_trial",
     "test_verify",
+    "test_frauds",
+    "test_faults",
+    "test_confirm",
+    "test_studies",
+    "test_command",
 )
 """The files that take longest, which come first: the processes that share the tests then end together."""
 
