@@ -3,9 +3,10 @@
 import sys
 
 import pytest
+from checkout import interpreter
 from ladder.core.errors import InputError
 from ladder.pipeline import start
-from planted import ROOT, interpreter
+from planted import ROOT
 
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
