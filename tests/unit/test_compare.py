@@ -112,7 +112,9 @@ def test_two_runs_of_known_values():
 def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     """Runs of the same code that differ by more than processes: with the limit of published ones they are the same."""
     alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
-    folders = [synthetic.write(tmp_path / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
+    group = tmp_path / "nvidia-made-up" / "default"
+    folders = [synthetic.write(group / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
+    synthetic.index(tmp_path)
     repeatability.write(tmp_path)
     one, other = map(Dataset.open, folders[:2])
     without = compare.changes(one, other, {})

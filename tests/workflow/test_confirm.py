@@ -72,7 +72,7 @@ def test_pairs_decide_who_is_faster(done):
     warm = pairs[pairs["state"] == "warm"]
     gain = warm[(warm["pair"] == "gain") & (warm["kernel"] == "81_fast")].iloc[0]
     assert (gain["other"], gain["verdict"]) == ("80_slow", "faster")
-    assert gain["low"] < 1.5 < gain["high"]
+    assert gain["ratio"] == pytest.approx(1.5, rel=0.005)  # the interval leaves the truth out in one run of twenty
     assert gain["high"] - gain["low"] < 0.05
     assert warm.loc[warm["pair"] == "null", ["kernel", "other"]].to_numpy().tolist() == [["cublas", "cublas"]]
     assert warm.loc[warm["pair"] == "twins", ["kernel", "other"]].to_numpy().tolist() == [["81_fast", "82_twin"]]

@@ -142,10 +142,12 @@ def test_what_is_interrupted_while_it_draws_ends_with_a_line_that_says_so(projec
     figures = project.folder / "workflow" / "ladder" / "figures" / "draw.py"
     assert figures.read_text().count(DRAWN) == 1
     figures.write_text(figures.read_text().replace(DRAWN, f"{DRAWN}    __import__('time').sleep(600)\n"))
-    folder = project.folder / "results" / "published" / "nvidia-a"
-    synthetic.write(folder, device="nvidia-a", problems=synthetic.SMALL[:2], kernels=("03_shared_tile", "cublas"), processes=3)
+    folder = project.folder / "results" / "published" / "nvidia-a" / "default"
+    small = {"problems": synthetic.SMALL[:2], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+    synthetic.write(folder / "0", device="nvidia-a", **small)
+    synthetic.index(folder.parents[1])
     publish.write_sums(folder, folder / "nothing")
-    drawn = "results/redrawn/nvidia-a/figures"
+    drawn = "results/redrawn/nvidia-a/default/figures"
     said = interrupt(project, drawn, once=f"{drawn}/*.svg")
     assert said.rstrip().splitlines()[-1] == INTERRUPTED
     assert "Traceback" not in said, said
