@@ -1,1 +1,1 @@
-"""Compilers, their output (registers, machine code, the issue model), and provenance."""
+"""Run the compilers, read their output (registers, machine code, issue rate), and record provenance."""

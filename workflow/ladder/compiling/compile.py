@@ -1,4 +1,4 @@
-"""Compile the configurations of a kernel side by side, one row of `resources.csv` each."""
+"""Compile the configurations of a kernel in parallel; each is one row of `resources.csv`."""
 
 import hashlib
 import json
@@ -25,12 +25,12 @@ from ladder.model.kernel import Configuration, Kernel
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
 FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "cc": CPU_FLAGS}
 LINE_SECONDS = 10.0
-"""Between lines of progress."""
+"""Seconds between two lines of progress."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """One row of `resources.csv`: a configuration compiled for an architecture. Memory in bytes."""
+    """One row of `resources.csv`: a configuration compiled for an architecture. Memory sizes are in bytes."""
 
     kernel: str
     slug: str
@@ -40,38 +40,41 @@ class Resource:
     status: str
     """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
     compiler: str = ""
-    """`nvcc`, `nvrtc` or `cc`; empty where nothing was compiled."""
+    """`nvcc`, `nvrtc` or `cc`; empty if nothing was compiled."""
     version: str = ""
-    """The compiler's."""
+    """The compiler's version."""
     options: str = ""
-    """What the campaign asked of it."""
+    """The compiler options that the campaign sets."""
     reason: str = ""
-    """The compiler's own message, or why the configuration was not compiled."""
+    """The compiler's message, or why the configuration was not compiled."""
     binary: str = ""
-    """File name beside `resources.csv`."""
+    """The file name beside `resources.csv`."""
     sha256: str = ""
     function: str = ""
-    """The one of the kernel's functions that takes the most registers: they, `static_shared` and `stack_frame` are its."""
+    """The kernel's function with the most registers. `registers`, `static_shared` and `stack_frame` are the values of this function."""
     registers: int | None = None
     static_shared: int | None = None
     stack_frame: int | None = None
     spill_stores: int | None = None
     spill_loads: int | None = None
-    """Both over all of its functions."""
+    """Both spill sizes are sums over all functions of the kernel."""
     multiply_adds_per_clock: float | None = None
-    """In float32, by the model of `issue`, where the compiler made a loop of them, and no tensor cores do the work, for an architecture that
-    it knows."""
+    """Float32 multiply-adds per clock and quarter of an SM by `issue_model`.
+
+    None if the kernel uses tensor cores, has no loop of multiply-adds, or the model does not cover the architecture.
+    """
     seconds: float | None = None
-    """Time the compiler took."""
+    """The time that the compiler took."""
 
 
 def compile_kernel(
     kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str, folder: Path, workers: int
 ) -> list[Resource]:
-    """Compile every legal configuration for `arch` in up to `workers` processes; binaries go to `folder`.
+    """Compile every legal configuration for `arch` in up to `workers` processes, and write the binaries to `folder`.
 
-    What was compiled before from the same source by the same compiler is taken as it is. A refusal is a row with the
-    compiler's message, never an exception.
+    A binary that the same compiler made from the same source is reused. If the compiler refuses a configuration, its row has the
+    compiler's message, and nothing is raised. Raises `InputError` if no configuration compiles and the compiler refuses an empty
+    kernel too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     job = partial(_compile_or_reuse, kernel, arch, folder)
@@ -79,9 +82,9 @@ def compile_kernel(
         rows = [job(item) for item in configurations]
     else:
         for compiler in {_compiler(kernel, configuration) for configuration, _ in configurations}:
-            _load(compiler)  # before the processes: each would for itself
-        # fork: a spawned child would import the main module, which under Snakemake is the whole job script
-        ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback of each: the job tells
+            _load(compiler)  # once here, or each process would load it again
+        # fork, because a spawned child would import the main module, which under Snakemake is the whole job script
+        ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback each; the job reports it
         context = get_context("fork")
         with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=signal.signal, initargs=ended) as pool:
             rows, reported = [], clock.now()
@@ -101,11 +104,11 @@ def _compiler(kernel: Kernel, configuration: Configuration) -> str:
 
 
 EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
-"""Kernels that every compiler that works takes."""
+"""Empty kernels, which every working compiler accepts."""
 
 
 def _check_compiler(kernel: Kernel, arch: str) -> None:
-    """Raise `InputError` where a kernel that does nothing does not compile either: then it is not the kernel's fault."""
+    """Raise `InputError` if an empty kernel does not compile either: then the kernel is not at fault."""
     include = kernel.path.resolve().parents[1] / "include"
     try:
         {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
@@ -139,7 +142,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
             return Resource(**made["row"])
     start = time.perf_counter()
-    include = kernel.path.resolve().parents[1] / "include"  # the compilers run in a folder of their own
+    include = kernel.path.resolve().parents[1] / "include"  # absolute, because the compilers run in their own folders
     try:
         with _limited():
             built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
@@ -161,7 +164,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
 
 
 def compile_support(kind: str, arch: str) -> bytes:
-    """What the pipeline itself runs on a device (`devices/support.*`), compiled. Raises `InputError` where the compiler refuses it."""
+    """Return the compiled device code of the pipeline itself (`devices/support.*`). Raises `InputError` if the compiler refuses it."""
     folder = Path(__file__).resolve().parents[1] / "devices"
     compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
     try:
@@ -171,5 +174,5 @@ def compile_support(kind: str, arch: str) -> bytes:
 
 
 def capability(arch: str) -> float:
-    """Compute capability of an architecture: `sm_90` and `sm_90a` -> 9.0."""
+    """Return the compute capability of an architecture: 9.0 for `sm_90` and `sm_90a`."""
     return int(re.sub(r"\D", "", arch)) / 10

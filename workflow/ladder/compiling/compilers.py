@@ -1,4 +1,4 @@
-"""Run nvcc, NVRTC or the C compiler within limits of time and memory, and read what they say."""
+"""Run nvcc, NVRTC or the C compiler with limits on time and memory, and parse their output."""
 
 import contextlib
 import math
@@ -23,23 +23,23 @@ from ladder.core.errors import InputError, plain
 from ladder.devices.simulation import simulated
 
 STANDARD = ("cstddef", "cstdint", "stddef.h", "stdint.h")
-"""The C library's headers that a kernel may want and NVRTC does not have; libcu++'s stand in for them."""
+"""Headers of the C library that kernels may include and NVRTC lacks; libcu++ provides replacements."""
 COMPILE_SECONDS = 600
-"""Time of a core that each program of a compiler may use."""
+"""The CPU time that each program of a compiler may use, in seconds."""
 COMPILE_BYTES = 4 << 30
-"""Memory that each may use; those of the project's kernels take 0.2 GiB."""
+"""The memory that each program may use, in bytes. Compiling the project's kernels takes 0.2 GiB."""
 
 
 _NO_MEMORY = re.compile(
     r"error: out of memory|out of memory allocating|memory exhausted|cannot allocate memory|memory allocation failure|bad_alloc",
     re.IGNORECASE,
 )
-"""What compilers say of too little memory."""
+"""Compiler messages about too little memory."""
 _CUT_OFF = re.compile(
     r"No space left on device|Disk quota exceeded|Killed signal terminated|died due to signal 9\b"
     r"|Resource temporarily unavailable|Input/output error|Read-only file system"
 )
-"""What compilers, their drivers and the system say of a machine that gave them too little else."""
+"""Messages of compilers, their drivers and the system when the machine ran out of something else or killed a process."""
 
 
 _PTXAS = {
@@ -52,11 +52,11 @@ _PTXAS = {
 
 
 class CompileError(Exception):
-    """The compiler refused the source; the message is its own."""
+    """The compiler refused the source; the message is the compiler's."""
 
 
 def _load(compiler: str) -> None:
-    """Have its version known and, where it is one, its library in this process."""
+    """Cache the compiler's version and, for NVRTC, load the library into this process."""
     compiler_version(compiler)
     if compiler == "nvrtc" and not simulated():
         from cuda.bindings import nvrtc
@@ -66,9 +66,10 @@ def _load(compiler: str) -> None:
 
 @contextlib.contextmanager
 def _limited() -> Iterator[None]:
-    """What is started meanwhile is ended by the system once it has computed for `COMPILE_SECONDS`, and gets `COMPILE_BYTES` (setrlimit(2)).
+    """Limit processes started in this context to `COMPILE_SECONDS` of CPU time and `COMPILE_BYTES` of memory (setrlimit(2)).
 
-    Raises `CompileError` where that memory was too little. What this process has used is added: NVRTC runs in a copy of it.
+    What this process has used already is added to both limits, because NVRTC runs in a fork of it. Raises `CompileError` if the
+    memory was too little.
     """
     bounds = {
         resource.RLIMIT_CPU: math.ceil(time.process_time()) + COMPILE_SECONDS,
@@ -81,13 +82,13 @@ def _limited() -> Iterator[None]:
     try:
         yield
     except (InputError, CompileError) as error:
-        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS]:  # a limit of the user's own
+        if bounds[resource.RLIMIT_AS] in before[resource.RLIMIT_AS]:  # the user's own limit was the lower one
             raise
         may = f"may use {COMPILE_BYTES / 2**30:g} GiB of memory"
         if _NO_MEMORY.search(str(error)):
-            message = str(error).partition(": ")[2]  # without that it says nothing of the kernel
+            message = str(error).partition(": ")[2]  # without the prefix of `_refusal`, which clears the kernel
             raise CompileError(f"the compiler {may}, and asked for more: {message}") from None
-        if "died due to signal 11" in str(error):  # it may well use memory before it looks whether it was given any
+        if "died due to signal 11" in str(error):  # a compiler may use memory without checking that it got any
             raise CompileError(f"{error}\nIt {may}; one that asks for more can end like this, too") from None
         raise
     finally:
@@ -96,7 +97,7 @@ def _limited() -> Iterator[None]:
 
 
 def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
-    """The cubin, through PyCUDA's compiler, and the resources that ptxas reported."""
+    """Return the cubin, made by PyCUDA's compiler, and the resources that ptxas reported."""
     if gpus := simulated():
         built: tuple[bytes, dict[str, Any]] = gpus.compile(source)
         return built
@@ -107,7 +108,7 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) ->
         record = _Record(Path(scratch))
         try:
             cubin: bytes = compiler.compile_plain(source, options, keep=False, nvcc=str(record.program), cache_dir=None)
-        except Exception as error:  # PyCUDA's CompileError, or one of importing it: it comes with libcuda, which need not be here
+        except Exception as error:  # PyCUDA's CompileError, or an error on importing it: it needs libcuda, which may be absent
             status, printed = record.status(), record.output() or getattr(error, "stderr", "")
             if not status and not printed:
                 raise
@@ -118,9 +119,10 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) ->
 
 
 class _Record:
-    """A program in a folder that runs nvcc and records there what it prints, its exit status and the folder that it worked in.
+    """A script that runs nvcc and records its output, its exit status and its working folder.
 
-    PyCUDA gives nvcc's output away only in a warning, or in an error that needs libcuda, and leaves its own folder behind on an error.
+    PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda. On an error it leaves its own folder
+    behind.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -137,24 +139,24 @@ class _Record:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def output(self) -> str:
-        """All that nvcc printed."""
+        """Return all that nvcc printed."""
         return self._read("output")
 
     def status(self) -> int:
-        """The exit status of nvcc, 0 if it did not run."""
+        """Return the exit status of nvcc, or 0 if it did not run."""
         return int(self._read("status") or 0)
 
     def remove_folder(self) -> None:
-        """Remove the folder that nvcc worked in, if PyCUDA has not."""
+        """Remove nvcc's working folder if PyCUDA has not."""
         if worked_in := self._read("folder").rstrip("\n"):
             shutil.rmtree(worked_in, ignore_errors=True)
 
 
 def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
-    """The same by NVRTC. It is a library, so it has a process of its own: one that crashes takes nothing else along."""
+    """Compile like `_nvcc`, with NVRTC. The library runs in its own process, so that a crash ends nothing else."""
     if simulated():
         return _nvcc(source, arch, include, options)
-    _load("nvrtc")  # for all processes to come
+    _load("nvrtc")  # here, so that every child has it
     toolkit = Path(nvcc()).parents[1] / "include"
     options = [
         *NVRTC_FLAGS,
@@ -180,7 +182,7 @@ def _nvrtc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
 
 
 def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequence[str]) -> None:
-    """Send the cubin, empty where there is none, and what the compiler said (NVRTC, "User Interface"); its last words go to `errors`."""
+    """Send the cubin, empty on failure, and the compiler's log (NVRTC, "User Interface"). Redirect stderr to `errors`."""
     from cuda.bindings import nvrtc
 
     os.dup2(errors, 2)
@@ -197,7 +199,7 @@ def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequ
 
 
 def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
-    """The shared object for the CPU that it runs on, and nothing about it."""
+    """Return the shared object, made for this machine's CPU, and no resources."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "kernel.c").write_text(source)
         done = subprocess.run(
@@ -215,20 +217,26 @@ def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> t
 
 
 def _refusal(message: str) -> CompileError:
-    """What the compiler said of the source. Raises `InputError` where it did not come to that: nothing of the kernel's then."""
+    """Return the compiler's message as an error.
+
+    Raises `InputError` if the machine cut the compiler off, because that says nothing about the kernel.
+    """
     if _NO_MEMORY.search(message) or _CUT_OFF.search(message):
         raise InputError(f"the compiler was cut off, which says nothing of the kernel; run again: {_tidy(message)}")
     return CompileError(_tidy(message))
 
 
 def _tidy(message: str) -> str:
-    """The compiler's message without what ptxas says of itself, at most 4,000 characters."""
+    """Return the compiler's message without the lines of ptxas's statistics, at most 4,000 characters."""
     lines = [line for line in message.strip().splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
     return plain("\n".join(lines), 4000)
 
 
 def parse_ptxas(text: str) -> dict[str, Any]:
-    """What `ptxas -v` prints of a cubin, as fields of `Resource`: registers a thread, and bytes of static shared memory, stack and spills."""
+    """Parse the output of `ptxas -v` into fields of `Resource`.
+
+    They are registers per thread, and bytes of static shared memory, stack frame and spills.
+    """
     functions: list[dict[str, Any]] = []
     for part in text.split("Compiling entry function '")[1:]:
         matches = {name: re.search(pattern, part) for name, pattern in _PTXAS.items()}

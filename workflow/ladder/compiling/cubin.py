@@ -1,26 +1,31 @@
-"""What a compiled CUDA kernel says of itself: whether it keeps state on the device, and whether it uses the tensor cores."""
+"""Read a compiled CUDA kernel: whether it keeps state on the device, and whether it uses the tensor cores."""
 
 import struct
 from dataclasses import dataclass
 
 TOOLKITS_TABLES = {"__cudart_sin_cos_coeffs": 128, "__cudart_i2opi_d": 144, "__cudart_i2opi_f": 24}
-"""Constants that the toolkit's own sine and cosine keep where variables are, with their sizes in bytes."""
+"""Constants that the toolkit's sine and cosine store among the variables, with their sizes in bytes."""
 MATRIX_INSTRUCTIONS = {0x037, 0x03C, 0x03D, 0x03F, 0x1F0, 0x1F1, 0x1F2, 0x1F3}
 """The low nine bits of IMMA, HMMA, BMMA, DMMA, HGMMA, IGMMA, BGMMA and QGMMA, as nvdisasm of CUDA 13 shows them for sm_80 to sm_90a."""
 _OBJECT, _SYMBOLS, _RELOCATIONS = 1, 2, 4
-"""STT_OBJECT, the type of a variable's symbol; SHT_SYMTAB and SHT_RELA, of sections (Tool Interface Standard, Executable and Linking Format
-1.2, 1995)."""
+"""STT_OBJECT, the symbol type of a variable; SHT_SYMTAB and SHT_RELA, section types.
+
+Source: Tool Interface Standard, Executable and Linking Format 1.2, 1995.
+"""
 _VARIABLES = ".nv.global"
-"""What the names of the sections of variables begin with; those with an initial value are in one of their own."""
+"""The prefix of the names of sections with variables. Initialized variables have a separate section."""
 _ADDRESSES = 4
-"""The bank of constants that holds the addresses of variables."""
+"""The constant bank that holds the addresses of variables."""
 _CONSTANTS = ".nv.constant3"
 """The section of `__constant__` variables."""
 _CONSTANTS_AT = {0x50, 0xD0, 0x120}
-"""Where the driver leaves the address of those variables in the bank of constants number 0, as nvcc of CUDA 13 reads it for sm_75 to sm_89,
-for sm_90, and for sm_100 to sm_120. What goes by that address can be written, and stays."""
+"""Offsets in constant bank 0 at which the driver stores the address of the `__constant__` variables.
+
+nvcc of CUDA 13 reads it at these offsets for sm_75 to sm_89, for sm_90, and for sm_100 to sm_120. Code that has the address can
+write to the variables, and what it writes outlives the launch.
+"""
 _HEAP = ("malloc", "__cuda_syscall_aligned_malloc")
-"""Functions of the driver that hand out memory, with what a launch before has left in it."""
+"""Driver functions that allocate memory, which may still hold what an earlier launch left there."""
 _BARRIER = 0x11D
 """The low nine bits of BAR."""
 
@@ -34,7 +39,7 @@ class _Section:
 
 
 def _sections(cubin: bytes) -> list[_Section]:
-    """The sections of a 64-bit ELF file; raises `ValueError` for what is none."""
+    """Return the sections of a 64-bit ELF file. Raises `ValueError` if it is not one."""
     if cubin[:5] != b"\x7fELF\x02":
         raise ValueError("not a 64-bit ELF file")
     (start,), (size, count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<3H", cubin, 58)
@@ -52,7 +57,7 @@ def _text(strings: bytes, at: int) -> str:
 
 
 def _symbols(sections: list[_Section]) -> list[tuple[str, int, int, str]]:
-    """Name, type and size of every symbol, and the name of its section, "" for one that is defined elsewhere."""
+    """Return the name, type, size and section name of every symbol. The section is "" for a symbol defined elsewhere."""
     (table,) = (section for section in sections if section.kind == _SYMBOLS)
     return [
         (_text(sections[table.link].data, name), info & 15, size, sections[index].name if index < len(sections) else "")
@@ -61,11 +66,12 @@ def _symbols(sections: list[_Section]) -> list[tuple[str, int, int, str]]:
 
 
 def state(cubin: bytes) -> list[str]:
-    """Names of what outlives a launch in device memory: variables that are `__device__`, or `static` in a function, `__constant__` ones where
-    their address is taken, and `malloc`.
+    """Return the names of everything that outlives a launch in device memory, sorted.
 
-    A kernel that has one could remember the operands it has seen. Variables count where anything asks for the address of any: NVRTC makes a
-    variable of every `constexpr`, which nothing asks for. Raises `ValueError` for what is no cubin.
+    These are `__device__` variables, `static` variables of functions, `__constant__` variables whose address is taken, and
+    `malloc`. A kernel with any of them could remember the operands of an earlier launch. Variables count only if code asks for
+    the address of any variable: NVRTC makes a variable of every `constexpr`, and no code asks for its address. Raises
+    `ValueError` if the bytes are not a cubin.
     """
     sections, texts = _sections(cubin), code(cubin)
     symbols = _symbols(sections)
@@ -88,10 +94,10 @@ def state(cubin: bytes) -> list[str]:
 
 
 def _reads(text: bytes, bank: int) -> set[int]:
-    """Where code reads a bank of constants, in bytes.
+    """Return the byte offsets at which code reads a constant bank.
 
-    Instructions with a constant have 3 or 5 in bits 9 to 11, its word in bits 40 to 53, and the bank in bits 54 to 58, as nvcc of
-    CUDA 13 makes them for sm_75 to sm_120; but barriers have their number there.
+    Instructions with a constant operand have 3 or 5 in bits 9 to 11, the word in bits 40 to 53, and the bank in bits 54 to 58, as
+    nvcc of CUDA 13 encodes them for sm_75 to sm_120. Barriers do not count: these bits hold their number.
     """
     words = (word for word, _ in struct.iter_unpack("<QQ", text))
     return {
@@ -102,12 +108,12 @@ def _reads(text: bytes, bank: int) -> set[int]:
 
 
 def code(cubin: bytes) -> list[bytes]:
-    """The machine code of every function, of 128-bit instructions since Volta. Raises `ValueError` for what is no cubin."""
+    """Return the machine code of every function: 128-bit instructions since Volta. Raises `ValueError` if the bytes are not a cubin."""
     return [section.data for section in _sections(cubin) if section.name.startswith(".text.")]
 
 
 def uses_tensor_cores(cubin: bytes) -> bool:
-    """Whether its machine code has a matrix instruction. Raises `ValueError` for what is no cubin."""
+    """Return whether the machine code has a matrix instruction. Raises `ValueError` if the bytes are not a cubin."""
     return any(
         int.from_bytes(text[at : at + 2], "little") & 0x1FF in MATRIX_INSTRUCTIONS
         for text in code(cubin)

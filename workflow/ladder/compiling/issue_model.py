@@ -1,11 +1,13 @@
-"""How many multiply-adds a clock the loop of a compiled kernel can issue, by a model of issue slots and register banks.
+"""Model how many multiply-adds per clock the main loop of a compiled kernel can issue, from issue slots and register banks.
 
-A quarter of an SM issues an instruction a clock. Its register file has two banks, the even and the odd registers, each of which gives one
-register of all lanes a clock; an operand in the reuse cache, which keeps those of the instruction before by slot, is not read. Reads run at
-most one instruction behind. What a loop's branches jump over counts as issued. What a load from shared memory brings goes through the same
-banks. The rules are of compute capability 9.0; `studies/registers.py` measures them, for NVIDIA documents neither them nor the encoding.
-That a register file has banks and a cache for reuse, and how to see them: Z. Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
-Microbenchmarking", 2018 (arXiv:1804.06826).
+A quarter of an SM issues one instruction per clock. Its register file has two banks, for even and odd registers. Each bank
+delivers one register of all lanes per clock. The reuse cache keeps operands of the previous instruction, by slot; an operand
+found there is not read. Reads lag issue by at most one instruction. Instructions that a branch in the loop skips count as issued.
+Data loaded from shared memory pass through the same banks.
+
+The rules hold for compute capability 9.0. NVIDIA documents neither them nor the encoding; `studies/registers.py` measures the
+rules. Register banks and the reuse cache, and how to observe them, are described in Z. Jia et al., "Dissecting the NVIDIA Volta
+GPU Architecture via Microbenchmarking", 2018 (arXiv:1804.06826).
 """
 
 import struct
@@ -15,65 +17,70 @@ from functools import cached_property
 from ladder.compiling.cubin import code
 
 MODELLED = "sm_90"
-"""The architecture, with or without suffix, whose register file this is."""
+"""The architecture, with or without suffix, that the model describes."""
 FFMA, FFMA_WITHOUT_B, LDS, BRA = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947
-"""The low twelve bits of instructions: multiply-adds of registers, and with an immediate or a constant for one of them; loads; branches."""
+"""The low twelve bits of instructions.
+
+They are multiply-adds of registers, multiply-adds with an immediate or a constant operand, shared-memory loads, and branches.
+"""
 NO_REGISTER, NEVER = 255, 15
-"""RZ, and the predicate `!PT`, with which an instruction is issued and does nothing."""
+"""RZ, and the predicate `!PT`, with which an instruction is issued but does nothing."""
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
-"""Clocks in which no multiply-add is issued since a load's 4, 8 or 16 bytes a lane are written, by the code of that width.
-They fit kernels' loops. In that of `studies/registers.py` a load takes more (`unwaited`), why is not known; with its costs kernels could not
-issue what they do."""
+"""Clocks in which no multiply-add is issued because a load writes its 4, 8 or 16 bytes per lane, by the code of that width.
+
+The values fit the loops of kernels. In the loop of `studies/registers.py` a load costs more (`unwaited`); why is not known. With
+those costs, kernels could not issue as much as they do.
+"""
 SMALLEST = 32
-"""Multiply-adds of the smallest loop that counts as the kernel's."""
+"""The fewest multiply-adds that a loop needs to count as the kernel's main loop."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of 128 bits, little-endian."""
+    """A 128-bit instruction, little-endian."""
 
     low: int
     high: int
 
     @cached_property
     def name(self) -> int:
-        """What it does."""
+        """The operation, encoded in the low twelve bits."""
         return self.low & 0xFFF
 
     @cached_property
     def multiplies_and_adds(self) -> bool:
-        """Whether it is an FFMA."""
+        """Whether the instruction is an FFMA."""
         return self.name == FFMA or self.name in FFMA_WITHOUT_B
 
     def reads(self) -> tuple[int | None, ...]:
-        """The registers in the three slots for operands."""
+        """Return the registers in the three operand slots, None for a slot without one."""
         a, b, c = self.low >> 24 & 255, self.low >> 32 & 255, self.high & 255
         if self.multiplies_and_adds:
             slots = (a, b if self.name == FFMA else NO_REGISTER, c)
-        else:  # of others only an address counts
+        else:  # only the address of other instructions counts
             slots = (a if self.name == LDS else NO_REGISTER, NO_REGISTER, NO_REGISTER)
         return tuple(None if register == NO_REGISTER else register for register in slots)
 
     def kept(self) -> tuple[int | None, ...]:
-        """What the reuse cache has after it: nothing where it lets another warp go first."""
+        """Return the contents of the reuse cache after the instruction, by slot; all None if it yields to another warp."""
         yields, flags = not self.high >> 45 & 1, self.high >> 58
         return tuple(None if yields or not flags >> slot & 1 else register for slot, register in enumerate(self.reads()))
 
     def write_back(self) -> float:
-        """Clocks that writing what it loaded takes of the multiply-adds."""
+        """Return the clocks in which writing the loaded data blocks multiply-adds."""
         loads = self.name == LDS and self.low >> 12 & 15 != NEVER and self.low >> 16 & 255 != NO_REGISTER
         return WRITE_BACK.get(self.high >> 9 & 7, WRITE_BACK[4]) if loads else 0.0
 
     def back(self) -> int:
-        """By how many instructions a branch goes back, itself counted; 0 where it does not."""
+        """Return how many instructions a branch jumps back, counting itself, or 0 if it does not jump back."""
         if self.name != BRA:
             return 0
-        words = (self.low >> 34 | (self.high & 0x3FFFF) << 30) << 8 | self.low >> 16 & 255  # of four bytes, from the next one on
+        words = (self.low >> 34 | (self.high & 0x3FFFF) << 30) << 8 | self.low >> 16 & 255  # in 4-byte words after the branch
         return max(0, -(words - (words >> 55 << 56)) // 4)
 
 
 def loop(instructions: list[Instruction]) -> list[Instruction]:
-    """The loop in which the largest share are multiply-adds, of those with `SMALLEST` and more; empty where there is none."""
+    """Return the loop with the largest share of multiply-adds, among those with at least `SMALLEST`; empty if there is none."""
     bodies = [
         instructions[at + 1 - branch.back() : at + 1] for at, branch in enumerate(instructions) if 0 < branch.back() <= at + 1
     ]
@@ -81,11 +88,11 @@ def loop(instructions: list[Instruction]) -> list[Instruction]:
 
 
 def clocks(body: list[Instruction]) -> float:
-    """Clocks that a quarter of an SM takes to issue a loop's body once, when it goes round and round."""
-    now, free = -1, [0, 0]  # when the last was issued; from when on each bank has time
+    """Return the clocks that a quarter of an SM takes to issue the body of a loop once, in steady state."""
+    now, free = -1, [0, 0]  # clock of the last issue; clock from which each bank is free
     cache: tuple[int | None, ...] = (None, None, None)
     first, rounds = 0, 3
-    steps = [(step.multiplies_and_adds, step.reads(), step.kept()) for step in body]  # of thousands, gone through several times
+    steps = [(step.multiplies_and_adds, step.reads(), step.kept()) for step in body]  # once: bodies can be long
     for turn in range(rounds):
         first = now if turn == 1 else first
         for multiplies_and_adds, wanted, kept in steps:
@@ -103,9 +110,9 @@ def clocks(body: list[Instruction]) -> float:
 
 
 def multiply_adds_per_clock(cubin: bytes) -> float | None:
-    """Multiply-adds a clock and quarter of an SM, at most 1, in the main loop of a compiled kernel; None where it has none such.
+    """Return the multiply-adds per clock and quarter of an SM, at most 1, in the main loop of a kernel; None if it has no such loop.
 
-    Raises `ValueError` for what is no cubin.
+    Raises `ValueError` if the bytes are not a cubin.
     """
     bodies = [loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in code(cubin)]
     body = max(bodies, key=_share, default=[])

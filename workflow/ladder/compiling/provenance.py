@@ -1,4 +1,4 @@
-"""What a measurement depends on: versions, the project's commit, and the machine."""
+"""Record what a measurement depends on: versions, the project's commit, and the machine."""
 
 import importlib.metadata
 import importlib.util
@@ -23,7 +23,7 @@ PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvm
 
 
 def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise `InputError` where this machine's fingerprint is not that of `environment.json`: a dataset has one environment."""
+    """Raise `InputError` if this machine's fingerprint differs from `environment.json`: a dataset has only one environment."""
     for key in sorted({*found, *expected}):
         if found.get(key) != expected.get(key):
             raise InputError(
@@ -33,7 +33,7 @@ def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the Python packages that a measurement or a figure depends on; those not installed are left out."""
+    """Return the versions of the Python packages that measurements and figures depend on, without those that are not installed."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -44,7 +44,10 @@ def package_versions() -> dict[str, str]:
 
 
 def project_state() -> dict[str, Any]:
-    """The project's commit, and whether files differed from it or were new; None where neither git nor an image's build tells."""
+    """Return the project's `commit` and whether the checkout is `dirty`: has changed or new files.
+
+    Both are None if neither git nor an image's build knows them.
+    """
 
     def git(*arguments: str) -> str | None:
         try:
@@ -53,7 +56,7 @@ def project_state() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
-    image = ROOT / "REVISION"  # an image has no git; its build has left this there
+    image = ROOT / "REVISION"  # an image has no git; its build writes this file
     if image.exists():
         commit, _, dirty = image.read_text().strip().partition("-")
         return {"commit": commit or None, "dirty": bool(dirty) if commit else None}
@@ -62,7 +65,7 @@ def project_state() -> dict[str, Any]:
 
 
 def fingerprint(device: Device) -> dict[str, Any]:
-    """What a measurement depends on besides the project: a change of any of it makes earlier measurements stale."""
+    """Return what a measurement depends on besides the project. Any change to it makes earlier measurements stale."""
     versions = package_versions()
     common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
     if device.kind == "cuda":
@@ -76,7 +79,7 @@ def fingerprint(device: Device) -> dict[str, Any]:
 
 
 def describe(device: Device) -> dict[str, Any]:
-    """`environment.json` less what only the device itself can tell (its attributes and peaks)."""
+    """Return `environment.json` without what only the device itself can report: its attributes and peaks."""
     return {
         "device": device.slug,
         "kind": device.kind,

@@ -1,4 +1,4 @@
-"""Find the compilers, their versions, their flags, and the architectures that they compile for."""
+"""Find the compilers, their versions and flags, and the architectures that they support."""
 
 import importlib.metadata
 import importlib.util
@@ -15,18 +15,18 @@ from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign
 
 DEFAULT_ARCHITECTURE = "sm_90"
-"""What CUDA kernels are compiled for where there is no GPU and the campaign says `auto`."""
+"""The architecture of CUDA kernels if there is no GPU and the campaign says `auto`."""
 CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
 NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
 NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
-"""What a device kind's code is compiled by unless a campaign says otherwise."""
+"""The compiler for each device kind, unless a campaign names another."""
 
 
 def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[Device]) -> list[str]:
-    """What CUDA kernels are compiled for: those of the campaign and of the devices measured.
+    """Return the architectures to compile CUDA kernels for: those of the campaign and of the measured devices.
 
-    Raises `InputError` for one of the campaign's that nvcc does not compile for.
+    Raises `InputError` if nvcc does not support an architecture of the campaign.
     """
     asked = {f"architectures[{index}]": arch for index, arch in enumerate(campaign.architectures)}
     asked |= {f"partitions.{name}.architecture": it.architecture for name, it in campaign.partitions.items() if it.architecture}
@@ -43,7 +43,7 @@ def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[
 
 @lru_cache
 def nvcc() -> str:
-    """Path of nvcc: that of the locked toolkit, else the one on the PATH. Raises `InputError` where there is neither."""
+    """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if there is neither."""
     spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in spec.submodule_search_locations or [] if spec else []:
         path = Path(folder) / "bin" / "nvcc"
@@ -57,14 +57,14 @@ def nvcc() -> str:
 
 @lru_cache
 def _known_architectures() -> list[str]:
-    """What nvcc compiles for: `sm_90` and so on; variants such as `sm_90a` are not listed."""
+    """Return the architectures that nvcc supports, such as `sm_90`, without variants such as `sm_90a`."""
     done = subprocess.run([nvcc(), "--list-gpu-code"], capture_output=True, text=True, check=True)
     return [word for word in done.stdout.split() if word.startswith("sm_")]
 
 
 @lru_cache
 def cc() -> str:
-    """Path of the C compiler, `$CC` or gcc. Raises `InputError` where there is none."""
+    """Return the path of the C compiler, `$CC` or gcc. Raises `InputError` if there is none."""
     path = shutil.which(os.environ.get("CC", "gcc"))
     if not path:
         raise InputError(
@@ -75,7 +75,10 @@ def cc() -> str:
 
 @lru_cache
 def compiler_version(compiler: str) -> str:
-    """The version line of `nvcc`, or of the C compiler, `cc`; the version of `nvrtc`, the toolkit's compiler as a library."""
+    """Return the version line of `nvcc` or of the C compiler `cc`, or the version of the library `nvrtc`.
+
+    Raises `InputError` if the compiler does not state its version.
+    """
     if compiler != "cc" and (gpus := simulated()):
         return str(gpus.compiler_version(compiler))
     if compiler == "nvrtc":
