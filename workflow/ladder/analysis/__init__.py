@@ -1,1 +1,1 @@
-"""From samples to tables: summaries, finalists, models, repeatability, comparisons."""
+"""Turn samples into tables: summaries, finalists, models, repeatability, comparisons."""

@@ -1,4 +1,4 @@
-"""What changed between two datasets: of two commits, machines, drivers or days."""
+"""Compare two datasets: of two commits, machines, drivers or days."""
 
 import json
 import math
@@ -18,26 +18,26 @@ from ladder.core.stats import CONFIDENCE, between_processes, between_runs
 from ladder.core.verdicts import SAME, UNCONFIRMED
 
 WHAT = ["kernel", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state"]
-"""What is compared: a kernel on a problem in a state."""
+"""The columns that identify what is compared: a kernel on a problem in a state."""
 COLUMNS = [
     "kernel", "configuration", "other_configuration", "binary", "element_type", "problem", "state", "us", "other_us",
     "ratio", "low", "high", "limit", "verdict", "sure",
 ]  # fmt: skip
 MEASURED = ("peaks", "idle", "launch_us", "repeated_launch_us")
-"""What `environment.json` says that was measured: no two are the same."""
+"""Keys of `environment.json` that hold measured values, which always differ."""
 SLOWER = 3
-"""The exit code of `ladder compare --fail-if-slower` where something is."""
+"""The exit code of `ladder compare --fail-if-slower` if something is slower."""
 
 
 def title(dataset: Dataset) -> str:
-    """Which dataset it is: its folder, its device's name and its date."""
+    """Return a dataset's folder, the name of its device and its date."""
     return f"{dataset.folder}: {dataset.environment['name']}, {dataset.environment['time'][:10]}"
 
 
 def matched(a: Path, b: Path) -> list[tuple[Path, Path]]:
-    """The datasets that are compared: the two folders, or those of the same name in them, or the only one in each.
+    """Return the pairs of datasets to compare: the two folders, their subfolders of the same name, or the only subfolder of each.
 
-    Raises `InputError` where there are none.
+    Raises `InputError` if there are none.
     """
     inside = [{path.parent.name: path.parent for path in sorted(folder.glob("*/environment.json"))} for folder in (a, b)]
     for index, folder in enumerate((a, b)):
@@ -55,14 +55,14 @@ def matched(a: Path, b: Path) -> list[tuple[Path, Path]]:
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
-    """The values of nested mappings, by their keys joined with dots."""
+    """Return the leaves of nested mappings by their keys, joined with dots."""
     if not isinstance(value, Mapping):
         return {path: value}
     return {key: leaf for name, part in value.items() for key, leaf in _flat(part, f"{path}.{name}".lstrip(".")).items()}
 
 
 def differing(a: Dataset, b: Dataset) -> dict[str, tuple[Any, Any]]:
-    """What was not the same when the two were measured, by its name in `environment.json`; None where one does not say it."""
+    """Return what differs between the environments of two datasets, by its key in `environment.json`; None if one has no such key."""
     first, second = (
         _flat(
             {name: part for name, part in side.environment.items() if name not in MEASURED}
@@ -74,9 +74,9 @@ def differing(a: Dataset, b: Dataset) -> dict[str, tuple[Any, Any]]:
 
 
 def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The configurations to compare: those that are best, or, where the bests are tied, one that both have.
+    """Return the two configurations to compare: the best ones, or, if those are tied with others, one that both datasets have.
 
-    Which one of several that are tied is called the best is chance; its change would be no change of the kernel.
+    Chance decides which of several tied configurations is the best. A different choice would not be a change of the kernel.
     """
     bests = row["configuration"], row["configuration_other"]
     first, second = (
@@ -88,12 +88,16 @@ def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def changes(a: Dataset, b: Dataset, known: Mapping[Limited, Limit]) -> pd.DataFrame:
-    """A row a kernel, problem and state that both have: `ratio` is how many times as fast it is in `other`.
+    """Return a row for every kernel, problem and state that both datasets have.
 
-    By its times in the confirmations, in microseconds; `low` and `high` are the ends of the 95 % interval between processes of two runs.
-    `faster` or `slower` is what that interval leaves 1 out of, and a thousandth to either side, and what differs by more than runs of the
-    same code do (`limit`, a factor, where it is known). So one row in twenty of the same code may be called either; `sure` is what still is
-    where that may happen in one comparison of twenty (Bonferroni's inequality). Without a confirmation nothing is called anything.
+    Times are in microseconds, from the confirmations. `ratio` is the speedup of `b` over `a`; `low` and `high` are the ends of
+    the 95 % interval between the processes of two runs. The verdict is `faster` or `slower` if two conditions hold: the interval
+    leaves out 1 by more than a thousandth, and the ratio differs from 1 by more than runs of the same code do (`limit`, a factor,
+    if it is known).
+
+    One row in twenty of unchanged code may still be called faster or slower. A row is `sure` if its verdict also holds at the
+    confidence at which at most one comparison in twenty has any false verdict (Bonferroni's inequality). Without both
+    confirmations every verdict is `UNCONFIRMED`.
     """
     left_out = a.finalists.left_out or b.finalists.left_out
     first, second = (side.best[side.best["tflops"].notna()] for side in (a, b))
@@ -115,7 +119,7 @@ def changes(a: Dataset, b: Dataset, known: Mapping[Limited, Limit]) -> pd.DataFr
 def _judged(
     a: Dataset, b: Dataset, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, Limit], count: int
 ) -> dict[str, Any]:
-    """The columns of `changes` that rest on the processes of two confirmations, of `count` rows."""
+    """Return the columns of `changes` that come from the processes of two confirmations with `count` rows."""
     times = []
     for side, problem, name in zip((a, b), (row["problem"], row["problem_other"]), names, strict=True):
         group = side.finalists.groups[row["element_type"], problem, row["state"]]
@@ -143,14 +147,14 @@ def _judged(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two datasets, and what is told of them."""
+    """Two datasets and the rows of `changes` for them."""
 
     a: Dataset
     b: Dataset
     rows: pd.DataFrame
 
     def text(self) -> str:
-        """What differs between their environments, then what is faster or slower, in lines for a terminal."""
+        """Return lines for a terminal: what differs between the environments, then what is faster or slower."""
         lines = [f"A {title(self.a)}", f"B {title(self.b)}", "What differs between them:"]
         differs = differing(self.a, self.b)
         lines += [f"  {key}: {_shown(first)} -> {_shown(second)}" for key, (first, second) in differs.items()] or ["  nothing"]
@@ -172,9 +176,9 @@ class Comparison:
         return "\n".join(lines)
 
     def slower(self, by: float) -> pd.DataFrame:
-        """The rows that are surely slower, and whose times are estimated to be longer by the share `by` or more.
+        """Return the rows that are surely slower and whose estimated times are longer by the share `by` or more.
 
-        Raises `InputError` where a dataset has no confirmation, of which nothing can be said.
+        Raises `InputError` if a dataset has no confirmation.
         """
         rows = self.rows
         if (rows["verdict"] == UNCONFIRMED).any():
@@ -182,7 +186,7 @@ class Comparison:
         return rows[(rows["verdict"] == "slower") & rows["sure"] & (1 / rows["ratio"] >= 1 + by)]
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data, with a row for everything compared."""
+        """Return the comparison as plain data, with a row for everything compared."""
         return {
             "datasets": [
                 {"folder": str(side.folder)} | {name: side.environment[name] for name in ("device", "name", "time", "project")}
@@ -198,9 +202,9 @@ def _shown(value: Any) -> str:
 
 
 def compare(a: Path, b: Path, published: Path) -> list[Comparison]:
-    """Every two datasets of the two folders that belong together.
+    """Compare all datasets of the two folders that belong together.
 
-    Raises `InputError` where there are none, or where two have no kernel and problem in common.
+    Raises `InputError` if there are none, or if two have no kernel, problem and state in common.
     """
     comparisons = []
     for first, second in matched(a, b):
@@ -213,5 +217,5 @@ def compare(a: Path, b: Path, published: Path) -> list[Comparison]:
 
 
 def write_json(comparisons: Sequence[Comparison], path: Path) -> None:
-    """Write the comparisons as a list."""
+    """Write the comparisons as a JSON list."""
     write_whole(path, (json.dumps([comparison.data() for comparison in comparisons], indent=1) + "\n").encode())

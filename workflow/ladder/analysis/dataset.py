@@ -1,4 +1,4 @@
-"""A dataset: reads its files, checks that they belong together, and makes its tables. The one way to everything measured."""
+"""Open a dataset: read its files, check that they belong together, and make its tables."""
 
 import hashlib
 import json
@@ -22,17 +22,18 @@ from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
 TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
-"""The tables of a dataset: each is a property of `Dataset`, and a CSV file in its folder."""
+"""The tables of a dataset. Each is a property of `Dataset` and a CSV file in its folder."""
 _NO_RESOURCES = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
 
 
 class Dataset:
-    """What was measured on one device in one campaign. Each table is made when it is first asked for, and once.
+    """The measurements of one device in one campaign. Each table is made once, on first use.
 
-    `folder` is where the files are, `environment` what `environment.json` has, `records` the measurements of the sweep and of the
-    confirmation, each with the label of its problem, and `sessions` what each file says of the run that wrote it.
+    `folder` holds the files. `environment` is the content of `environment.json`. `records` are the measurements of the sweep and
+    of the confirmation, each with the label of its problem. `sessions` describe the run that wrote each file.
 
-    A repeat has no sweep, only the confirmation: `best` and `pairs` are the same without it, `summary` has only the finalists.
+    A repeat has only the confirmation and no sweep. Its `best` and `pairs` are the same as with a sweep; its `summary` has only
+    the finalists.
     """
 
     def __init__(
@@ -48,13 +49,13 @@ class Dataset:
         self.environment, self.folder = environment, folder
         self.kernels = [kernel for kernel in kernels if kernel.kind == environment.get("kind")]
         self.resources = read_resources(resources)
-        """What the compiler said, all as text."""
+        """The compilers' reports, all as text."""
 
     @classmethod
     def open(cls, folder: Path, kernels: Iterable[Kernel] = ()) -> "Dataset":
-        """The dataset in a folder, read and checked. `kernels` are those whose models are wanted.
+        """Open, read and check the dataset in a folder. `models` covers the given `kernels` only.
 
-        Raises `InputError` if the folder has none, and as `load` and `read_resources` do.
+        Raises `InputError` if the folder has no dataset, and under the conditions of `load` and `read_resources`.
         """
         if not (folder / "environment.json").exists() or not files(folder):
             raise InputError(
@@ -71,23 +72,23 @@ class Dataset:
         kernels: Iterable[Kernel],
         folder: Path = Path(),
     ) -> "Dataset":
-        """The same by its files, wherever they are: `resources` is a `resources.csv` of the whole dataset or of each kernel."""
+        """Open a dataset by the paths of its files. `resources` is the `resources.csv` of the whole dataset, or one for each kernel."""
         described = read_environment(environment)
         return cls(*load(samples, described), described, resources, kernels, folder)
 
     @property
     def has_sweep(self) -> bool:
-        """Whether the samples of the sweep are there."""
+        """Whether the samples of the sweep are present."""
         return any(not record["process"] for record in self.records)
 
     @cached_property
     def peak_tflops(self) -> float:
-        """The measured peak of float32."""
+        """The measured float32 peak in TFLOP/s."""
         return float(self.environment["peaks"]["fp32_tflops"])
 
     @cached_property
     def finalists(self) -> Finalists:
-        """What the confirmation measured."""
+        """The finalists that the confirmation measured."""
         within = max((session.get("within", 0.0) for session in self.sessions), default=0.0)
         return Finalists(self.records, within, self.peak_tflops, flop_per_clock(self.environment))
 
@@ -126,7 +127,7 @@ class Dataset:
         return {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in rows}
 
     def tables(self, names: Iterable[str] = TABLES) -> dict[str, pd.DataFrame]:
-        """The named tables."""
+        """Return the named tables."""
         return {name: getattr(self, name) for name in names}
 
     def write(self, paths: Mapping[str, Path]) -> None:
@@ -136,17 +137,22 @@ class Dataset:
 
 
 def read_resources(paths: Iterable[Path]) -> pd.DataFrame:
-    """The rows of several `resources.csv`, all as text. Raises `InputError` for a file that is none."""
+    """Return the rows of several `resources.csv`, all as text. Raises `InputError` for a file that is not one."""
     needed = ("element_type", "configuration", "status", "sha256")
     return pd.concat([_NO_RESOURCES, *(read_csv(path, needed, text=True) for path in paths)])
 
 
 def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The measurements of a dataset, with those of its confirmation if that is one of the files, and the session of each file.
+    """Return the measurements of a dataset, with those of the confirmation if `samples` includes its file, and the session of each file.
 
-    Raises `InputError` where `environment` names another device than was measured on, or where files are of another environment, of
-    several versions of the measuring code, of another job than their name says, or not those that the confirmation was made from: a
-    dataset is one whole. The confirmation may be alone: a repeat keeps no sweep.
+    The confirmation may be the only file, because a repeat keeps no sweep. Raises `InputError` if the files do not belong
+    together:
+
+    - `environment` names another device than its fingerprint,
+    - a file was measured in another environment,
+    - the files were measured by different versions of the measuring code,
+    - a file holds the measurements of another job than its name says, or
+    - the sweep's files are not those that the confirmation was made from.
     """
     records, sessions = [], []
     device, name = environment["fingerprint"].get("device"), environment.get("name")
@@ -171,7 +177,7 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
 
 
 def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) -> None:
-    """Raise `InputError` where a file has another job's measurements than its name says."""
+    """Raise `InputError` if a file holds the measurements of another job than its name says."""
     jobs = {session["job"]} if "job" in session else set()
     if path.stem != CONFIRMED:
         shard = path.stem.split(".")[2:]
@@ -183,7 +189,10 @@ def _check_name(path: Path, rows: Sequence[Record], session: Mapping[str, Any]) 
 
 
 def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` where not all files were measured by the same code: by that of which the confirmation's was a part."""
+    """Raise `InputError` if different versions of the code measured the files.
+
+    For the confirmation, the version of the sweep that its session names (`swept`) must be the same.
+    """
     first = sessions[0].get("code") if sessions else None
     for path, session in zip(samples, sessions, strict=True):
         code = session.get("swept", first) if path.stem == CONFIRMED else session.get("code")
@@ -194,7 +203,7 @@ def _check_code(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) 
 
 
 def _check_jobs(samples: Sequence[Path], sessions: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `InputError` where the files of the sweep are not those that were confirmed."""
+    """Raise `InputError` if the files of the sweep are not those that the confirmation was made from."""
     for path, session in zip(samples, sessions, strict=True):
         if path.stem == CONFIRMED:
             here = {other.stem: hashlib.sha256(other.read_bytes()).hexdigest() for other in samples if other.stem != CONFIRMED}

@@ -1,4 +1,4 @@
-"""What the confirmation says of the finalists that it timed side by side, each in several fresh processes."""
+"""Evaluate the confirmation: finalists timed side by side, each in several fresh processes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,18 +16,19 @@ from ladder.model.campaign import FEWEST, GAPS, is_baseline
 from ladder.storage.samples import READINGS
 
 NO_ENERGY = "no energy: "
-"""How the reason begins of what has no energy though it was asked for."""
+"""The prefix of the reason for a finalist without energy, although energy was requested."""
 AS_WARM = "as warm"
-"""How the reason begins of what was not measured cold."""
+"""The prefix of the reason for a finalist that was not measured cold."""
 
 Key = tuple[str, str, str]
-"""Element type, problem and state: what finalists were timed side by side on."""
+"""Element type, problem and state, on which finalists were timed side by side."""
 
 
 class Finalists:
-    """What the confirmation timed side by side: on each problem and in each state the finalists, each with a record a process.
+    """The finalists of the confirmation, timed side by side on each problem and in each state, with one record per process.
 
-    `within` is the campaign's `confirm.within`; the peaks are those of `summarise`. `left_out` where no record is the confirmation's.
+    `within` is the campaign's `confirm.within`. The peaks are those of `summarise`. `left_out` is true if no record is from a
+    confirmation.
     """
 
     def __init__(
@@ -37,9 +38,9 @@ class Finalists:
         self.left_out = not any(record["process"] for record in records)
         self.groups: dict[Key, dict[tuple[str, str], dict[int, Record]]] = {}
         self.as_warm: dict[tuple[str, Key], Record] = {}
-        """Kernels that were not timed cold, since it makes no difference there, with the first record that says so."""
+        """Kernels that were not timed cold because it makes no difference, each with the first record that says so."""
         self.tensor_cores: set[tuple[str, str, str]] = set()
-        """Kernels, element types and configurations that use them."""
+        """Kernels, element types and configurations that use the tensor cores."""
         self.failures = measurements.failures(records)
         for record in records:
             name = record["kernel"], record["element_type"], record["configuration"]
@@ -53,9 +54,9 @@ class Finalists:
         self.tensor_cores |= self._timed_apart()
 
     def _timed_apart(self) -> set[tuple[str, str, str]]:
-        """Kernels, element types and configurations that were not timed beside the reference: they use the tensor cores.
+        """Return the kernels, element types and configurations that were not timed beside the reference, because they use the tensor cores.
 
-        Nothing else in a confirmation says so.
+        Nothing else in a confirmation shows that they do.
         """
         apart = set()
         for group in self.groups.values():
@@ -67,16 +68,17 @@ class Finalists:
         return apart
 
     def pair(self, key: Key, name: tuple[str, str], other: tuple[str, str]) -> dict[str, Any]:
-        """How many times as fast as `other` `one` is, both kernels and configurations, by rounds in which both were timed.
+        """Return the speedup of `name` over `other`, both a kernel and a configuration, with its intervals and verdict.
 
-        Where they were timed apart, for one uses the tensor cores, by their ratios to the reference.
+        It uses the rounds in which both were timed. If they were timed apart, because one uses the tensor cores, it uses their
+        ratios to the reference.
         """
         of_name, of_other = self.groups[key][name], self.groups[key][other]
         processes = []
         for process in sorted({*of_name} & {*of_other}):
             ours, others = (record[process]["samples_us"] for record in (of_name, of_other))
             if of_name[process]["key"] == of_other[process]["key"]:
-                rounds = min(len(ours), len(others))  # a slow one takes part in the first ones only
+                rounds = min(len(ours), len(others))  # a slow candidate takes part in the first rounds only
                 processes.append(np.divide(others[:rounds], ours[:rounds]))
             else:  # timed apart, each beside the reference
                 ratios = [np.median(np.divide(r[process]["reference_us"], r[process]["samples_us"])) for r in (of_name, of_other)]
@@ -84,16 +86,16 @@ class Finalists:
         return _compared(processes)
 
     def ratio(self, key: Key, name: tuple[str, str]) -> dict[str, Any]:
-        """The same against the reference of the same rounds."""
+        """Return the speedup of a finalist over the reference in the same rounds, in the form of `pair`."""
         records = self.groups[key][name]
         return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
 
     def on_tensor_cores(self, key: Key, *candidates: tuple[str, str]) -> bool:
-        """Whether one of these kernels and configurations uses the tensor cores."""
+        """Return whether any of these kernels and configurations uses the tensor cores."""
         return any((kernel, key[0], configuration) in self.tensor_cores for kernel, configuration in candidates)
 
     def row(self, key: Key, finalist: tuple[str, str], swept: Record) -> dict[str, Any]:
-        """The columns of `best.csv` for a finalist that the confirmation finds: all but those that `swept`, its row of the sweep, has."""
+        """Return the columns of `best.csv` for a finalist, except those of `swept`, its row of the sweep."""
         records = [record for _, record in sorted(self.groups[key][finalist].items())]
         compared = self.ratio(key, finalist)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
@@ -113,7 +115,7 @@ class Finalists:
             "energy_high_j": max(joules) if len(joules) > 1 else None,
             "energy_us": _middle(
                 1e6 * finalist / watts for finalist, watts in counted
-            ),  # not `median_us`: held for long, the clock is another
+            ),  # not `median_us`: the clock differs under a long load
             "power_w": _middle(watts for _, watts in counted),
             "within_low": compared["within_low"],
             "within_high": compared["within_high"],
@@ -128,21 +130,24 @@ class Finalists:
 
 
 def _back_to_back(record: Record) -> bool:
-    """Whether the launches of which the energy was counted followed each other: in gaps the board draws power that is not theirs."""
+    """Return whether the launches whose energy was counted followed each other closely.
+
+    In gaps the board draws power that does not belong to the launches.
+    """
     if record["energy_j"] is None:
         return False
     return bool(record["energy_j"] / record["power_w"] * 1e6 <= GAPS * median_interval(record["samples_us"])[0])
 
 
 def _no_energy(records: Sequence[Record]) -> str:
-    """Why none of the processes counted energy, or "" where none was asked to."""
+    """Return why no process counted energy, or "" if none was asked to."""
     if any(record["energy_j"] for record in records):
         return f"{NO_ENERGY}launches did not follow each other"
     return next((record["reason"] for record in records if str(record["reason"]).startswith(NO_ENERGY)), "")
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    """The median of what is known."""
+    """Return the median of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return median_interval(known)[0] if known else None
 

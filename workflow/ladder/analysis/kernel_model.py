@@ -1,7 +1,8 @@
-"""What a kernel asks of its machine, by arithmetic alone: operations, traffic, bank conflicts, occupancy, and the bounds that follow.
+"""Compute what a kernel asks of its machine: operations, traffic, bank conflicts, occupancy, and the bounds that follow.
 
-Shared memory has 32 banks of four bytes. A bank serves one word a wavefront, to however many threads want that word; an access of eight or
-sixteen bytes a thread goes in halves or quarters of the warp (CUDA C++ Best Practices Guide, "Shared Memory and Memory Banks").
+Shared memory has 32 banks of four bytes. In one wavefront, a bank serves one word, to any number of threads that want this word.
+An access of eight or sixteen bytes per thread is split into halves or quarters of the warp (CUDA C++ Best Practices Guide,
+"Shared Memory and Memory Banks").
 """
 
 from collections import Counter
@@ -18,14 +19,17 @@ from ladder.model.problem import Problem
 
 WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
 L1_BYTES = BANKS * WORD_BYTES
-"""Bytes that the L1 cache, which is also shared memory, returns a cycle and SM."""
+"""Bytes per cycle and SM that the L1 cache, which is also the shared memory, can return."""
 PARTITIONS = 4
-"""Parts of an SM with registers and warps of their own."""
+"""Parts of an SM that have their own registers and warps."""
 REGISTER_UNIT = 256
-"""Registers are given to a warp in units of this many, so to a thread in eights."""
+"""A warp gets registers in units of this many, so a thread gets them in units of eight."""
 MAX_BLOCKS = {"7.5": 16, "8.6": 16, "8.7": 16, "8.9": 24, "10.1": 24, "11.0": 24, "12.0": 24, "12.1": 24}
-"""Blocks an SM holds, by compute capability; 32 where not listed. This and the granularities are those of the toolkit's
-`cuda_occupancy.h` (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""The most blocks per SM by compute capability; 32 if not listed.
+
+These numbers and the granularities are those of the toolkit's `cuda_occupancy.h` (CUDA C++ Programming Guide, "Technical
+Specifications per Compute Capability").
+"""
 
 KEY = ["kernel", "configuration", "element_type", "m", "n", "k", "alpha", "beta", "padding"]
 COLUMNS = [
@@ -36,11 +40,11 @@ COLUMNS = [
 
 
 def wavefronts(addresses: Sequence[int], width: int, read: bool = True) -> tuple[int, int]:
-    """Wavefronts that one access of a warp to shared memory takes, and how many of them bank conflicts add.
+    """Return the wavefronts that one shared-memory access of a warp takes, and how many of them bank conflicts add.
 
-    `addresses` are the threads' in bytes, `width` the bytes each of them moves (1 to 16). A read in which threads i and i ^ 1 share an
-    address, for all i, or i and i ^ 2, needs half the parts (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2,
-    for compute capability 7.x).
+    `addresses` are in bytes, one per thread; `width` is the number of bytes that each thread moves (1 to 16). A read needs half
+    the parts if threads i and i ^ 1 share an address for all i, or threads i and i ^ 2
+    (https://forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228/2, for compute capability 7.x).
     """
     parts = max(1, width // WORD_BYTES)
     if read and any(
@@ -57,13 +61,13 @@ def _busiest_bank(addresses: Sequence[int], width: int) -> int:
 
 
 def sectors(addresses: Sequence[int], width: int) -> int:
-    """Sectors (32 bytes) of global memory that one access of a warp touches; `addresses` and `width` in bytes."""
+    """Return the sectors (32 bytes) of global memory that one access of a warp touches; `addresses` and `width` are in bytes."""
     return len({s for a in addresses for s in range(a // SECTOR_BYTES, (a + width - 1) // SECTOR_BYTES + 1)})
 
 
 @lru_cache(maxsize=4096)
 def _warp(expression: str, block: tuple[int, int, int], names: tuple[tuple[str, Number], ...]) -> tuple[int, ...]:
-    """The value of an address for every thread of a block's first warp."""
+    """Return the value of an address expression for every thread of a block's first warp."""
     given = dict(names)
     return tuple(
         int(evaluate(expression, given | {"thread": i, "x": i % block[0], "y": i // block[0] % block[1]}))
@@ -72,11 +76,11 @@ def _warp(expression: str, block: tuple[int, int, int], names: tuple[tuple[str, 
 
 
 def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, int]) -> dict[str, float]:
-    """What the declared `accesses` of all launches amount to: elements, sectors, wavefronts and conflicts.
+    """Return the totals of the declared `accesses` of all launches: elements, sectors, wavefronts and conflicts.
 
-    `given` are the names of problem and device. `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and shared memory
-    can serve them: a register a thread, or four sectors, a cycle. Threads beyond the matrix count as the others do. Empty where the
-    kernel declares no accesses.
+    `given` has the names of problem and device. `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and
+    shared memory can serve the accesses: in a cycle one register per thread of a warp, or four sectors. Threads beyond the matrix
+    count like all others. The result is empty if the kernel declares no accesses.
     """
     size, names = ELEMENT_TYPES[configuration.element_type].size, kernel.names(configuration, given)
     accesses = [(shape, access) for shape in kernel.launches(configuration, given) for access in shape.accesses]
@@ -106,9 +110,9 @@ def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, in
 
 
 def occupancy(threads: int, registers: int, shared: int, attributes: Mapping[str, Any]) -> tuple[int, float, str]:
-    """Blocks that an SM holds at a time, the share of its warps they are, and what limits them.
+    """Return the blocks that an SM holds at a time, their share of its warps, and what limits them.
 
-    `threads` and `shared` (bytes) are those of a block, `registers` of a thread; `attributes` the device's, of `environment.json`.
+    `threads` and `shared` (bytes) are per block, `registers` per thread. `attributes` are the device's, from `environment.json`.
     """
     modern = float(attributes["compute_capability"]) >= 8
     reserved, unit = (1024, 128) if modern else (0, 256)
@@ -127,7 +131,7 @@ def occupancy(threads: int, registers: int, shared: int, attributes: Mapping[str
 
 
 def l1_tb_s(environment: Mapping[str, Any]) -> float | None:
-    """What the L1 caches of a GPU can return at its highest clock, in TB/s; None where that is not known."""
+    """Return the bandwidth of a GPU's L1 caches at its highest clock, in TB/s; None if the clock is not known."""
     attributes = environment["attributes"]
     clock = attributes.get("max_sm_clock_mhz")
     return attributes["sm_count"] * L1_BYTES * clock * 1e-6 if clock else None
@@ -141,19 +145,22 @@ def model(
     environment: Mapping[str, Any],
     tensor_cores: bool = False,
 ) -> dict[str, Any]:
-    """A row of the table: counts of one GEMM, bounds in TFLOP/s, intensities in FLOP a byte.
+    """Return a row of the table: counts for one GEMM, bounds in TFLOP/s, intensities in FLOP/byte.
 
-    `intensity` counts every element that a thread reads, wherever it is found; `compulsory_intensity` every element of A, B and C once. The
-    bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and what L1 and shared memory can serve.
-    The lowest is left empty of what uses the `tensor_cores`: the measured peak is not theirs.
-    `issue_tflops` is no bound but a prediction: what the main loop issues of the peak's multiply-adds by the model of `issue`, were it all
-    there is. Threads, shared memory and occupancy are those of the launch of `function`, the one that takes the most registers.
+    `intensity` counts every element that a thread reads, wherever it is found. `compulsory_intensity` counts every element of A,
+    B and C once. The bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and the rate at
+    which L1 and shared memory can deliver. The lowest bound is empty if the kernel uses the tensor cores (`tensor_cores`),
+    because the measured peak is not theirs.
+
+    `issue_tflops` is a prediction and not a bound: the peak times the multiply-adds per clock that the main loop can issue by
+    `issue_model`, as if the loop were the whole kernel. Threads, shared memory and occupancy are those of the launch of
+    `function`, the function with the most registers.
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
     attributes = environment["attributes"]
     given = problem.names() | {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
     names = kernel.names(configuration, given)
-    old = problem.m * problem.n * (problem.beta != 0)  # what beta makes every kernel read of C
+    old = problem.m * problem.n * (problem.beta != 0)  # the elements of C that every kernel reads if beta is not 0
     row: dict[str, Any] = {"flops": problem.flops}
     row["compulsory_intensity"] = problem.flops / size / (
         problem.m * problem.k + problem.k * problem.n + problem.m * problem.n + old
@@ -173,7 +180,7 @@ def model(
     if not tensor_cores:
         row["bound"] = min(bounds, key=lambda name: bounds[name])
         row["bound_tflops"] = bounds[row["bound"]]
-    rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # published before there was that model: none
+    rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # 0 for datasets published before that model existed
     if configuration.element_type == "float32" and rate_of_loop:
         row["issue_tflops"] = rate_of_loop * peaks["fp32_tflops"]
     shapes = {shape.function: shape for shape in kernel.launches(configuration, given)} if kernel.kind == "cuda" else {}

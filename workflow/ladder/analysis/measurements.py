@@ -1,4 +1,4 @@
-"""What each measurement says: the label of its problem, its rates, its marks, and whether it failed."""
+"""Evaluate single measurements: the label of the problem, rates, marks, and failures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,27 +10,27 @@ from ladder.core.types import FAILED, flops, tflops
 from ladder.model.problem import VARIED, Problem
 
 MULTIMODAL = 1.05
-"""The quotient of the 90th to the 10th percentile of the times from which one median tells too little."""
+"""The quotient of the 90th and the 10th percentile of the times above which one median says too little."""
 THROTTLED = 0xFC
-"""Bits of NVML's clock event reasons that hold the clock down: power cap, slowdowns, sync boost; not idling and not clocks chosen."""
+"""Bits of NVML's clock event reasons that mean throttling: power cap, slowdowns and sync boost, but not idling or chosen clocks."""
 
 Record = Mapping[str, Any]
 """A measurement: a row of `samples.SCHEMA`, with the label of its problem as `problem`."""
 
 
 def labelled(records: Sequence[Record]) -> list[Record]:
-    """The records, each with its problem's label: the sizes, and of the rest what is not the same in all of them."""
+    """Return the records with their problems' labels: the sizes, and the other properties that are not the same in all records."""
     varied = [name for name in VARIED if len({record[name] for record in records}) > 1]
     return [{**record, "problem": label(record, varied)} for record in records]
 
 
 def label(record: Record, varied: Sequence[str] = ()) -> str:
-    """The label of a record's problem: its sizes, and those of its other properties that are named."""
+    """Return the label of a record's problem: its sizes, and those of its other properties that `varied` names."""
     return Problem(record["m"], record["n"], record["k"], **{name: record[name] for name in varied}).label
 
 
 def failures(records: Sequence[Record]) -> dict[tuple[str, str, str], Record]:
-    """The kernels, element types and configurations that failed in the confirmation, each with its first record that failed."""
+    """Return the kernels, element types and configurations that failed in the confirmation, each with its first failed record."""
     failed: dict[tuple[str, str, str], Record] = {}
     for record in records:
         if record["process"] and record["status"] in FAILED:
@@ -39,7 +39,7 @@ def failures(records: Sequence[Record]) -> dict[tuple[str, str, str], Record]:
 
 
 def uses_tensor_cores(record: Record) -> bool:
-    """Whether what was measured uses the tensor cores: by its binary, or, of a baseline, by its precision."""
+    """Return whether the candidate uses the tensor cores: by its binary, or for a baseline by its precision."""
     return bool(record["tensor_cores"]) or record["precision"] == "tf32"
 
 
@@ -51,9 +51,10 @@ def rates(
     peak_tflops: float,
     per_clock: float | None,
 ) -> dict[str, Any]:
-    """What follows from a time and a ratio, each with the ends of its interval: columns of tables.
+    """Return columns of tables that follow from a time and a ratio, each with the ends of its interval.
 
-    Times in microseconds, rates in TFLOP/s. `peak_tflops` is that of float32, measured, and `per_clock` the float32 operations of a clock.
+    Times are in microseconds, rates in TFLOP/s. `peak_tflops` is the measured float32 peak, and `per_clock` the device's float32
+    operations per clock.
     """
     size = record["m"], record["n"], record["k"]
     row: dict[str, Any] = {
@@ -72,22 +73,22 @@ def rates(
 
 
 def disturbed(records: Sequence[Record]) -> str:
-    """What to say of a value that was measured while others computed on the device, or ""."""
+    """Return the reason for a value that was measured while other processes computed on the device, or ""."""
     others = max(record["other_processes"] or 0 for record in records)
     return f"timed while {others} other process(es) computed on the device" if others else ""
 
 
 def throttled_share(records: Sequence[Record]) -> float | None:
-    """The share of samples taken while something held the clock down; None where the device does not tell."""
+    """Return the share of samples taken while the clock was throttled; None if the device does not report it."""
     bits_of_samples = [bits for record in records for bits in record["samples_throttle_reasons"] or [] if bits is not None]
     return sum(bool(bits & THROTTLED) for bits in bits_of_samples) / len(bits_of_samples) if bits_of_samples else None
 
 
 def marks(records: Sequence[Record]) -> list[str]:
-    """What to know of a value that is made from these records: one of the sweep, or one a process of the confirmation.
+    """Return the marks of a value made from these records: one record of the sweep, or one per process of the confirmation.
 
-    `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process. `multimodal`: the
-    90th percentile of all times is more than 5 % above the 10th. `raced`: it left the race early.
+    `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process.
+    `multimodal`: the 90th percentile of all times is more than 5 % above the 10th. `raced`: early stopping ended its measurement.
     """
     times = [record["samples_us"] for record in records]
     ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]

@@ -1,4 +1,4 @@
-"""How far results repeat: several published datasets of one model of device, of the same machine and of others."""
+"""Compute how far results repeat, from several published datasets of one device model, on the same machine and on others."""
 
 import hashlib
 import json
@@ -23,14 +23,16 @@ from ladder.storage.csv_files import read_csv, to_csv
 from ladder.storage.dataset_layout import CONFIRMED, files
 
 Limited = tuple[str, str, str, bool]
-"""Element type, problem, state, and whether it uses the tensor cores."""
+"""Element type, problem, state, and whether the tensor cores are used."""
 LIMIT = 2.8
-"""Times the standard deviation: what two results differ by at most with a probability of 95 %, 1.96 * sqrt(2) (ISO 5725-6). Of a standard
-deviation among few machines it is Student's t of one degree of freedom fewer than machines in place of 1.96."""
+"""The most standard deviations by which two results differ with a probability of 95 %: 1.96 * sqrt(2) (ISO 5725-6).
+
+If the standard deviation is among few machines, Student's t replaces 1.96, with one degree of freedom fewer than machines.
+"""
 PROBLEM = ["element_type", "problem", "state", "tensor_cores"]
-"""What a limit is of. What uses the tensor cores draws another power, and differs among machines by another amount."""
+"""What a limit applies to. Kernels on the tensor cores draw different power, and differ among machines by a different amount."""
 CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
-"""What two runs must both have: the same code, on the same problem."""
+"""What two runs must have in common to be compared: the same code on the same problem."""
 COLUMNS = [
     *PROBLEM, "contestants", "machines", "runs",
     "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
@@ -40,15 +42,15 @@ COLUMNS = [
 
 @dataclass(frozen=True)
 class Limit:
-    """How far logarithms of two runs differ at most."""
+    """The most by which the logarithms of two runs differ."""
 
     half: float
-    """With a probability of 95 %."""
+    """The limit for a probability of 95 %."""
     degrees: int = 0
-    """Of freedom of the standard deviation that it is a multiple of; 0 where that is taken for known."""
+    """The degrees of freedom of the standard deviation behind the limit; 0 if that is taken as known."""
 
     def at(self, confidence: float) -> float:
-        """The same with another probability."""
+        """Return the limit for another probability."""
         if self.degrees:
             return self.half * student_t(self.degrees, confidence) / student_t(self.degrees)
         normal = NormalDist()
@@ -61,26 +63,25 @@ class Run:
 
     name: str
     device: str
-    """The model: the slug of the device."""
+    """The device model's slug."""
     machine: str
-    """The UUID of the device that was measured on."""
+    """The UUID of the measured device."""
     made_from: Mapping[str, str]
-    """What `made_from` says of it."""
+    """The origin of the run, as `made_from` returns it."""
     ratios: pd.DataFrame
-    """A row a finalist, problem and state: `CANDIDATE`, the logarithms of the ratio, with half of its between-process interval, and of
-    the time."""
+    """A row per finalist, problem and state: the columns of `CANDIDATE`, `log_ratio`, `half` and `log_us`; see `ratios`."""
     pairs: pd.DataFrame
-    """Who is faster than whom, the table of that name."""
+    """The table `pairs` of the dataset."""
 
 
 def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
-    """What exactly is said of a published dataset by its confirmation: by which commit it was measured, and the confirmation's sha256."""
+    """Return what identifies a published dataset: the commit that measured it and the SHA-256 of its confirmation."""
     confirmation = (folder / f"{CONFIRMED}.parquet").read_bytes()
     return {"commit": environment["project"]["commit"], "confirmed_sha256": hashlib.sha256(confirmation).hexdigest()}
 
 
 def read_run(folder: Path, name: str = "") -> Run:
-    """A published dataset's run. Raises `InputError` where it has no confirmation, or one that was measured on several devices."""
+    """Return the run of a published dataset. Raises `InputError` if it has no confirmation, or one from several devices."""
     path = folder / f"{CONFIRMED}.parquet"
     if path not in files(folder):
         raise InputError(
@@ -96,9 +97,10 @@ def read_run(folder: Path, name: str = "") -> Run:
 
 
 def ratios(finalists: Finalists) -> pd.DataFrame:
-    """A row a finalist, problem and state: its log ratio to the reference, half the width of the interval between processes, its log time.
+    """Return a row per finalist, problem and state, without the reference, whose ratio to itself is always 1.
 
-    The reference's own, which is 1 whatever happens, is left out.
+    `log_ratio` is the logarithm of its ratio to the reference, `half` half the width of the between-process interval of that
+    logarithm, and `log_us` the logarithm of its time in microseconds.
     """
     rows = []
     for key, group in finalists.groups.items():
@@ -113,10 +115,10 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
 
 
 def differences(runs: Sequence[Run]) -> pd.DataFrame:
-    """What every two runs differ by in the finalists that both have: of the log ratios `difference`, and `allowed` by their intervals; of
-    the log times `time_difference`.
+    """Return the differences between every two runs, for the finalists that both have.
 
-    `machines` is the set of the two runs' machines, of one where it is the same.
+    `difference` is of the log ratios, `allowed` what the two intervals allow for it, and `time_difference` of the log times.
+    `machines` is the set of the machines of the two runs, with one element if it is the same machine (`same`).
     """
     tables = [pd.DataFrame(columns=[*CANDIDATE, "difference", "time_difference", "allowed", "machines", "same"])]
     for run, other in combinations(runs, 2):
@@ -135,16 +137,17 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _sd(differences: pd.Series) -> float:
-    """The standard deviation of one result, from the differences of two: half of their mean square is its square."""
+    """Return the standard deviation of one result from the differences of two: its square is half their mean square."""
     return float(np.sqrt(np.mean(np.square(differences.astype(float))) / 2)) if len(differences) else math.nan
 
 
 def table(runs: Sequence[Run]) -> pd.DataFrame:
-    """A row a problem and state, on tensor cores or not: how far log ratios of one configuration repeat, pooled over the finalists.
+    """Return a row per problem and state, on tensor cores or not: how far log ratios of one configuration repeat, pooled over the finalists.
 
-    `repeat_sd` is their standard deviation among runs on the same machine, `reproduce_sd` among machines, and the limits are what two results
-    differ by at most with a probability of 95 % (ISO 5725-6), the `time_limit` of log times. They rest on `machines` and `runs`, however
-    many finalists there are: what is a machine's own moves them all together.
+    `repeat_sd` is their standard deviation among runs on the same machine, `reproduce_sd` among machines. With a probability of
+    95 %, two results differ by at most `repeat_limit` or `reproduce_limit` (ISO 5725-6); the columns with `time_limit` are for
+    log times. The numbers rest on `machines` and `runs`, however many finalists there are: a machine's peculiarity moves all its
+    finalists together.
     """
     rows, differing = [], differences(runs)
     measured = [set(run.ratios[PROBLEM].itertuples(index=False, name=None)) for run in runs]
@@ -165,15 +168,16 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def limited(row: Mapping[str, Any]) -> Limited:
-    """Of which limit a row of `best`, `pairs` or `table` is."""
+    """Return the key of the limit for a row of `best`, `pairs` or `table`."""
     return row["element_type"], str(row["problem"]), row["state"], str(row.get("tensor_cores")) == "True"
 
 
 def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, Limit]:
-    """How far logarithms of two runs differ at most, by what they are of, given what `environment.json` says of both.
+    """Return the limits on the difference of two runs' logarithms, by what they apply to, given both contents of `environment.json`.
 
-    Of ratios to the reference, or, with "time_", of times; by the table in the folder of published datasets, on one machine or on several of
-    the model. Of two models nothing is known.
+    The limits are for ratios to the reference, or for times if `of` is "time_". They come from the table in the folder of
+    published datasets, for one machine or for several machines of the model. The result is empty for two different models, or
+    without a table.
     """
     path = published / f"repeat-{other['device']}.csv"
     if first["device"] != other["device"] or not path.exists():
@@ -183,19 +187,19 @@ def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], 
 
 
 def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[Limited, Limit]:
-    """The limits of a `table`, on one machine or on several, by what they are of."""
+    """Return the limits of a `table` by what they apply to, for one machine (`same`) or for several."""
     column = f"{'repeat' if same else 'reproduce'}_{of}limit"
     rows = table.dropna(subset=[column]).to_dict("records")
     return {limited(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
 
 
 def _covered(within: pd.Series) -> dict[str, Any]:
-    """How many differences there are, and the share that is within what is allowed."""
+    """Return the number of differences, and the share that is within what is allowed."""
     return {"pairs": len(within), "covered": float(within.mean()) if len(within) else None}
 
 
 def _least(within: Mapping[str, pd.Series]) -> dict[str, Any]:
-    """Of what the smallest share is covered, and that share; nothing where there are no differences."""
+    """Return the name with the smallest covered share, and that share; empty if there are no differences."""
     shares = {name: float(covered.mean()) for name, covered in within.items() if len(covered)}
     if not shares:
         return {}
@@ -204,20 +208,21 @@ def _least(within: Mapping[str, pd.Series]) -> dict[str, Any]:
 
 
 def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.Series:
-    """Which differences keep to the limits of their problem, of those that have one."""
+    """Return, for the differences whose problem has a limit, whether each is within it."""
     both = pairs.merge(limits[[*PROBLEM, column]].dropna(), on=PROBLEM)
     return abs(both["difference"]) <= both[column]
 
 
 def claims(runs: Sequence[Run]) -> dict[str, Any]:
-    """What can be held against the intervals that are stated, from the runs of one model.
+    """Return how well the stated intervals and limits hold for the runs of one model.
 
-    `same_machine`: differences between runs on one machine, and the share within both between-process intervals together. `other_machine`:
-    those between machines, and the share within the limit of `table`, which was made from them too; `held_out` is the same where the
-    limit was made without the machine in question, which takes three, and `same_held_out` that of runs on one machine, within the limit
-    that runs on others made. `least` is the share of the problem, or of the machine held out, of which it is the smallest. `twins` and
-    `null`: pairs of the same binary, and of the reference with itself, the share that is called different, and that whose interval leaves
-    out 1, by however little.
+    `same_machine`: differences between runs on one machine; the share within both between-process intervals together.
+    `same_held_out`: the same differences; the share within the limit made from the runs on other machines.
+    `other_machine`: differences between machines; the share within the limit of `table`, which was made from them too.
+    `held_out`: the same differences; the share within the limit made without the machine in question, which takes three machines.
+    `least`: the problem, or the machine held out, with the smallest share.
+    `twins`, `null`: pairs of the same binary, and of the reference with itself; the share called different, and the share whose interval
+    leaves out 1, by however little.
     """
     differing = differences(runs)
     same, other = differing[differing["same"].astype(bool)], differing[~differing["same"].astype(bool)]
@@ -242,8 +247,9 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
-    """Of pairs that only chance can tell apart: how many there are, and the share that is called faster or slower, and would be without
-    `verdicts.MARGIN`.
+    """Count the pairs that only chance can tell apart.
+
+    Also return the share called faster or slower, and the share that would be without `verdicts.MARGIN`.
     """
     pairs = pd.concat([run.pairs.loc[run.pairs["pair"] == kind, ["verdict", "low", "high"]] for run in runs])
     called, apart = pairs["verdict"].isin(["faster", "slower"]), (pairs["low"] > 1) | (pairs["high"] < 1)
@@ -255,7 +261,7 @@ def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
 
 
 def contents(published: Path) -> dict[Path, bytes]:
-    """What `repeat-<device>.csv`, the table, and `.json`, the claims, hold for every model with several published runs."""
+    """Return the contents of `repeat-<device>.csv` (`table`) and `.json` (`claims`) for models with several published runs."""
     by_device: dict[str, list[Run]] = {}
     for name, folder in published_index.runs(published).items():
         if (folder / f"{CONFIRMED}.parquet").exists():
@@ -271,7 +277,7 @@ def contents(published: Path) -> dict[Path, bytes]:
 
 
 def write(published: Path) -> list[Path]:
-    """Write these files, and return them."""
+    """Write the files of `contents` and return their paths."""
     made = contents(published)
     for path, content in made.items():
         write_whole(path, content)

@@ -1,4 +1,4 @@
-"""From measurements to tables: what the sweep found, the best configuration of every kernel, and who is faster than whom by pairs."""
+"""Turn measurements into tables: the sweep's results, the best configuration of every kernel, and pairwise comparisons."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,29 +30,30 @@ OF_BEST = [
 ]  # fmt: skip
 """Columns of `best.csv` beyond those of `summary.csv`."""
 BETWEEN, WITHIN = "between-process", "within-run"
-"""What the column `interval` of `best.csv` says of the intervals: from a confirmation, or, where it was left out, from the sweep."""
+"""Values of the column `interval` of `best.csv`: with a confirmation, and without one, from the sweep."""
 PAIRS = [
     "pair", "kernel", "configuration", "other", "other_configuration", "element_type", "problem", "state", "ratio",
     "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
 REFUSED = "in the confirmation,"
-"""How the reason begins of what failed there."""
+"""The prefix of the reason for a configuration that failed in the confirmation."""
 LARGEST_SQUARE = 4096
-"""The ladder is shown at a square of at most this size: larger ones are held back by the power cap of the GPUs it was made on."""
+"""The largest square at which the ladder is shown. The power cap of the GPUs that the ladder was made on slows larger ones."""
 ROUNDS = ["kernel", "configuration", "element_type", "problem", "state", "process", "round", "time_us", "reference_us"]
 """Columns of `rounds.csv`."""
 REFERENCES = ["uuid", "kernel", "element_type", "m", "n", "k", "problem", "state", "process", "samples", "median_us",
               "sm_clock_mhz", "throttled_share"]  # fmt: skip
 """Columns of `references.csv`."""
 SAME_SERIES = 3
-"""Rounds by whose times of the reference a series is known: candidates that were timed side by side have them in common."""
+"""The number of first rounds whose reference times identify a series: candidates timed side by side share them."""
 
 
 def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
-    """A row a measurement of the sweep; rates and ratios only where the status is `correct`. Times in microseconds, rates in TFLOP/s.
+    """Return a row per measurement of the sweep. Times are in microseconds, rates in TFLOP/s.
 
-    Intervals are within-run. What fails in the confirmation is no better here. A repeat keeps no sweep: its finalists stand in for it.
+    Only rows with the status `correct` have rates and ratios. Intervals are within-run. A configuration that failed in the
+    confirmation has that failure as its status here. A repeat keeps no sweep, so its finalists stand in for it.
     """
     rows = []
     for record in [record for record in records if not record["process"]] or _finalists(records, finalists):
@@ -80,7 +81,7 @@ def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
 
 
 def _finalists(records: Sequence[Record], finalists: Finalists) -> list[Record]:
-    """The first record of each finalist on each problem in each state, in the order of a sweep's files."""
+    """Return the first record of each finalist on each problem in each state, in the order of a sweep's files."""
     first: dict[tuple[Any, ...], Record] = {}
     for record in records:
         if record["role"] != "control":
@@ -91,16 +92,18 @@ def _finalists(records: Sequence[Record], finalists: Finalists) -> list[Record]:
 
 
 def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
-    """The best configuration of every kernel on every problem, in every state.
+    """Return the best configuration of every kernel on every problem, in every state.
 
-    By the confirmation: the sweep's best, unless another finalist is distinguishably faster by direct pairs. Tied with it are finalists
-    that are not distinguishable from it, or at most `confirm.within` slower. Times, rates and ratios have between-process intervals, the
-    ratio a within-run one too, energy the range of its processes. `left_out` counts the configurations that the sweep found as near as the
-    finalists and that `confirmation.finalists` had no room for. A kernel whose finalists all failed there, or are as warm, has a row that
-    says so, without rates.
+    With a confirmation, it is the sweep's best, unless another finalist is distinguishably faster by direct pairs. Finalists are
+    tied with it if they are not distinguishable from it, or at most `confirm.within` slower. Times, rates and ratios have
+    between-process intervals; the ratio has a within-run interval too, and energy has the range of its processes. `left_out`
+    counts the configurations that the sweep found as near as the finalists, but for which `confirmation.finalists` had no room.
+    If all finalists of a kernel failed there, or were not timed cold because it makes no difference, its row says so and has no
+    rates.
 
-    Where the confirmation was left out it is the one of the sweep with the highest ratio to the reference, tied with those whose
-    intervals overlap its own; all intervals are within-run. What lost the race is neither best nor tied: it has fewer samples.
+    Without a confirmation, it is the sweep's configuration with the highest ratio to the reference. Configurations with
+    overlapping intervals are tied with it. All intervals are within-run. Configurations that were stopped early are neither best
+    nor tied, because they have fewer samples.
     """
     if finalists.left_out:
         rows = _best_of_sweep(summary)
@@ -125,7 +128,7 @@ def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of one kernel, of which `swept` has what the sweep found."""
+    """Return the rows of one kernel; `swept` has its results in the sweep."""
     rows: list[dict[str, Any]] = []
     found_warm: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in swept[swept["state"] == "warm"].to_dict("records"):
@@ -161,10 +164,11 @@ def _best_of(finalists: Finalists, kernel: str, swept: pd.DataFrame) -> list[dic
 
 
 def headline_problem(best: pd.DataFrame) -> str:
-    """The label of the one problem at which figures, pages and hardware counters show the whole ladder.
+    """Return the label of the one problem at which figures, pages and hardware counters show the whole ladder.
 
-    It is the largest square, up to `LARGEST_SQUARE`, of those that most kernels have in the first state measured. If there is no such
-    square, it is the largest of those problems. `best` is the table of that name. Raises `InputError` if it has no rate.
+    It is the largest square, up to `LARGEST_SQUARE`, among the problems that most kernels have in the first state measured. If
+    there is no such square, it is the largest of those problems. `best` is the table of that name. Raises `InputError` if it has
+    no rate.
     """
     rows = best[best["tflops"].notna()]
     rows = rows[rows["state"] == rows["state"].iloc[0]] if len(rows) else rows
@@ -178,7 +182,7 @@ def headline_problem(best: pd.DataFrame) -> str:
 
 
 def rounds(records: Sequence[Record], best: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
-    """The samples of the best configurations, a row a round: those of the confirmation, or of the sweep where it was left out."""
+    """Return the samples of the best configurations, a row per round: from the confirmation, or from the sweep without one."""
     rows: list[tuple[Any, ...]] = []
     named = best[best["tflops"].notna()]
     chosen = {tuple(row) for row in named[["kernel", "configuration", "element_type", "problem", "state"]].to_numpy().tolist()}
@@ -191,10 +195,10 @@ def rounds(records: Sequence[Record], best: pd.DataFrame, finalists: Finalists) 
 
 
 def references(records: Sequence[Record]) -> pd.DataFrame:
-    """The reference's series of samples, a row each, however many candidates were timed beside it: how GPUs of a model differ.
+    """Return a row for each series of the reference's samples, however many candidates were timed beside it. It shows how GPUs differ.
 
-    Candidates of the same rounds have the same series, of which those that left early have the beginning. `kernel` is one of them;
-    `process` is empty where the series is the sweep's. Times in microseconds.
+    Candidates of the same rounds share a series; those that left early have only its beginning. `kernel` is one of them.
+    `process` is empty for a series of the sweep. Times are in microseconds.
     """
     series: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in records:
@@ -213,14 +217,15 @@ def references(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
-    """Who is faster than whom: a row a pair, problem and state; `ratio` is how many times as fast as `other` `kernel` is.
+    """Return the pairwise comparisons: a row per pair, problem and state. `ratio` is the speedup of `kernel` over `other`.
 
-    `gain`: each rung against the rung below it, each at its best. `null`: the reference's call as a candidate against itself.
-    `twins`: two kernels' configurations with the same binary, which only chance can tell apart. By the rounds in which both were timed, with
-    between-process and within-run intervals; where the confirmation was left out there are only gains, from ratios to the reference.
+    `gain`: each rung and the rung below it, each at its best. `null`: the reference's call as a candidate beside itself. `twins`:
+    configurations of two kernels with the same binary, which only chance can tell apart. Ratios come from the rounds in which
+    both were timed, with between-process and within-run intervals. Without a confirmation there are only gains, from ratios to
+    the reference.
     """
     rows: list[dict[str, Any]] = []
-    # what rounds its operands solves an easier problem, and is no rung
+    # kernels that round their operands solve an easier problem, so they are not rungs
     rungs = [kernel for kernel in dict.fromkeys(summary.loc[summary["precision"].isna(), "kernel"]) if not is_baseline(kernel)]
     labelled = {tuple(row[name] for name in GROUP): row for row in best[best["ratio"].notna()].to_dict("records")}
     binaries = {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in resources.to_dict("records")}
@@ -256,7 +261,7 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, fi
 
 
 def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """What each measure job's last run took: wall time, that of the gauntlet, the share in which the device was executing, peak memory."""
+    """Return the costs of each measure job's last run: wall time, gauntlet time, the share in which the device executed, peak memory."""
     columns = (
         "job", "measured", "wall_seconds", "busy_seconds", "gauntlet_seconds", "children", "peak_memory_bytes", "commit", "dirty",
     )  # fmt: skip
@@ -268,9 +273,9 @@ def costs(sessions: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 def models(
     summary: pd.DataFrame, kernels: Iterable[Kernel], resources: pd.DataFrame, environment: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """A row for every kernel, configuration and problem that ran. What a kernel does not declare is left empty.
+    """Return the model of every kernel, configuration and problem that ran. Values that a kernel does not declare are empty.
 
-    A kernel whose file is gone, or lacks parameters by now, has no rows.
+    A kernel has no rows if its file is gone or no longer has the parameters.
     """
     by_name = {kernel.name: kernel for kernel in kernels}
     compiled = {
