@@ -1,1 +1,1 @@
-"""From tables to SVG."""
+"""Draw SVG figures from tables."""

@@ -1,4 +1,4 @@
-"""How far results are from float64, and at what speed."""
+"""Draw how far results are from float64, and at what speed."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,12 +10,15 @@ from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import points
 
 MOST_SHAPES, IMAGE_DPI = 1000, 150
-"""Points of a panel that are drawn as shapes at most. More are an image of this resolution, which makes an SVG file several times smaller."""
+"""The most points of a panel that are drawn as shapes, and the resolution of the image that replaces more.
+
+The image makes an SVG file several times smaller.
+"""
 
 
 def accuracy(data: View) -> Figure:
-    """The errors of every kernel's and baseline's best configuration against K, and against its speed."""
-    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # which are of times
+    """Draw the errors of the best configuration of every kernel and baseline against K, and against its speed."""
+    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # marks are about times
     figure, grid = panels(data, 3, 1.35 if data.in_column else 2.9)
     colours, markers, size = data.colours(), data.markers(), 0.55 * text_size(data.width)
     described = (
@@ -35,7 +38,7 @@ def accuracy(data: View) -> Figure:
             mine = rows[(rows["kernel"] == kernel) & (rows[y] > 0)]
             aside = (
                 1.0 + 0.5 * (place / max(len(order) - 1, 1) - 0.5) if x == "k" else 100.0
-            )  # side by side: many problems share a K
+            )  # side by side, because many problems share a K
             if len(mine):
                 points(axes, aside * mine[x], mine[y], mine, colours[kernel], markers[kernel], size)
         if y == "component_error":
@@ -59,8 +62,8 @@ def accuracy(data: View) -> Figure:
 
 
 def distributions(data: View) -> Figure:
-    """The largest errors of every kernel's and baseline's best configurations over all problems of a distribution, in units of roundoff."""
-    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # which are of times
+    """Draw, for each distribution, the largest error of every kernel and baseline over all problems, in units of roundoff."""
+    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # marks are about times
     figure, grid = panels(data, 2, 3.4)
     colours, markers, size = data.colours(), data.markers(), 0.55 * text_size(data.width)
     roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff

@@ -1,4 +1,4 @@
-"""What is faster and slower in one dataset than in another."""
+"""Draw what is faster and slower in one dataset than in another."""
 
 import numpy as np
 import pandas as pd
@@ -9,15 +9,16 @@ from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, panels, problems, text_size
 
 FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
-"""Blue and red, which the colour-blind tell apart; each cell says it in text as well."""
+"""Blue and red, which color-blind readers can distinguish. Each cell also shows its value as text."""
 FULL = 10.0
-"""Per cent from which a cell has its full colour."""
+"""The change in percent from which a cell has its full color."""
 
 
 def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
-    """A cell a kernel and problem, a panel a state: by how many per cent the rate has changed, coloured where it is faster or slower.
+    """Draw the change of each kernel's rate in percent: one cell per kernel and problem, one panel per state.
 
-    `rows` are those of `compare.changes`, `data` the dataset that they begin with, and `other` what the other is called.
+    Cells that are faster or slower have a color. `rows` are those of `compare.changes`, `data` is the first of its datasets, and
+    `other` is the name of the second.
     """
     size = text_size(data.width)
     kernels = [kernel for kernel in [*data.kernels, *data.baselines] if kernel in set(rows["kernel"])]

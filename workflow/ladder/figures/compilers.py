@@ -1,4 +1,4 @@
-"""The same configurations compiled in several ways, side by side."""
+"""Draw the same configurations compiled in several ways, side by side."""
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,10 @@ from ladder.model.kernel import COMPILERS, Configuration
 
 
 def compared(data: View) -> pd.DataFrame:
-    """The sweep's rates of kernels beside those of the first way of compiling: `build`, how it was compiled, `first`, `percent` faster, and
-    the `marks` of both.
+    """Return the sweep's rates of kernels beside those of the first way of compiling.
 
-    A row a configuration, problem and way but the first; empty where there is one only.
+    There is a row per configuration, problem and way except the first; none if there is only one way. `build` is the way, `first`
+    the first way, `percent` how much faster than the first it is, and `marks` are those of both.
     """
     rows = data.summary[data.summary["kernel"].isin(data.kernels) & data.summary["tflops"].notna()]
     every = [Configuration.of(data.element_type, label) for label in rows["configuration"]]
@@ -31,7 +31,10 @@ def compared(data: View) -> pd.DataFrame:
 
 
 def compilers(data: View) -> Figure:
-    """A dot a configuration and problem: how much faster another way of compiling makes it than the first; a bar at each kernel's median."""
+    """Draw how much faster other ways of compiling are than the first one.
+
+    There is a dot per configuration and problem, and a bar at each kernel's median.
+    """
     rows, size = compared(data), text_size(data.width)
     ways = list(dict.fromkeys(rows["build"]))
     figure, grid = panels(data, len(ways), inches(1.55, 0.9 * size) * len(data.kernels) + 0.9)

@@ -1,4 +1,4 @@
-"""The models beside hardware counters."""
+"""Draw the models beside hardware counters."""
 
 import textwrap
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ladder.figures.layout import finish, inches, logarithmic, panels, side_by_s
 
 
 def _size(rows: pd.DataFrame) -> Any:
-    """Bytes of an element, for every row."""
+    """Return the bytes of an element, for every row."""
     return rows["element_type"].map({name: element.size for name, element in ELEMENT_TYPES.items()})
 
 
@@ -29,11 +29,11 @@ COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
     "warps_percent": ("resident warps, % of the most\n(model: occupancy)", lambda t: 100 * t["occupancy"]),
     "issue_percent": ("cycles in which an instruction was issued, %\n(no model)", lambda t: t["occupancy"] * np.nan),
 }
-"""Columns of `counters.csv` that are drawn, with what the model says of them."""
+"""The columns of `counters.csv` that are drawn: their labels, and the model's values."""
 
 
 def counters(data: View, counts: pd.DataFrame) -> Figure:
-    """Model against hardware counter, a panel a counter, a line a rung."""
+    """Draw model and hardware counter: one panel per counter, one line per rung."""
     rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
     names, size = [data.brief(kernel) for kernel in rows["kernel"]], text_size(data.width)
     figure, grid = panels(data, len(COUNTED), inches(1.3, 0.9 * size) * max(len(rows), 3) + inches(6, size), most=4, narrow=2)
@@ -52,7 +52,7 @@ def counters(data: View, counts: pd.DataFrame) -> Figure:
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
         axes.set_xlabel("%" if column.endswith("_percent") else "per 1000 multiply-adds")
-        if decades and np.isfinite(axes.dataLim.minposx):  # else there is neither model nor count
+        if decades and np.isfinite(axes.dataLim.minposx):  # otherwise there is neither model nor count
             logarithmic(axes, "x")
         else:
             axes.set_xlim(0, 105 if column.endswith("_percent") else None)

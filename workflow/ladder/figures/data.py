@@ -1,4 +1,4 @@
-"""What a figure is drawn from, with the names, colours and markers that all figures share."""
+"""Hold the data of a figure, with the names, colors and markers that all figures share."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -20,7 +20,7 @@ from ladder.model.hardware_limits import flop_per_clock
 
 MARKERS = "osD^vPX<>hp*"
 COLUMN = 5.4
-"""Inches: a narrower figure stands in one column of a paper, with fewer panels, and rungs by their numbers."""
+"""The width in inches below which a figure is for one column of a paper: it has fewer panels, and rungs have numbers instead of names."""
 BASELINE_STYLE = {
     "cublas": ("#000000", "-"),
     "cublas_tf32": ("#7f7f7f", "--"),
@@ -29,7 +29,7 @@ BASELINE_STYLE = {
     "blas_all": ("#7f7f7f", "--"),
 }
 CONTEXT_STYLE = [*product(["#8c564b", "#7f7f7f", "#c49c94"], ["-.", (0, (3, 1, 1, 1, 1, 1))])]
-"""Colour and dashes of kernels that solve an easier problem, one after the other."""
+"""Color and dashes of kernels that solve an easier problem, in order."""
 BASELINE_NAME = {
     "cublas": "cuBLAS",
     "cublas_tf32": "cuBLAS, TF32 (context)",
@@ -44,33 +44,33 @@ MARKS = {
     "raced": ("~", "#17becf", "lost the race, few samples"),
     "few": ("f", "#8f8f8f", "fewer than three processes"),
 }
-"""What `best.csv` marks: the letter that stands in text, the colour of a marker's edge, and what it says."""
+"""The marks of `best.csv`: the letter in text, the color of a marker's edge, and the meaning."""
 
 
 def marked(row: Mapping[str, Any]) -> list[str]:
-    """The marks of a row, the gravest first."""
+    """Return the marks of a row, the gravest first."""
     marks = str(row["marks"]).split("; ")
     return [mark for mark in MARKS if mark in marks]
 
 
 def letters(row: Mapping[str, Any]) -> str:
-    """The letters of a row's marks."""
+    """Return the letters of a row's marks."""
     return "".join(MARKS[mark][0] for mark in marked(row))
 
 
 def lettered(value: str, row: Mapping[str, Any]) -> str:
-    """A value with the letters of its row's marks: `~7.01 m`."""
+    """Return a value with the letters of its row's marks, such as `~7.01 m`."""
     marks = marked(row)
     return ("~" if "raced" in marks else "") + " ".join([value, *(MARKS[mark][0] for mark in marks if mark != "raced")])
 
 
 def edge(row: Mapping[str, Any]) -> str:
-    """The colour of the edge of a row's marker: that of its gravest mark, or white."""
+    """Return the color of the edge of a row's marker: that of its gravest mark, or white."""
     return MARKS[marked(row)[0]][1] if marked(row) else "#ffffff"
 
 
 def edges(rows: pd.DataFrame) -> list[Line2D]:
-    """The legend of those edges, as far as rows have marks."""
+    """Return the legend entries for the edges of marked rows."""
     present = {mark for row in rows.to_dict("records") for mark in marked(row)}
     return [
         Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
@@ -80,14 +80,14 @@ def edges(rows: pd.DataFrame) -> list[Line2D]:
 
 
 def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the letters of the marks in a figure's text mean."""
+    """Return the meaning of the mark letters in a figure's text."""
     present = {mark for row in rows for mark in marked(row)}
     explained = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in MARKS if mark in present]
     return f"{'; '.join(explained)}." if explained else ""
 
 
 class View:
-    """A dataset as a figure shows it: its tables of one element type and state, and what labels need. `width` is in inches."""
+    """A dataset as a figure shows it: its tables for one element type and state, and what labels need. `width` is in inches."""
 
     def __init__(
         self, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], state: str, width: float = WIDTH
@@ -102,97 +102,97 @@ class View:
         square = best["problem"].str.fullmatch(r"\d+")
         best = best.assign(square=square, as_warm=best["reason"].astype(str).str.startswith(AS_WARM) & best["tflops"].isna())
         self.best = best[(best["state"] == state) & best["tflops"].notna()]
-        """The best configurations that have a rate in this state."""
+        """The best configurations with a rate in this state."""
         self.as_warm = best[(best["state"] == state) & best["as_warm"]]
-        """Those that were not measured in it, since it makes no difference to them."""
+        """The best configurations that were not measured in this state, because it makes no difference to them."""
         keys = ["kernel", "element_type", "problem"]
         warm = best[(best["state"] == "warm") & best["tflops"].notna()]
         self.whole = pd.concat([self.best, warm.merge(self.as_warm[keys], on=keys).assign(as_warm=True)], ignore_index=True)
-        """Both, with the rates that those have warm."""
+        """`best` and `as_warm`; the latter with their rates in the warm state."""
         self.order = list(dict.fromkeys(best["problem"]))
-        """All problems."""
+        """The labels of all problems, in order."""
         self.headline = headline_problem(best) if best["tflops"].notna().any() else ""
-        """The problem that the ladder is shown at."""
+        """The label of the problem at which the ladder is shown."""
         self.unit, self.unit_size = rate_unit(environment["kind"])
         easier = set(best.loc[best["precision"].notna(), "kernel"])
         have = set(self.whole["kernel"])
         names = [kernel for kernel in dict.fromkeys(best["kernel"]) if kernel in have]
         self.kernels = [kernel for kernel in names if not is_baseline(kernel) and kernel not in easier]
         self.baselines = [kernel for kernel in names if kernel not in self.kernels]
-        """With them what rounds its operands: drawn for context."""
+        """The baselines and the kernels that round their operands, which are drawn for context."""
         self.reference = str(summary["reference"].iloc[0]) if len(summary) else ""
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
         self.peak: float | None = environment["peaks"]["fp32_tflops"] / self.unit_size if self.element_type == "float32" else None
-        """The measured peak, which is one of float32."""
+        """The measured float32 peak in the device's unit; None for other element types."""
         per_clock, clock = flop_per_clock(environment), environment["attributes"].get("max_sm_clock_mhz")
         self.clock_peak = per_clock * clock * 1e-6 / self.unit_size if self.peak and per_clock and clock else None
-        """The same by arithmetic: two operations a lane and clock at the highest clock."""
+        """The float32 peak by arithmetic: two operations per lane and clock, at the highest clock."""
 
     def _of_state(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table["state"] == self.state].astype({"problem": str})
 
     def rate(self, tflops: Any) -> Any:
-        """TFLOP/s in the device's unit."""
+        """Convert TFLOP/s to the device's unit."""
         return tflops / self.unit_size
 
     @staticmethod
     def easier(row: Mapping[str, Any]) -> bool:
-        """Whether a row is of a call or kernel that rounds its operands."""
+        """Return whether a row belongs to a call or kernel that rounds its operands."""
         return bool(pd.notna(row["precision"]))
 
     def label(self, kernel: str) -> str:
-        """A kernel's or baseline's name in a legend or at an axis, for which a column has little room."""
+        """Return the name of a kernel or baseline for a legend or an axis; it is short in a figure for one column."""
         return self.brief(kernel) if self.in_column else self.nice(kernel)
 
     def nice(self, kernel: str) -> str:
-        """A kernel's or baseline's name as it is shown."""
+        """Return the display name of a kernel or baseline."""
         name = BASELINE_NAME.get(kernel, kernel.replace("_", " "))
         return f"{name} (context)" if kernel in self.baselines and not is_baseline(kernel) else name
 
     def at(self, problem: str) -> pd.DataFrame:
-        """The rows of `whole` of one problem, by kernel: rungs in their order, then the baselines."""
+        """Return the rows of `whole` for one problem, by kernel: rungs in their order, then the baselines."""
         rows = self.whole[self.whole["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
         return rows.loc[[kernel for kernel in [*self.kernels, *self.baselines] if kernel in rows.index]]
 
     def where(self) -> str:
-        """The problem that the ladder is shown at, in words."""
+        """Return the sizes of the problem at which the ladder is shown, as text."""
         row = self.whole[self.whole["problem"] == self.headline].iloc[0]
         return f"M = N = K = {self.headline}" if self.headline.isdigit() else f"M = {row['m']}, N = {row['n']}, K = {row['k']}"
 
     def common(self) -> list[str]:
-        """The problems that every rung has a result for: the set over which means are taken."""
+        """Return the problems for which every rung has a result. Means are taken over them."""
         have = self.whole[self.whole["kernel"].isin(self.kernels)].groupby("problem", sort=False)["kernel"].nunique()
         return [problem for problem in self.order if have.get(problem, 0) == len(self.kernels) > 0]
 
     def mean(self, kernel: str) -> float | None:
-        """The geometric mean of a kernel's ratios to the reference over `common`."""
+        """Return the geometric mean of a kernel's ratios to the reference over `common`; None without a ratio."""
         rows = self.whole[(self.whole["kernel"] == kernel) & self.whole["problem"].isin(self.common())]
         return geometric_mean(list(rows["ratio"])) if len(rows) else None
 
     def gain(self, kernel: str, problem: str) -> Mapping[str, Any] | None:
-        """The row of `pairs` of a rung against the rung below it."""
+        """Return the row of `pairs` that compares a rung with the rung below it, or None."""
         pairs = self.pairs
         rows = pairs[(pairs["pair"] == "gain") & (pairs["kernel"] == kernel) & (pairs["problem"] == problem)].to_dict("records")
         return rows[0] if rows else None
 
     def colours(self) -> dict[str, Any]:
-        """A colour a kernel or baseline: a ladder is ordered, so are its rungs'; dark to light, as the colour-blind see it too."""
+        """Return the color of each kernel and baseline. Rungs go from dark to light, an order that color-blind readers see too."""
         rungs = dict(zip(self.kernels, sns.color_palette("viridis", len(self.kernels) + 1), strict=False))
         return rungs | {kernel: style[0] for kernel, style in self.context().items()}
 
     def context(self) -> dict[str, tuple[str, Any]]:
-        """Colour and dashes of what is not a rung."""
+        """Return the color and dashes of everything that is not a rung."""
         others = [kernel for kernel in self.baselines if kernel not in BASELINE_STYLE]
         styles = {kernel: CONTEXT_STYLE[i % len(CONTEXT_STYLE)] for i, kernel in enumerate(others)}
         return {kernel: BASELINE_STYLE.get(kernel) or styles[kernel] for kernel in self.baselines}
 
     def markers(self) -> dict[str, str]:
-        """A marker a kernel or baseline."""
+        """Return the marker of each kernel and baseline."""
         return {kernel: MARKERS[i % len(MARKERS)] for i, kernel in enumerate([*self.kernels, *self.baselines])}
 
     def handles(self, rows: pd.DataFrame, lines: bool = True) -> list[Line2D]:
-        """The legend of `rows` of `best`: kernels and baselines, as lines or as markers alone, then the marks that there are."""
+        """Return the legend for `rows` of `best`: kernels and baselines, as lines or as markers only, then the marks that occur."""
         colours, markers, context, have = self.colours(), self.markers(), self.context(), set(rows["kernel"])
         entries = []
         for kernel in [kernel for kernel in [*self.kernels, *self.baselines] if kernel in have]:
@@ -213,7 +213,7 @@ class View:
         return [*entries, *edges(rows)]
 
     def as_warm_note(self) -> str:
-        """From what size up each kernel is `cold` as it is `warm`, in words: where its line ends."""
+        """Return a sentence that says from which size on each kernel's `cold` equals its `warm`, because its line ends there."""
         problems: dict[str, list[str]] = {}
         for kernel in [*self.kernels, *self.baselines]:
             rows = self.as_warm[self.as_warm["kernel"] == kernel]
@@ -227,11 +227,11 @@ class View:
         return f"Lines end where a launch takes so long that {self.state} is as warm: {listed}."
 
     def brief(self, kernel: str) -> str:
-        """A rung's number, or a baseline's name."""
+        """Return the number of a rung, or the name of a baseline."""
         return self.nice(kernel).removesuffix(" (context)") if is_baseline(kernel) else kernel.split("_")[0]
 
     def intervals(self) -> str:
-        """What kind the intervals of `best` are, in words."""
+        """Return a sentence about the kind and width of the intervals of `best`."""
         best = self.best
         if best.empty:
             return "no results"
@@ -242,9 +242,9 @@ class View:
         return f"Intervals: {kind}, 95 %, nine in ten within ±{100 * width:.1f} %; n = {count} samples a point{of}."
 
     def note(self, intervals: str | None = None) -> str:
-        """The line below every figure: device, power limit, software, operands, date, commit, samples, the intervals' kind and the peaks.
+        """Return the note below every figure: device, power limit, software, operands, date, commit, samples, intervals and peaks.
 
-        `intervals` stands in place of what is said of those of `best`.
+        `intervals` replaces the sentence about the intervals of `best`.
         """
         env = self.environment
         attributes, limit = env["attributes"], env["attributes"].get("power_limit_w")
@@ -261,13 +261,13 @@ class View:
 
 
 def span(values: Sequence[float]) -> str:
-    """The least and the most of some whole numbers: `5–8`, or `5`."""
+    """Return the range of whole numbers as text: `5–8`, or `5`."""
     low, high = int(min(values)), int(max(values))
     return str(low) if low == high else f"{low}–{high}"
 
 
 def gain_text(gain: Mapping[str, Any] | None) -> str:
-    """A gain over the rung below in words: `×1.92 faster`, `≈×1.00 not distinguishable`; nothing where there is none."""
+    """Return a gain over the rung below as text, such as `×1.92 faster` or `≈×1.00 not distinguishable`; "" for None."""
     if gain is None:
         return ""
     factor = f"×{gain['ratio']:.3g}"
@@ -281,7 +281,7 @@ def gain_text(gain: Mapping[str, Any] | None) -> str:
 
 
 def hatches(row: Mapping[str, Any]) -> str:
-    """How a bar is hatched: where it has a mark."""
+    """Return the hatch of a bar; only bars of marked rows have one."""
     return "////" if marked(row) else ""
 
 

@@ -1,4 +1,4 @@
-"""Devices side by side: GPUs of one model, and datasets of one kind of device."""
+"""Draw devices side by side: GPUs of one model, and datasets of one kind of device."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from ladder.figures.layout import finish, inches, panels, problems, text_size
 
 
 def on_all(data: View) -> pd.DataFrame:
-    """The series of the reference in the sweep, each once, on the problems that every GPU has measured."""
+    """Return each series of the reference in the sweep once, for the problems that every GPU measured."""
     series = data.references[data.references["process"].isna()]
     gpus = series.groupby("problem")["uuid"].transform("nunique")
     series = series[gpus == series["uuid"].nunique()]
@@ -22,7 +22,7 @@ def on_all(data: View) -> pd.DataFrame:
 
 
 def gpus(data: View) -> Figure:
-    """How much GPUs of one model differ: every series of the reference, relative to the median of the GPUs' medians."""
+    """Draw how much GPUs of one model differ: every series of the reference, relative to the median of the GPUs' medians."""
     rows, size = on_all(data), text_size(data.width)
     medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
     middle = rows["problem"].map(medians.groupby("problem").median())
@@ -67,7 +67,7 @@ def gpus(data: View) -> Figure:
 
 
 def comparison(datasets: Mapping[str, View]) -> Figure:
-    """Datasets side by side on one problem: each kernel's rate, and its rate relative to each one's own reference."""
+    """Draw datasets side by side at one problem: each kernel's rate, and its rate relative to the reference of the same dataset."""
     first = next(iter(datasets.values()))
     both = set.intersection(*(set(data.best["problem"]) for data in datasets.values()))
     ordered = [data.headline for data in datasets.values()] + first.order
@@ -100,7 +100,7 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         axes.set(xlabel=label, xlim=(0, right))
         for bars in axes.containers:
             for bar in bars:
-                if bar.get_width() > right:  # it leaves the panel: its value is written
+                if bar.get_width() > right:  # the bar leaves the panel, so its value is written
                     middle = bar.get_y() + bar.get_height() / 2
                     axes.text(
                         0.99 * right,
@@ -118,6 +118,6 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         "Line: the interval; rates relative to the reference of the same dataset. What uses the tensor cores may leave the panel."
     ]
     notes += [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
-    notes.append(f"{next(iter(datasets))}:")  # whose note follows
+    notes.append(f"{next(iter(datasets))}:")  # `finish` appends the note of this dataset
     where = f"M = N = K = {problem}" if problem.isdigit() else problem.replace("x", "×")
     return finish(figure, first, f"Best configurations at {where}, {first.element_type}", handles, notes)

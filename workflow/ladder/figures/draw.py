@@ -1,6 +1,6 @@
-"""The figures, each drawn from a dataset's tables and environment alone; no device is touched. One module a family.
+"""Draw all figures from a dataset's tables and environment, without a device. Each family of figures has a module.
 
-Every figure is written as SVG, and as PDF and PNG where asked for, the same bytes for the same data.
+Figures are written as SVG, and as PDF and PNG on request. The same data give the same bytes.
 """
 
 import signal
@@ -57,13 +57,13 @@ NEEDS: dict[str, Callable[[View], bool]] = {
     "gpus": lambda data: on_all(data)["uuid"].nunique() > 1,
     "compilers": lambda data: len(compared(data)) > 0,
 }
-"""When there is something to draw."""
+"""Whether a figure has anything to draw; figures that are not listed always have."""
 ANY_OPERANDS = ("accuracy", "distributions", "compilers")
-"""Figures of all operands; the others, which have no place for distributions, are of the first one."""
+"""Figures that show all distributions of operands. The others have no place for them and show the first one."""
 
 
 def draw(name: str, data: View) -> Figure:
-    """The figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError` for another."""
+    """Return the figure of a name: one of `FIGURES`, or `parameters-<kernel>`. Raises `InputError` for any other name."""
     style(data.width)
     if name.startswith("parameters-"):
         return parameters(data, name.removeprefix("parameters-"))
@@ -80,18 +80,19 @@ def draw_all(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw and write every figure of a dataset, of which `DRAWN_FROM` are given, `width` inches wide: `<figure>-<state>.<format>`.
+    """Draw every figure of a dataset and write it as `<figure>-<state>.<format>`.
 
-    Of element types but float32 it is `<figure>-<element type>-<state>`. `formats` are those besides SVG.
+    For element types other than float32 the name is `<figure>-<element type>-<state>`. `tables` are those of `DRAWN_FROM`,
+    `width` is in inches, and `formats` are written besides SVG.
     """
     folder.mkdir(parents=True, exist_ok=True)
     states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
     for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
         typed = _of_type(tables, element_type)
         whole, data = (View(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
-        if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are wrong, or in `cold` as `warm`
+        if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are incorrect, or `cold` as `warm`
             continue
-        # the sweep is that of the first state; another follows its best configurations only
+        # the sweep covers the first state only; in the others, only its best configurations were measured
         sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
         which = state if element_type == "float32" else f"{element_type}-{state}"
         for name in (*FIGURES, *sweeps):
@@ -101,8 +102,8 @@ def draw_all(
     if threads == 1:
         list(map(_draw_and_save, tasks))
         return
-    # Ctrl-C ends these processes without a traceback of each: the job tells. `map` would cancel what has not begun, of which the pool's
-    # own thread, which finds its processes gone, sometimes prints a traceback
+    # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which would cancel pending tasks: the
+    # pool's own thread then finds its processes gone and sometimes prints a traceback.
     ended = signal.SIGINT, signal.SIG_DFL
     with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
         for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
@@ -134,7 +135,7 @@ def draw_counters(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw model against count and write it as `stem`, in SVG and other formats."""
+    """Draw the models and the hardware counters, and write the figure as `stem`, in SVG and other formats."""
     style(width)
     save(counters(View(tables, environment, str(tables["summary"]["state"].iloc[0]), width), counts), stem, formats)
 
@@ -146,7 +147,7 @@ def draw_comparison(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw datasets, of each of which `DRAWN_FROM` are given, side by side in the first element type and state measured."""
+    """Draw datasets side by side, in the first element type and state measured. The tables of each are those of `DRAWN_FROM`."""
     style(width)
     drawn = {}
     for name, tables in datasets.items():
@@ -164,9 +165,10 @@ def draw_changes(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw what changed from a dataset, of which `DRAWN_FROM` are given, to another, by the rows of `compare.changes`.
+    """Draw what changed from a dataset to another, by the rows of `compare.changes`, for the first element type.
 
-    In SVG and other formats; of several element types the first.
+    `tables` are those of `DRAWN_FROM` for the first dataset; `other` is the name of the second. The figure is written as `stem`,
+    in SVG and other formats.
     """
     style(width)
     first = str(rows["element_type"].iloc[0])

@@ -1,4 +1,4 @@
-"""The model of issue slots and register banks beside what was measured."""
+"""Draw the model of issue slots and register banks beside measured rates."""
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -11,13 +11,13 @@ from ladder.figures.scaling import points
 
 
 def modelled(data: View) -> pd.DataFrame:
-    """What was measured of configurations that the model knows, of kernels that the confirmation has not found wrong."""
+    """Return the measured configurations that the model covers, of kernels that the confirmation did not find incorrect."""
     rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())]
     return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
 
 
 def issue(data: View) -> Figure:
-    """Every configuration at the problem where it is fastest, against what its main loop could issue were the rest free."""
+    """Draw every configuration at the problem where it is fastest, against the rate that its main loop could issue if all else were free."""
     rows = modelled(data)
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
     figure, (axes,) = panels(data, 1, 4.2 if not data.in_column else 2.9)

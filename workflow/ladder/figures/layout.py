@@ -1,6 +1,6 @@
-"""What all figures have in common on the page: style, panels, title, legend and note, and the files.
+"""Lay out figures on the page: style, panels, title, legend and notes. Write the files.
 
-A figure has exactly the width that is asked for. Its height is what its panels, text and legend take: nothing is placed by a guess.
+A figure has exactly the requested width. Its height is the sum of the measured heights of its panels, text and legend.
 """
 
 import io
@@ -23,19 +23,19 @@ from ladder.core.files import write_whole
 from ladder.figures.data import View
 
 PANEL = 3.6
-"""Inches that a panel is wide, about: how many stand side by side follows from the figure's width."""
+"""The approximate width of a panel in inches. It determines how many panels fit side by side."""
 PAD = 0.06
-"""Inches between the parts of a figure, and round it."""
+"""The space between and around the parts of a figure, in inches."""
 NOTE = "#444444"
 
 
 def text_size(width: float) -> float:
-    """Points of a figure's text: 10 where it is 11 inches wide, 8.6 in two columns of a paper, 7.2 in one."""
+    """Return the text size in points: 10 for a figure 11 inches wide, 8.6 for two columns of a paper, 7.2 for one."""
     return min(10.0, 5.8 + 0.4 * width)
 
 
 def style(width: float) -> None:
-    """Set the style of figures of a width in inches."""
+    """Set the style of figures with a width in inches."""
     size, small = text_size(width), 0.9 * text_size(width)
     sns.set_theme(context="notebook", style="whitegrid", rc={
         "figure.dpi": 100, "savefig.dpi": 160 if width > 8 else 300, "axes.spines.top": False, "axes.spines.right": False,
@@ -48,23 +48,23 @@ def style(width: float) -> None:
 
 
 def inches(lines: float, size: float) -> float:
-    """The height of lines of text of a size in points."""
+    """Return the height in inches of lines of text with a size in points."""
     return lines * size * 1.25 / 72
 
 
 def side_by_side(width: float) -> int:
-    """How many panels stand side by side in a figure."""
+    """Return how many panels fit side by side in a figure."""
     return max(1, round(width / PANEL))
 
 
 def panels(data: View, count: int, height: float, most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels in as many columns as its width has room for, `most` of them, each of a height in inches.
+    """Return a figure with `count` panels, each `height` inches high, in as many columns as fit, at most `most`.
 
-    `narrow` panels stand where one usually does.
+    `narrow` panels take the space of one usual panel.
     """
     columns = min(count, most, narrow * side_by_side(data.width))
     rows = -(-count // columns)
-    # none of pyplot's: seaborn draws those whole on the way, to see whether labels touch
+    # not through pyplot: seaborn would draw such a figure in full to check whether labels touch
     figure = Figure(figsize=(data.width, rows * height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     axes = list(grid.flat)
@@ -81,9 +81,9 @@ def finish(
     notes: Sequence[str] = (),
     intervals: str | None = None,
 ) -> Figure:
-    """Put the title above the panels and the legend and the notes below them; the figure grows by what they take.
+    """Put the title above the panels and the legend and notes below them. The figure grows by their height.
 
-    `intervals` replaces what the note of the dataset says of its intervals.
+    `intervals` replaces the sentence about intervals in the note of the dataset.
     """
     width, body = figure.get_size_inches()
     canvas: Any = FigureCanvasAgg(figure)
@@ -93,7 +93,7 @@ def finish(
     def height(artist: Any) -> float:
         return float(artist.get_window_extent(renderer).height) / dpi
 
-    # at the very top, text that wraps has no width
+    # not at the very top, where wrapped text would have no width
     head = figure.text(left, 0.5, title, ha="left", va="top", fontsize=1.2 * size, fontweight="bold", wrap=True)
     foot = figure.text(
         left,
@@ -106,7 +106,7 @@ def finish(
         wrap=True,
     )
     parts = [height(head) + 2 * PAD, height(foot) + 2 * PAD]
-    for text in (head, foot):  # wrapped once, and not again whenever a size is asked for
+    for text in (head, foot):  # wrap once, not whenever a size is requested
         text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
         text.set_wrap(False)
     legend = None
@@ -128,21 +128,21 @@ def finish(
     bottom = (parts[1] + between) / total
     engine: Any = figure.get_layout_engine()
     engine.set(rect=(0, bottom, 1, body / total), w_pad=PAD, h_pad=PAD)
-    for _ in range(2):  # labels may change with the panels' size
+    for _ in range(2):  # labels may change with the size of the panels
         engine.execute(figure)
     figure.set_layout_engine("none")
-    for axes in figure.axes:  # the solver's last digits depend on where in memory its variables lie
+    for axes in figure.axes:  # the last digits of the solver depend on the memory addresses of its variables
         axes.set_position(Bbox.from_bounds(*(round(float(value), 4) for value in axes.get_position(original=True).bounds)))
     return figure
 
 
 def plain(value: float, _: Any = None) -> str:
-    """A tick's label on a logarithmic axis, without an exponent."""
+    """Return a tick label of a logarithmic axis, without an exponent."""
     return f"{value:g}" if value < 1e5 else f"{value:.0f}"
 
 
 def logarithmic(axes: Axes, name: str = "y") -> None:
-    """Give an axis, "x" or "y", a logarithmic scale with labels in full, as many as it has room for. Its data have been drawn."""
+    """Give an axis, "x" or "y", a logarithmic scale with as many full labels as fit. Its data must be drawn already."""
     axis: Axis = axes.xaxis if name == "x" else axes.yaxis
     (axes.set_xscale if name == "x" else axes.set_yscale)("log")
     low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
@@ -154,9 +154,9 @@ def logarithmic(axes: Axes, name: str = "y") -> None:
 
 
 def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float = 0.7) -> None:
-    """Label the places `first`, `first` + 1, … of the x axis with problems, aslant where they would touch.
+    """Label the places `first`, `first` + 1, … of the x axis with problems, slanted if they would touch.
 
-    `share` is what labels beside it will leave of the panel's width.
+    `share` is the share of the panel's width that the labels beside it leave.
     """
     shown = [label.replace("x", "×") for label in labels]
     figure: Any = axes.figure
@@ -169,7 +169,7 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
-    """Write `stem` as SVG and with the suffix of every other format, pdf or png; no file holds the time at which it was drawn."""
+    """Write `stem` as SVG and in every other format, pdf or png. No file contains the time of drawing."""
     text, canvas = io.StringIO(), FigureCanvasSVG(figure)
     canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
     write_whole(stem.with_suffix(".svg"), text.getvalue().encode())

@@ -1,4 +1,4 @@
-"""What the sweep of a kernel's configurations found."""
+"""Draw the sweep of a kernel's configurations."""
 
 import textwrap
 
@@ -11,13 +11,16 @@ from ladder.figures.data import View, lettered, marks_note, span
 from ladder.figures.layout import PANEL, finish, inches, panels, problems, text_size
 
 LOWEST = 0.1
-"""The share of the cells that the colours do not tell apart, at the low end."""
+"""The share of the cells, at the low end, that share one color."""
 MANY = 9
-"""Problems of which more have no room in a panel beside another."""
+"""The most problems of a panel that has another beside it."""
 
 
 def parameters(data: View, kernel: str) -> Figure:
-    """Heat maps of squares and of other shapes: configurations down, problems across, the rate as text, its share of the best as colour."""
+    """Draw heat maps of squares and of other shapes: a row per configuration, a column per problem.
+
+    The text of a cell is the rate; its color is the share of the problem's best rate.
+    """
     rows = data.summary[data.summary["kernel"] == kernel]
     rated, every = rows[rows["tflops"].notna()], rows.sort_values(["m", "n", "k"], kind="stable")
     square = every["problem"].str.fullmatch(r"\d+")
@@ -32,10 +35,10 @@ def parameters(data: View, kernel: str) -> Figure:
     names = {part.split("=")[0]: None for name in order for part in name.split() if "=" in part}
     size = 0.8 * text_size(data.width)
     labels = [" ".join(part.partition("=")[2] for part in name.split()) if names else name for name in order]
-    labels = [textwrap.fill(label, int(0.22 * PANEL * 72 / (0.6 * size))) for label in labels]  # cells need the room
+    labels = [textwrap.fill(label, int(0.22 * PANEL * 72 / (0.6 * size))) for label in labels]  # leave room for the cells
     lines = max((label.count("\n") + 1 for label in labels), default=1)
     longest = max(len(problem) for across in shapes.values() for problem in across)
-    below = 0.5 * longest * text_size(data.width) / 72  # problems aslant
+    below = 0.5 * longest * text_size(data.width) / 72  # problem labels are slanted
     height = inches(1.35 * lines, size) * max(len(order), 7 // lines) + 0.6 + below
     figure, grid = panels(data, len(shapes), height, 1 if max(map(len, shapes.values())) > MANY else 3)
 

@@ -1,4 +1,4 @@
-"""Rates under the roofs of peak and bandwidth."""
+"""Draw rates under the roofs of peak and bandwidth."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,7 +12,7 @@ from ladder.model.campaign import is_baseline
 
 
 def roofline(data: View) -> Figure:
-    """Every rung at one size, under the measured peak and bandwidth: at the traffic it issues, and at the least it could do with."""
+    """Draw every rung at one size under the measured peak and bandwidth: at the traffic it issues, and at the least possible traffic."""
     rows, size, small = data.at(data.headline).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
     rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()
     rows = rows.set_index("kernel").loc[[kernel for kernel in rows["kernel"] if kernel in {*data.kernels, data.reference}]]
@@ -51,7 +51,7 @@ def roofline(data: View) -> Figure:
             mew=0.15 * size,
             zorder=4,
         )
-        if row["intensity"] > 0:  # a baseline has none, nor has a kernel that does not declare its traffic
+        if row["intensity"] > 0:  # baselines and kernels that declare no traffic have none
             points(axes, [row["intensity"]], [rate], rows.loc[[kernel]], colour, marker, 0.8 * size)
         axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.09 * size, zorder=3)
         axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=0.9 * size, mew=0.16 * size, zorder=4)

@@ -1,4 +1,4 @@
-"""The ladder, rung by rung, and what it takes of energy."""
+"""Draw the ladder, rung by rung, and the energy that the rungs use."""
 
 import math
 import textwrap
@@ -15,13 +15,16 @@ from ladder.figures.data import HATCHED, OUTSIDE, View, gain_text, hatches, lett
 from ladder.figures.layout import finish, inches, panels, side_by_side, text_size
 
 SMALL = 0.85
-"""Of the text size, what stands above a bar."""
+"""The size of the text above a bar, relative to the text size of the figure."""
 Bar = tuple[str, str, float, float, float, str]
 """A kernel, the text above its bar, its length with the ends of the interval, and the hatch."""
 
 
 def _bars(axes: Axes, data: View, bars: Sequence[Bar]) -> None:
-    """A bar a kernel with its interval, and its text above it; y is in inches. What solves an easier problem may leave the panel."""
+    """Draw a bar per kernel with its interval and the text above it; y is in inches.
+
+    Bars of kernels that solve an easier problem may leave the panel.
+    """
     easier = set(data.whole.loc[data.whole["precision"].notna(), "kernel"])
     colours, small, y = data.colours(), SMALL * text_size(data.width), 0.0
     thick = inches(0.75, small)
@@ -31,7 +34,7 @@ def _bars(axes: Axes, data: View, bars: Sequence[Bar]) -> None:
         axes.barh(y, value, thick, color=colours[kernel], hatch=hatch, edgecolor="#ffffff", lw=0, zorder=2, label=kernel)
         axes.plot([low, high], [y, y], "|-", color="#d62728", ms=0.5 * small, mew=0.13 * small, lw=0.13 * small, zorder=3)
         above = axes.text(0, y - thick * 0.6, text, fontsize=small, va="bottom", ha="left", linespacing=1.1)
-        above.set_in_layout(False)  # it may be longer than the axis
+        above.set_in_layout(False)  # the text may be longer than the axis
         y += inches(0.8, small)
     axes.set_ylim(y, 0)
     axes.set_yticks([])
@@ -42,25 +45,25 @@ def _bars(axes: Axes, data: View, bars: Sequence[Bar]) -> None:
 
 
 def _wrapped(data: View, texts: Sequence[str], wide: float) -> list[str]:
-    """The texts in lines that so many inches hold."""
+    """Return the texts wrapped to a width in inches."""
     columns = int(wide * 72 / (SMALL * text_size(data.width) * 0.62))
     return ["\n".join(textwrap.wrap(text, columns, subsequent_indent="     ")) for text in texts]
 
 
 def _height(data: View, bars: Sequence[Bar]) -> float:
-    """The inches that a panel of bars takes, with its axis and title."""
+    """Return the height in inches of a panel of bars, with its axis and title."""
     size = text_size(data.width)
     lines = sum(bar[1].count("\n") + 1 for bar in bars)
     return inches(lines + 1.2 * len(bars), SMALL * size) + inches(4, size)
 
 
 def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
-    """A value with the ends of its interval, which a single process does not give."""
+    """Return a value with the ends of its interval; the value replaces an infinite end, which a single process gives."""
     return value, low, high if math.isfinite(high) else value
 
 
 def ladder(data: View) -> Figure:
-    """Every rung on the one problem, with its gain over the rung below, configuration, ties and marks; means over one set of problems."""
+    """Draw every rung at the ladder's problem: its gain over the rung below, configuration, ties, marks, and mean over `View.common`."""
     rows, reference, common = data.at(data.headline), data.nice(data.reference), data.common()
     texts = []
     for kernel, row in rows.iterrows():
@@ -103,14 +106,14 @@ def ladder(data: View) -> Figure:
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    """Why a row of `best` has no energy, where others of its problem have one."""
+    """Return why a row of `best` has no energy, although others of its problem have."""
     return str(row["reason"]).partition(NO_ENERGY)[2] or "no process told why"
 
 
 def energy(data: View) -> Figure:
-    """Operations a joule of every rung and baseline, on each problem where energy was counted; the line is the range of the processes.
+    """Draw the operations per joule of every rung and baseline, on each problem where energy was counted.
 
-    What one process alone counted has no line; where none did, the note says why.
+    The line is the range of the processes. A bar has no line if only one process counted; a note says why if none did.
     """
     rows = data.best[data.best["tflop_per_j"].notna()]
     names = [str(problem) for problem in dict.fromkeys(rows["problem"])]

@@ -1,4 +1,4 @@
-"""How the samples of the best configurations are distributed."""
+"""Draw the distribution of the samples of the best configurations."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from ladder.figures.data import View, letters
 from ladder.figures.layout import finish, inches, panels, text_size
 
 WIDEST = 25.0
-"""Per cent off the median at which samples are drawn at the edge."""
+"""The deviation from the median, in percent, beyond which samples are drawn at the edge."""
 
 
 def _spread(times: pd.Series) -> float:
@@ -19,7 +19,7 @@ def _spread(times: pd.Series) -> float:
 
 
 def chosen(data: View) -> dict[str, str]:
-    """The problems that are drawn, and why: the ladder's, the smallest, and the one whose samples spread the most."""
+    """Return the problems that are drawn, and why: the ladder's, the smallest, and the one whose samples spread the most."""
     rows = data.rounds
     best = data.best[data.best["problem"].isin(set(rows["problem"]))]
     smallest = best.loc[(best["m"].astype(float) * best["n"] * best["k"]).idxmin(), "problem"]
@@ -31,7 +31,7 @@ def chosen(data: View) -> dict[str, str]:
 
 
 def samples(data: View) -> Figure:
-    """A dot a sample, a colour a process: its time relative to the median of all of the kernel's, each kernel at its best."""
+    """Draw a dot per sample, in the color of its process: its time relative to the median of the kernel's best configuration."""
     problems, size = chosen(data), text_size(data.width)
     order = [*data.kernels, *data.baselines]
     lines = 1.2 if data.in_column else 1.55
@@ -43,7 +43,7 @@ def samples(data: View) -> Figure:
         here = data.rounds[data.rounds["problem"] == problem]
         best = data.best[data.best["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
         marks = [letters(best.loc[kernel]) if kernel in best.index else "" for kernel in order]
-        bare = data.in_column and axes is not grid[0]  # the first panel has the names
+        bare = data.in_column and axes is not grid[0]  # only the first panel has the names
         labels = [mark if bare else f"{data.label(kernel)} {mark}".rstrip() for kernel, mark in zip(order, marks, strict=True)]
         for place, kernel in enumerate(order):
             mine = here[here["kernel"] == kernel]

@@ -1,4 +1,4 @@
-"""Rate, ratio and time against the size of the problem."""
+"""Draw rate, ratio and time against the size of the problem."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ LIMIT = "#b22222"
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is drawn against size: a column of `best.csv` with the ends of its interval, `scale` times as large."""
+    """A quantity to draw against size: a column of `best.csv` and the ends of its interval, multiplied by `scale`."""
 
     title: Callable[[View], str]
     columns: tuple[str, str, str]
     label: Callable[[View], str]
     scale: Callable[[View], float]
     limits: Callable[[View], Mapping[str, float | None]]
-    """Horizontal lines: their names and values."""
+    """The names and values of horizontal lines."""
     linear: Callable[[View], tuple[float, float]] | None
-    """From where to where a linear panel goes; without one there is the logarithmic one only."""
+    """The range of the linear panel; None if there is only the logarithmic one."""
 
 
 def _reference(data: View) -> str:
@@ -49,7 +49,7 @@ def _peaks(data: View) -> dict[str, float | None]:
 
 
 def _highest(data: View) -> float:
-    """The highest rate of the reference, of everything where it has none."""
+    """Return the highest rate of the reference, or of everything if the reference has none."""
     rates = data.best.loc[data.best["kernel"] == data.reference, "tflops"]
     return float(data.rate((rates if len(rates) else data.best["tflops"]).max()))
 
@@ -88,20 +88,20 @@ QUANTITIES = {
 
 
 def _ends(rows: pd.DataFrame, columns: tuple[str, str, str], scale: float) -> tuple[Any, Any, Any]:
-    """Value and the ends of its interval, which a single process does not give."""
+    """Return the value and the ends of its interval; the value replaces ends that a single process does not give."""
     value, low, high = (scale * rows[name].to_numpy(dtype=float) for name in columns)
     return value, np.where(low > 0, low, value), np.where(np.isfinite(high), high, value)
 
 
 def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float) -> None:
-    """Markers, whose edges say what is marked of their rows."""
+    """Draw markers whose edges show the marks of their rows."""
     every = rows.to_dict("records")
     widths = [0.16 * size if marked(row) else 0.08 * size for row in every]
     axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4)
 
 
 def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
-    """Lines with a band from end to end of the intervals; returns where the problems stand whose labels have room."""
+    """Draw a line per kernel with a band between the ends of the intervals. Return the x positions of the labeled problems."""
     squares, colours, markers, context = (
         data.best[data.best["square"]].sort_values("m"),
         data.colours(),
@@ -127,7 +127,10 @@ def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
 
 
 def fastest(data: View) -> dict[str, str]:
-    """Of every problem the fastest, and below it those whose intervals overlap its; of what is no rung the reference alone takes part."""
+    """Return, for every problem, the fastest kernel, and below it those whose intervals overlap its interval.
+
+    Rungs and the reference take part, but nothing else.
+    """
     ranked = data.best[data.best["kernel"].isin([*data.kernels, data.reference])].sort_values(
         "ratio", ascending=False, kind="stable"
     )
@@ -140,7 +143,7 @@ def fastest(data: View) -> dict[str, str]:
 
 
 def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
-    """The labels of sizes on a logarithmic axis, without those that would touch others; powers of two come first."""
+    """Return the labels of sizes on a logarithmic axis without those that would touch others; powers of two have priority."""
     figure: Any = axes.figure
     inches = 0.8 * axes.get_position().width * figure.get_size_inches()[0] / max(math.log2(max(sizes) / min(sizes)), 1)
     kept: list[int] = []
@@ -152,7 +155,10 @@ def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
 
 
 def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
-    """Kernels side by side in each problem, with bars from end to end of the intervals; baselines across. Returns where problems stand."""
+    """Draw kernels side by side in each problem, with bars between the ends of the intervals; baselines lie across.
+
+    Return the x positions of the problems.
+    """
     rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
     labels, colours, markers, context = list(dict.fromkeys(rows["problem"])), data.colours(), data.markers(), data.context()
     offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
@@ -176,11 +182,11 @@ def _text(axes: Axes) -> float:
 
 
 def scaling(data: View, quantity: Quantity) -> Figure:
-    """Squares as lines, other shapes beside or below them, on a linear scale and on a logarithmic one."""
+    """Draw squares as lines and other shapes beside or below them, on a linear and a logarithmic scale."""
     drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
     scales = ["linear", "log"] if quantity.linear else ["log"]
     scales = scales[:1] if data.in_column else scales
-    # below a column's two panels stand the problems' names, aslant
+    # in a column, the slanted problem names are below both panels
     longer = max(0, max(map(len, data.order)) - 13) * 0.45 * text_size(data.width) / 72
     height = 1.6 + longer / 2 if data.in_column else 2.7
     figure, grid = panels(data, len(drawn) * len(scales), height, most=len(drawn))
@@ -228,15 +234,15 @@ def scaling(data: View, quantity: Quantity) -> Figure:
 
 
 def performance(data: View) -> Figure:
-    """Rate against size: the best configuration of every kernel, the baselines and the peaks."""
+    """Draw rate against size: the best configuration of every kernel, the baselines and the peaks."""
     return scaling(data, QUANTITIES["performance"])
 
 
 def ratio(data: View) -> Figure:
-    """Rate relative to the reference of the same rounds."""
+    """Draw the rate relative to the reference of the same rounds."""
     return scaling(data, QUANTITIES["ratio"])
 
 
 def time(data: View) -> Figure:
-    """Time of one GEMM in microseconds, above that of an empty launch."""
+    """Draw the time of one GEMM in microseconds, with that of an empty launch for comparison."""
     return scaling(data, QUANTITIES["time"])
