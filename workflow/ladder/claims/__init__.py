@@ -1,1 +1,1 @@
-"""What the project claims, and what published and other data say about it. Studies are here too."""
+"""Compare what the project claims with published and other data. The studies and their answers are here too."""

@@ -1,4 +1,4 @@
-"""The studies: their questions, the commands that measure, and their answers in words, from what was measured."""
+"""Define the studies: their questions, the commands that measure, and functions that word the answers from the measured values."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,13 +9,13 @@ from ladder.core.types import tflops
 
 PYTHON = ".venv/bin/python"
 STUDIES: dict[str, Study] = {}
-"""By name."""
+"""The studies by name."""
 Measured = Mapping[str, Any]
 Answer = Callable[[Any], str]
 
 
 def _study(question: str, run: str, files: str = "") -> Callable[[Answer], Answer]:
-    """Register a function, which words an answer, as the study of its name."""
+    """Register a function that words an answer as the study of the same name."""
 
     def register(answer: Answer) -> Answer:
         STUDIES[answer.__name__] = Study(answer.__name__, question, answer, run, files)
@@ -26,7 +26,7 @@ def _study(question: str, run: str, files: str = "") -> Callable[[Answer], Answe
 
 @_study("Can inputs be found that `21_tensor_split` spoils?", f"{PYTHON} studies/adversary.py")
 def adversary(measured: Measured) -> str:
-    """Whether any input was spoiled."""
+    """Return how many inputs were spoiled, and the worst one."""
     worst = measured["worst"]
     sgemm = f" (SGEMM there {worst['sgemm_units']:.1f} u)" if "sgemm_units" in worst else ""
     return (
@@ -37,7 +37,7 @@ def adversary(measured: Measured) -> str:
 
 @_study("Does another harness agree?", f"{PYTHON} studies/agreement.py --other python3")
 def agreement(measured: Measured) -> str:
-    """How far the medians are apart, in every mode."""
+    """Return how far the medians differ in every mode."""
     rows = measured["rows"]
     before = {(row["size"], row["name"]): row["theirs"] for row in [*rows, *measured["context"]]}
 
@@ -58,7 +58,7 @@ def agreement(measured: Measured) -> str:
 
 @_study("What does it take?", "make bench")
 def benchmark(measured: Measured) -> str:
-    """What the default campaign takes, and the rest."""
+    """Return what the default campaign, a clone and a run with nothing to do take, and how much exceeds its limit."""
     parts = []
     if "campaign_s" in measured:
         names = {"confirm_share": "the confirmation", "gauntlet_share": "the gauntlet"}
@@ -86,15 +86,15 @@ LIMITS = {
     "plan_2000_s": 3,
     "compile_cpu_s_a_configuration": 1.5,
 }
-"""The most that each may be, in seconds; `confirm_share` and `gauntlet_share` are of the campaign's."""
+"""The upper limits, in seconds; `confirm_share` and `gauntlet_share` are shares of the campaign's time."""
 LEAST_BUSY = 0.65
-"""Of the measure jobs' wall time on a GPU, the share in which it must be executing."""
+"""The least share of the measure jobs' wall time in which a GPU must be executing."""
 MOST_MEMORY_GB = 4.0
-"""Of the host's, the most that a measure job may take."""
+"""The most host memory that a measure job may take, in GB."""
 
 
 def above_limits(measured: Measured) -> list[str]:
-    """What the benchmark measured above its limit; the share in which the device executes counts on a GPU alone."""
+    """Return what exceeds its limit in the benchmark. The share in which the device executes counts for GPUs only."""
     jobs = measured["measure_jobs"].items()
     return [
         *(name for name, most in LIMITS.items() if measured.get(name, 0) > most),
@@ -105,7 +105,7 @@ def above_limits(measured: Measured) -> list[str]:
 
 @_study("Are the kernels right, and free of stray accesses and races?", f"{PYTHON} studies/checks.py")
 def checks(measured: Measured) -> str:
-    """How many tests passed, failed and were skipped, and what the sanitizer counted."""
+    """Return how many tests passed, failed and were skipped, and the sanitizer's counts."""
     outcomes = list(measured["tests"].values())
     clean = "; ".join(
         f"{tool}: {counts['errors']} errors in {counts['launches']} launches" for tool, counts in measured["sanitizer"].items()
@@ -119,7 +119,7 @@ def checks(measured: Measured) -> str:
 
 @_study("Does compiling disturb measuring?", f"{PYTHON} studies/beside.py disturbance")
 def disturbance(measured: Measured) -> str:
-    """The furthest that a median moved."""
+    """Return the largest move of a median."""
     rows = measured["rows"]
     return (
         f"with `nvcc` on all {measured['cores']} cores the median of {measured['pairs']} pairs moved by "
@@ -129,16 +129,16 @@ def disturbance(measured: Measured) -> str:
 
 @_study("Is it reproduced elsewhere?", f"{PYTHON} studies/power.py elsewhere")
 def elsewhere(measured: Measured) -> str:
-    """How many claims were reproduced, what was not, and the time."""
+    """Return how many claims were reproduced, which were not, and the time taken."""
     states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
-    known = "data were" if measured["took_part"] else "nothing was"  # what is published now may have been measured on it since
+    known = "data were" if measured["took_part"] else "nothing was"  # data published now may have been measured on it later
     failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
     return f"on a machine of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
 
 @_study("Does a kernel that misbehaves harm others?", f"{PYTHON} tests/support/faults.py")
 def faults(measured: Measured) -> str:
-    """How many faults, and what became of those that did not become what was expected."""
+    """Return how many faults were planted, and which had another outcome than expected."""
     others = ", ".join(row["what"] for row in measured["faults"] if not row["as_told"])
     became = f"something else became of {others}" if others else "each is a row with its status, and harms no other"
     return f"{len(measured['faults'])} kinds planted beside each other: {became}"
@@ -146,14 +146,14 @@ def faults(measured: Measured) -> str:
 
 @_study("Does hostile input do harm?", "EXAMPLES=30000 .venv/bin/pytest tests/unit/test_properties.py")
 def fuzz(measured: Measured) -> str:
-    """How many inputs, and of what."""
+    """Return how many inputs of each kind were tried."""
     kinds = [f"{sum(measured[what].values()):,} {what}" for what in ("expressions", "headers", "campaigns")]
     return f"{', '.join(kinds)}, random and hostile: each a right answer or a clear error, nothing executed"
 
 
 @_study("Is the sweep fast?", f"{PYTHON} studies/beside_kernel_tuner.py compare")
 def kernel_tuner_compare(measured: Measured) -> str:
-    """How many times as fast, in every case."""
+    """Return the speedup in every case."""
     cases = [
         f"{run['kernel_tuner']['configurations']} configurations {run['faster']:.1f} times as fast with "
         f"{run['cores']} core{'s' * (run['cores'] > 1)} ({run['faster_without_compiling']:.1f} without compiling)"
@@ -164,7 +164,7 @@ def kernel_tuner_compare(measured: Measured) -> str:
 
 @_study("Why are Kernel Tuner's times longer?", f"{PYTHON} studies/beside_kernel_tuner.py times")
 def kernel_tuner_times(measured: Measured) -> str:
-    """What each difference adds, and what all together."""
+    """Return what each difference adds, and what all add together."""
     parts = [
         f"{factor} `{level}` {percent(ratio[0])}"
         for factor, levels in measured["effects"].items()
@@ -180,9 +180,12 @@ def kernel_tuner_times(measured: Measured) -> str:
 
 @_study("Is anything lost when a campaign is killed?", f"{PYTHON} tests/support/kill.py 50")
 def kill(measured: Measured) -> str:
-    """What was lost, and what that says of kills to come: of n without a loss, 0.05^(1/n) is the bound at 95 %."""
+    """Return how many measurements were lost, and the bound for future kills: 1 - 0.05^(1/n) at 95 % after n kills.
+
+    The bound holds if nothing was lost.
+    """
     kills, lost = measured["kills"], measured["measurements_lost"]
-    # earlier answers have it; since then tests/unit/test_resume.py counts at every write of a journal
+    # only earlier answers have it; tests/unit/test_resume.py now counts it at every write of a journal
     again = f"; {measured['measurements_begun_again']} begun again" if "measurements_begun_again" in measured else ""
     return (
         f"{kills} kills anywhere in a campaign of {measured['measurements_a_campaign']} measurements: {lost or 'none'} lost, so at most "
@@ -192,7 +195,7 @@ def kill(measured: Measured) -> str:
 
 @_study("Does BLAS on all cores disturb what is timed beside it?", f"{PYTHON} studies/beside.py neighbours")
 def neighbours(measured: Measured) -> str:
-    """The furthest that a median moved, with the wait and without."""
+    """Return the largest move of a median, with the wait and without it."""
     beside, unsettled = (percent(furthest(row[how] for row in measured["rows"])) for how in ("beside", "unsettled"))
     return (
         f"beside `blas_all` on {measured['cores']} cores, `blas_1` and `03_blocked` at {' and '.join(map(str, measured['sizes']))} move by "
@@ -202,7 +205,7 @@ def neighbours(measured: Measured) -> str:
 
 @_study("Does it matter where operands begin?", f"{PYTHON} studies/beside.py placement")
 def placement(measured: Measured) -> str:
-    """How the rungs compare at the boundaries, and how far other places move the times."""
+    """Return how the rungs compare at the boundaries, and how far other places move the times."""
     rows = measured["rows"]
     ratios = [row["aligned"]["ratio"] for row in rows]
     cublas, rung = (
@@ -218,7 +221,7 @@ def placement(measured: Measured) -> str:
 
 @_study("What holds multiply-adds up on an SM?", f"{PYTHON} studies/registers.py")
 def registers(measured: Measured) -> str:
-    """How far the model is off, and what write-back and long loops cost."""
+    """Return the largest error of the model, and the costs of write-back and of long loops."""
     rows = measured["patterns"]
     rates = [row["measured"] for row in rows]
     off = max((row["model"] / row["measured"] - 1 for row in rows), key=abs)
@@ -233,7 +236,7 @@ def registers(measured: Measured) -> str:
 
 @_study("Do results repeat?", ".venv/bin/ladder repeat", "repeat-*.json")
 def repeat(measured: Measured) -> str:
-    """How often the stated intervals and limits cover the difference to another run, and how often what is alike is called different."""
+    """Return how often the stated intervals and limits cover the difference to another run, and how often equal code is called different."""
     described = {
         "same_machine": ("runs on one device differ by no more than both between-process intervals allow", "covered"),
         "same_held_out": ("and than the limit that other devices' runs made", "covered"),
@@ -260,7 +263,7 @@ def repeat(measured: Measured) -> str:
 
 @_study("How soon is a save answered?", f"{PYTHON} tests/support/saves.py")
 def saves(measured: Measured) -> str:
-    """The medians, and the first time."""
+    """Return the medians, and the first time."""
     return (
         f"`ladder try` of a {measured['kind'].upper()} kernel takes {measured['again_s']:.1f} s, the first time {measured['first_s']:.1f} s; "
         f"with `--watch` {measured['watch_s']:.1f} s from a save; the smoke campaign of it alone {measured['campaign_s']:.1f} s"
@@ -269,7 +272,7 @@ def saves(measured: Measured) -> str:
 
 @_study("Do several GPUs help?", f"{PYTHON} studies/benchmark.py --gpus FOLDER")
 def several_gpus(measured: Measured) -> str:
-    """Both times, and their quotient."""
+    """Return both times and their quotient."""
     several, single = measured["runs"]
     return (
         f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} of them, {single['wall_s']:.0f} s on one, "
@@ -279,14 +282,14 @@ def several_gpus(measured: Measured) -> str:
 
 @_study("Is a kernel that has become slower found?", f"{PYTHON} studies/power.py slowed")
 def slowed(measured: Measured) -> str:
-    """What was not reproduced with the kernel slowed, and without."""
+    """Return the claims that were not reproduced, with the kernel slowed and as it is."""
     slow, honest = (", ".join(f"`{id}`" for id in measured[run]["not reproduced"]) or "nothing" for run in ("slowed", "as_it_is"))
     return f"with `{measured['kernel']}` slowed by {measured['percent']} % not reproduced is {slow}; as it is, {honest}"
 
 
 @_study("How fast are float32 results from tensor cores, really?", f"{PYTHON} studies/beside.py tensor")
 def tensor(measured: Measured) -> str:
-    """The ratios, what is held at the largest size, and the least where no chunk fits."""
+    """Return the ratios, the rates and energies under a long load at the largest size, and the least ratio if no chunk fits."""
     rows = measured["rows"]
     ratios = ", ".join(
         f"{row['size']} ×{row['together']['sgemm_us'] / row['together']['rung_us']:.2f} / "
@@ -306,7 +309,7 @@ def tensor(measured: Measured) -> str:
 
 @_study("Why is the CPU's rung 04 ahead of BLAS where C has few rows?", f"{PYTHON} studies/beside.py thin")
 def thin(measured: Measured) -> str:
-    """What a call and a row take, of both."""
+    """Return the times that a call and a row take, for BLAS and for the rung."""
     blas, rung = ((line["fixed_us"], line["row_us"]) for line in measured["lines"])
     return (
         f"with one thread a call of BLAS takes {blas[0]:.0f} us and {blas[1]:.1f} us a row of C, one of rung 04 {rung[0]:.0f} us and "
@@ -316,7 +319,7 @@ def thin(measured: Measured) -> str:
 
 @_study("Are runs told apart that differ, and no others?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json")
 def told_apart(measured: Measured) -> str:
-    """The shares of times of the same code that are called different, and of longer times that are found."""
+    """Return the share of times of the same code that are called different, and the share of longer times that are found."""
     held_out = measured["held_out"]
     others = f", by limits of other machines alone {held_out['called']:.1%} of {held_out['alike']}" if held_out["alike"] else ""
     return (
@@ -328,7 +331,7 @@ def told_apart(measured: Measured) -> str:
 
 @_study("What do changes of the upper rungs bring?", f"{PYTHON} studies/beside.py tried")
 def tried(measured: Measured) -> str:
-    """How many changes there are, and how many of them are faster and slower than what was changed."""
+    """Return how many changes were tried, and how many are faster or slower than the rung without the change."""
     rows = measured["changes"]
     faster, slower = sum(row["low"] > 1 for row in rows), sum(row["high"] < 1 for row in rows)
     return f"{len(rows)} changes of the upper rungs: {faster} are faster than what was changed, {slower} slower"
@@ -336,7 +339,7 @@ def tried(measured: Measured) -> str:
 
 @_study("Is a kernel found that is 2 % slower?", f"{PYTHON} studies/power.py two_percent")
 def two_percent(measured: Measured) -> str:
-    """Both shares."""
+    """Return the share of slowed times called slower, and the share of unchanged times called different."""
     return (
         f"of {measured['slowed']} times of rungs that were slowed by {measured['percent']} % at 1024 and up {measured['found']:.1%} are "
         f"called slower; of {measured['alike']} of cuBLAS beside them {measured['called']:.1%} faster or slower"

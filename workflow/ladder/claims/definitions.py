@@ -1,4 +1,4 @@
-"""The claims of `config/claims.yaml`, read and checked."""
+"""Read and check the claims of `config/claims.yaml`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ from ladder.core.expressions import names_in
 from ladder.storage.dataset_layout import CLAIMS
 
 IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
-"""Columns that say what a row is about."""
+"""The columns that identify a row."""
 
 Key = tuple[str, ...]
-"""What tells the things that a claim is about apart."""
+"""The key of an item. A claim about many rows has one item per row; any other claim has one item."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim; the fields are the keys of config/README.md."""
+    """A claim; the fields are the keys of config/README.md."""
 
     id: str
     says: str
@@ -40,27 +40,27 @@ class Claim:
 
     @property
     def whole(self) -> bool:
-        """Whether it is about all rows together, not about each."""
+        """Whether the claim is about all rows together, not about each row."""
         return self.which is not None or (bool(self.study) and not self.list)
 
     @property
     def single(self) -> bool:
-        """Whether it is about one thing, which its `rows` name."""
+        """Whether the claim is about the one row that its `rows` name."""
         return {"kernel", "problem"} <= set(self.rows) and not any(isinstance(value, list) for value in self.rows.values())
 
     @property
     def near(self) -> bool:
-        """Whether it is about being near to what was published."""
+        """Whether the claim says that a value is near the published one."""
         return "near_low" in names_in(self.holds)
 
     @property
     def relative(self) -> bool:
-        """Whether it is about what was published."""
+        """Whether the claim refers to published values."""
         return bool(self.when) or self.near or "published" in names_in(self.holds)
 
     @property
     def place(self) -> str:
-        """Where it holds, in words."""
+        """The place where the claim holds, as text."""
         if "device" in self.where:
             return self.where["device"]
         if "compute_capability" in self.where:
@@ -68,13 +68,13 @@ class Claim:
         return {"cuda": "any GPU", "cpu": "any CPU", "": "any machine"}[self.where.get("kind", "")]
 
     def applies(self, environment: Mapping[str, Any]) -> bool:
-        """Whether it holds where something was measured."""
+        """Return whether the claim holds in the environment of a measurement."""
         known = {**environment.get("attributes", {}), **environment}
         return all(str(known.get(name)) == value for name, value in self.where.items())
 
 
 def read(root: Path) -> list[Claim]:
-    """The claims of a checkout. Raises `InputError` that names the claim and the key of a mistake."""
+    """Return the claims of a checkout. Raises `InputError` that names the claim and the key of a mistake."""
     path = root / CLAIMS
     data = yaml_schema.load(yaml_schema.read(path), str(CLAIMS))
     yaml_schema.check(data, "claims", str(CLAIMS))

@@ -1,4 +1,4 @@
-"""What a dataset or a study has of each thing that a claim is about."""
+"""Find the values of a dataset or a study for each item of a claim."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -24,23 +24,23 @@ from ladder.storage.published_index import HEADLINE_DEVICE
 
 @dataclass(frozen=True)
 class Finding:
-    """What data say of one thing that a claim is about."""
+    """The value of data for one item of a claim."""
 
     key: Key
     about: str
-    """The same in words; nothing where the claim is about one thing only."""
+    """The item as text; empty if the claim has only one item."""
     value: float
     low: float
     high: float
-    """The ends of the 95 % interval, or the value."""
+    """The ends of the 95 % interval, or the value if there is none."""
     processes: int
     names: Mapping[str, Any]
-    """More that expressions may ask for."""
+    """Further names for the claim's expressions."""
     limit_of: Limited = ("", "", "", False)
-    """By which a repeat limit is looked up."""
+    """The key of the limit between runs."""
 
     def half(self, confidence: float) -> float:
-        """Half of its interval, in logarithms."""
+        """Return half the width of the interval, in logarithms."""
         if not 0 < self.low < self.high:
             return 0.0
         scale = (
@@ -51,29 +51,29 @@ class Finding:
 
 @dataclass(frozen=True)
 class Data:
-    """What a claim is held against: the tables of a dataset, or what studies measured on a device."""
+    """The data that claims are compared with: the tables of a dataset, or the measurements of studies on a device."""
 
     name: str
     environment: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
-    """By study."""
+    """The measurements by study."""
 
 
 def of_samples(folder: Path, name: str = "") -> Data:
-    """A published dataset, whose tables are made from its samples. A repeat has nothing to say of the sweep."""
+    """Return the data of a published dataset, with tables made from its samples. A repeat has no tables of the sweep."""
     dataset = Dataset.open(folder)
     tables = CLAIMED_OF if dataset.has_sweep else ("best", "pairs")
     return Data(name or folder.name, dataset.environment, dataset.tables(tables))
 
 
 def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
-    """A dataset by its tables, those of `CLAIMED_OF`, and its `environment.json`."""
+    """Return the data of a dataset from the tables of `CLAIMED_OF` and its `environment.json`."""
     return Data(name, read_environment(environment), {table: read_csv(tables[table]) for table in CLAIMED_OF})
 
 
 def of_studies(root: Path, folder: Path) -> list[Data]:
-    """The answers to studies in a folder below results/, a piece of data a file, of each study that of the device of the text first."""
+    """Return the answers to studies in a folder below results/, one for each file. Those of the headline device come first in each study."""
     datasets = []
     for study in STUDIES.values():
         several = []
@@ -92,7 +92,7 @@ def _files(study: Study, folder: Path) -> str:
 
 
 def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers in nested mappings, by their keys joined with `_`."""
+    """Return the values in nested mappings by their keys, joined with `_`."""
     columns: dict[str, Any] = {}
     for name, part in measured.items():
         if isinstance(part, Mapping):
@@ -108,7 +108,7 @@ def _chosen(rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]) -> li
 
 
 def find(claim: Claim, data: Data) -> list[Finding]:
-    """What the data say of everything that a claim is about; nothing where they lack it."""
+    """Return the findings for all items of a claim; empty if the data lack them."""
     if claim.table:
         rows = data.tables[claim.table].to_dict("records") if claim.table in data.tables else []
     else:
@@ -125,13 +125,13 @@ def find(claim: Claim, data: Data) -> list[Finding]:
 
 
 def _as_usual(row: Mapping[str, Any]) -> bool:
-    """Whether a row's configurations are compiled as they are where a campaign says nothing of it; by another compiler they are others."""
+    """Return whether a row's configurations are compiled in the default way; other ways of compiling make other configurations."""
     labels = [str(row[name]) for name in ("configuration", "other_configuration") if name in row]
     return not any(Configuration.of("", label).build for label in labels)
 
 
 def _identity(claim: Claim, row: Mapping[str, Any]) -> list[str]:
-    """The columns that tell the rows of a claim apart; of a study's, all that are no measured numbers."""
+    """Return the columns that identify a row of a claim; for a study, all columns without measured numbers."""
     names = IDENTITY if claim.table else [name for name, value in row.items() if isinstance(value, int | str)]
     return [name for name in names if name in row]
 

@@ -1,7 +1,7 @@
-"""What data say to the claims: an entry a thing that a claim is about, with its state and numbers.
+"""Compare data with the claims: one entry per item of a claim, with its state and numbers.
 
-What is published decides what exactly each claim says, number by number: `results/published/claims.json`, which `ladder story` writes.
-Other data are held against that file.
+Published data determine the exact numbers of each claim: `results/published/claims.json`, which `ladder story` writes. Other data
+are compared with this file.
 """
 
 import json
@@ -23,19 +23,20 @@ from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
 from ladder.storage.published_index import runs
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
-"""What data say to a claim; where they lack what it is about, it is `NOTHING`."""
+"""The states of an item. If the data lack the item, the state is `NOTHING`."""
 DISPUTED = "not in all published data"
-"""What the first of the published data would claim and others of them do not: it is told, and nothing is held against it."""
+"""The state of an item that the first of the published data supports but others do not. It is reported, and no data are compared with it."""
 
 Entry = Mapping[str, Any]
-"""What some data say to a claim, or to one of the things that it is about: a row of `claims.json`."""
+"""The result of comparing data with a claim or an item of it: a row of `claims.json`."""
 
 
 def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limit | None, count: int) -> str:
-    """What a value says to a claim of which there are `count`: all are to be judged wrongly in one case of twenty at most.
+    """Return the state of an item of a claim with `count` items.
 
-    It is reproduced where `holds` is true at 95 %, and not reproduced where `fails`, or else the contrary of `holds`, is true with
-    intervals and limits that much wider (Bonferroni's inequality). Between is what cannot be told.
+    It is `REPRODUCED` if `holds` is true at 95 %. It is `FAILED` if `fails`, or else the negation of `holds`, is true with wider
+    intervals and limits, so that at most one case in twenty wrongly fails any of the `count` items (Bonferroni's inequality).
+    Otherwise it is `UNSURE`.
     """
 
     def true(expression: str, confidence: float) -> bool:
@@ -60,21 +61,21 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
         return UNSURE
     if true(claim.holds, CONFIDENCE):
         return REPRODUCED
-    if claim.near and limit is None:  # another run may be anywhere
+    if claim.near and limit is None:  # another run may have any value
         return UNSURE
     wide = 1 - (1 - CONFIDENCE) / count
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
 
 
 def _apart(value: float, other: float, limit: float) -> float:
-    """How far logarithms of two results may differ, by half of the interval of each, and by the limit of two runs."""
+    """Return how far the logarithms of two results may differ: by both half intervals combined, or by the limit if it is larger."""
     return max(math.hypot(value, other), limit)
 
 
 def say(claim: Claim, finding: Finding | None, limit: Limit | None = None) -> str:
-    """The claim's sentence with the numbers that were found, of which `{value%}` is in per cent.
+    """Return the claim's sentence with the measured numbers; `{value%}` is in percent.
 
-    `{near_low}` and `{near_high}` are where another machine may lie, with intervals as wide as that of what was found.
+    `{near_low}` and `{near_high}` bound the value on another machine whose interval is as wide as that of the finding.
     """
     names = {} if finding is None else {"value": finding.value, "low": finding.low, "high": finding.high}
     if finding and limit:
@@ -100,7 +101,7 @@ def _entry(
     origin: Entry | None = None,
     limit: Limit | None = None,
 ) -> dict[str, Any]:
-    """What is written of one thing that a claim is about; `origin` is that of the published data it is held against.
+    """Return the entry for an item of a claim. `origin` is the entry of the published data that the item is compared with.
 
     `limit` is how far runs on two machines differ.
     """
@@ -137,9 +138,10 @@ def _judged(
     root: Path,
     near: int,
 ) -> list[dict[str, Any]]:
-    """What data say of a claim, held against entries of published data, whose environments are given by the dataset's name.
+    """Return the entries of a claim for data, compared with entries of published data.
 
-    Of claims to be near to something there are `near` in all; they may all be off together, where one machine is unlike the others.
+    `environments` are those of the published datasets, by name. `near` is the number of items of all claims to be near to
+    something; they may all deviate together if one machine is unlike the others.
     """
     if not claim.applies(data.environment):
         return [_entry(claim, data.name, ELSEWHERE)]
@@ -166,15 +168,16 @@ def _judged(
 
 
 def _published_data(root: Path) -> list[Data]:
-    """The published datasets, that which the text is about first, and the answers to studies."""
+    """Return the published datasets, the headline first, and the answers to studies."""
     return [*(of_samples(folder, name) for name, folder in runs(root / PUBLISHED).items()), *of_studies(root, PUBLISHED)]
 
 
 def of_published(root: Path) -> list[dict[str, Any]]:
-    """What the published data say to every claim, and to everything that it is about.
+    """Return the entries of all claims for the published data.
 
-    What a claim says is what the first of the datasets says that have it: the others are held against it as anybody's are. Of things that
-    `when` is asked of it is about those of which it is true in all datasets; where it is true in the first only, they are `DISPUTED`.
+    The first dataset that has an item determines what the claim says about it. The other datasets are compared with it like
+    anyone's data. A claim with `when` is about the items for which `when` is true in all datasets. If it is true in the first,
+    but not in all, the item is `DISPUTED`.
     """
     everything, claims = _published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
@@ -191,7 +194,7 @@ def of_published(root: Path) -> list[dict[str, Any]]:
                 things.setdefault(finding.key, {})[data.name] = finding
         for key, by_name in things.items():
             name, first = next(iter(by_name.items()))
-            another = {**environments[name], "attributes": {}}  # a machine of the model, and not the same
+            another = {**environments[name], "attributes": {}}  # another machine of the model
             limit = limits(root / PUBLISHED, another, another).get(first.limit_of) if claim.near else None
             origin = _entry(claim, name, "", first, limit=limit) | {"where": _where(claim, own[claim.id])}
             has_it = [_is_claimed(claim, finding, first) for finding in by_name.values()]
@@ -209,24 +212,24 @@ def of_published(root: Path) -> list[dict[str, Any]]:
 
 
 def _is_claimed(claim: Claim, finding: Finding, first: Finding) -> bool:
-    """Whether a claim is about a thing, by what a dataset says of it, and the first of all."""
+    """Return whether a claim is about an item, by the finding of a dataset and the first of all findings."""
     names = {**finding.names, "value": finding.value, "low": finding.low, "high": finding.high, "published": first.value}
     return not claim.when or bool(evaluate(claim.when, names))
 
 
 def _where(claim: Claim, own: Sequence[Data]) -> str:
-    """Where a claim holds, and, where that is more than one model of device, on which it was measured."""
+    """Return where a claim holds, and the device models on which it was measured if they differ from that."""
     models = ", ".join(sorted({str(data.environment["device"]) for data in own}))
     return claim.place if claim.place == models else f"{claim.place}; measured on {models}"
 
 
 def _near(claims: Sequence[Claim], origins: Mapping[str, Mapping[Key, Entry]]) -> int:
-    """How many things are claimed to be near to what was published."""
+    """Return the number of items that are claimed to be near what was published."""
     return sum(len(origins.get(claim.id, {})) for claim in claims if claim.near)
 
 
 def claimed(entries: Iterable[Entry]) -> list[Entry]:
-    """The first entry of each thing that is claimed: that of the dataset that says what is claimed of it."""
+    """Return the first entry of each claimed item: the entry of the dataset that determines what is claimed."""
     first: dict[str, Entry] = {}
     for entry in entries:
         first.setdefault(entry["id"], entry)
@@ -234,19 +237,19 @@ def claimed(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def write_published(root: Path) -> None:
-    """Write `results/published/claims.json`: what is claimed, without what other datasets say of the same things."""
+    """Write `results/published/claims.json`: the claimed items, without the other datasets' values for them."""
     write(claimed(of_published(root)), root / PUBLISHED / JUDGED)
 
 
 def read_published(root: Path) -> list[dict[str, Any]]:
-    """The entries of `results/published/claims.json`, one for each thing that is claimed. There are none before the first dataset."""
+    """Return the entries of `results/published/claims.json`, one per claimed item; empty before the first dataset is published."""
     path = root / PUBLISHED / JUDGED
     entries: list[dict[str, Any]] = read_json(path) if path.exists() else []
     return entries
 
 
 def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]:
-    """What datasets, or answers to studies, say to every claim and everything that it is about."""
+    """Return the entries of all claims and items for datasets or answers to studies."""
     entries = []
     origins: dict[str, dict[Key, Entry]] = {}
     for entry in read_published(root):
@@ -265,6 +268,6 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
 
 
 def write(entries: Sequence[Entry], path: Path) -> None:
-    """Write entries: a list of mappings, of which page and table are made."""
+    """Write entries as a list of mappings. The page and the table are made from it."""
     lines = ",\n ".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
     write_whole(path, f"[{lines}]\n".encode())

@@ -1,4 +1,4 @@
-"""What data say to the claims, in words: counted, for a terminal, and as a page."""
+"""Report the states of claims as counts, as text for a terminal, and as a page."""
 
 import html
 from collections import Counter
@@ -8,11 +8,11 @@ from ladder.claims.judge import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE,
 from ladder.claims.study import NOTHING
 
 STATES = (FAILED, REPRODUCED, UNSURE, DISPUTED, NOTHING, ELSEWHERE)
-"""What data may say to a claim, the gravest first."""
+"""The states of claims, the gravest first."""
 
 
 def counts(entries: Sequence[Entry]) -> dict[str, Counter[str]]:
-    """How many things each claim is about were found to be what, by the claim's id."""
+    """Return the number of items in each state, by the claim's id."""
     by_claim: dict[str, Counter[str]] = {}
     for entry in entries:
         by_claim.setdefault(entry["id"].split(":")[0], Counter())[entry["state"]] += 1
@@ -20,23 +20,23 @@ def counts(entries: Sequence[Entry]) -> dict[str, Counter[str]]:
 
 
 def states_text(counted: Mapping[str, int]) -> str:
-    """The states of a claim in words, the gravest first: `reproduced`, or `2 not reproduced, 30 reproduced`."""
+    """Return the states of a claim as text, the gravest first: `reproduced`, or `2 not reproduced, 30 reproduced`."""
     states = [state for state in STATES if counted.get(state)]
     return states[0] if sum(counted.values()) == 1 else ", ".join(f"{counted[state]} {state}" for state in states)
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether an entry is of a campaign's dataset, `results/campaign/device`, and not of published data."""
+    """Return whether an entry comes from a campaign's dataset, `results/campaign/device`, and not from published data."""
     return str(entry["dataset"]).startswith("results/")
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """How many of them are in which state."""
+    """Return how many entries are in each state, as text."""
     return states_text(Counter(entry["state"] for entry in entries))
 
 
 def text(entries: Sequence[Entry]) -> str:
-    """For a terminal: what the published data say, a line a dataset; of one's own a line a claim; every entry that was not reproduced."""
+    """Return text for a terminal: a line per published dataset, a line per claim for the user's datasets, and every entry not reproduced."""
     lines = []
     for dataset in dict.fromkeys(entry["dataset"] for entry in sorted(entries, key=is_own)):
         of_it = [entry for entry in entries if entry["dataset"] == dataset]
@@ -47,7 +47,7 @@ def text(entries: Sequence[Entry]) -> str:
 
 
 def failure(entry: Entry) -> str:
-    """An entry in words: its name, sentence and numbers."""
+    """Return an entry as text: its name, sentence and numbers."""
     limit = f", runs differ by x{entry['limit']:.4g} at most" if entry["limit"] else ""
     published = f"; published {entry['published']:.4g}" if entry["published"] is not None else ""
     text = f"{entry['id']} ({entry['says']} Where: {entry['where']})"
@@ -74,7 +74,7 @@ TABLE = """<div><table>
 
 
 def page(entries: Sequence[Entry]) -> str:
-    """The entries as a page of HTML that needs nothing else: those of one's own datasets, and folded those of published data."""
+    """Return the entries as a self-contained HTML page: first the user's datasets, then, folded, the published data."""
     own, others = ([entry for entry in entries if is_own(entry) is here] for here in (True, False))
     return PAGE.format(
         own=html.escape(summary(own) or "nothing measured"), own_table=_table(own), others=html.escape(summary(others)),
@@ -83,7 +83,7 @@ def page(entries: Sequence[Entry]) -> str:
 
 
 def _table(entries: Sequence[Entry]) -> str:
-    """A row an entry, the gravest first."""
+    """Return a table with a row per entry, the gravest first."""
 
     def number(value: float | None) -> str:
         return "" if value is None else f"{value:.4g}"

@@ -1,6 +1,6 @@
-"""A study: a question of the README, which a script answers by a run of its own.
+"""Define a study: a question of the README that a script answers by its own run.
 
-The script has its `Study` write what it measured to a JSON file. The README quotes the answers that are committed in
+The script writes its measurements to a JSON file through its `Study`. The README quotes the answers that are committed in
 `results/published/studies/`. Nothing here imports a script.
 """
 
@@ -26,21 +26,22 @@ NOTHING = "not measured yet"
 
 @dataclass(frozen=True)
 class Study:
-    """A question, the command that measures, and how to word the answer."""
+    """A question, the command that measures, and a function that words the answer."""
 
     name: str
     question: str
     answer: Callable[[Any], str]
-    """From what was measured to a piece of a sentence."""
+    """Turns the measurements into a part of a sentence."""
     run: str
     """The command that measures."""
     files: str = ""
-    """The files of answers, a pattern below results/published, if they are not `studies/<name>.*.json`."""
+    """A pattern for the files of answers below results/published, if they are not `studies/<name>.*.json`."""
 
     def write(self, device: Device, measured: Any, **provenance: Any) -> Path:
-        """Write what was measured on a device, with its provenance, to `results/studies/<name>.<device>.json`; returns that path.
+        """Write the measurements on a device, with their provenance, to `results/studies/<name>.<device>.json`, and return that path.
 
-        Of the provenance the caller knows `uuids` of the GPUs used, `binaries`, the sha256 of what was timed, and `software` of others.
+        The caller passes the rest of the provenance: `uuids` of the GPUs used, `binaries`, the SHA-256 of the timed binaries, and
+        `software` of others.
         """
         path = ROOT / ANSWERS / f"{self.name}.{device.slug}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,14 +56,14 @@ class Study:
         return path
 
     def published(self, root: Path) -> dict[Path, tuple[str, Any]]:
-        """The answers that are committed, by their files: on which device, and what was measured.
+        """Return the device and the measurements of every committed answer, by file.
 
-        Raises `InputError` for one that was measured from a checkout that had changes or no commit.
+        Raises `InputError` for an answer measured from a checkout with changes or without a commit.
         """
         answers = {}
         for path in sorted((root / PUBLISHED).glob(self.files or f"studies/{self.name}.*.json")):
             answer = read_json(path)
-            if self.files:  # made of published data, whose provenance is their own
+            if self.files:  # made of published data, which have their own provenance
                 answers[path] = answer["device"], answer
                 continue
             provenance = answer["provenance"]
@@ -72,19 +73,19 @@ class Study:
         return answers
 
     def sentences(self, root: Path) -> list[str]:
-        """Every committed answer in words, or that nothing was measured yet."""
+        """Return every committed answer as text, or that nothing was measured yet."""
         return [f"{self.answer(measured)} (`{device}`)" for device, measured in self.published(root).values()] or [NOTHING]
 
 
 def command_line(doc: str | None) -> ArgumentParser:
-    """What reads the options of a study, which adds its own; the help is the docstring of its module."""
+    """Return the parser of a study's options, to which the study adds its own. The help is the docstring of its module."""
     return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
 
 
 def binaries(campaign: Path) -> dict[str, str]:
-    """The sha256 of all that a campaign timed, from the `resources.csv` of the datasets in its folder.
+    """Return the SHA-256 of all binaries that a campaign timed, from the `resources.csv` of the datasets in its folder.
 
-    By architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
+    The keys are architecture, kernel, element type and configuration: `sm_90 03_shared_tile.float32 BM=32 BN=32 BK=32`.
     """
     sha256: dict[str, str] = {}
     for path in sorted(campaign.glob("*/resources.csv")):
@@ -92,16 +93,16 @@ def binaries(campaign: Path) -> dict[str, str]:
             sha256 |= {
                 f"{row['arch']} {row['kernel']}.{row['element_type']} {row['configuration']}": row["sha256"]
                 for row in csv.DictReader(file)
-                if row["sha256"]  # what was not compiled has none
+                if row["sha256"]  # configurations that were not compiled have none
             }
     return sha256
 
 
 def percent(ratio: float) -> str:
-    """By how much a ratio is off 1: `+2.3 %`."""
+    """Return the deviation of a ratio from 1, such as `+2.3 %`."""
     return f"{100 * (ratio - 1):+.1f} %"
 
 
 def furthest(ratios: Iterable[float]) -> float:
-    """The ratio that is furthest from 1."""
+    """Return the ratio that is furthest from 1."""
     return max(ratios, key=lambda ratio: abs(ratio - 1))
