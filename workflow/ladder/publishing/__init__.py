@@ -1,1 +1,1 @@
-"""Published datasets, the pages that are filled from them, and the explorer."""
+"""Publish datasets, fill the pages from them, and build the explorer."""

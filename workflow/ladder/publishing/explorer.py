@@ -1,6 +1,6 @@
-"""The page to look around in: one file with the tables of datasets, the charts, declared in Vega-Altair, and the scripts that draw them.
+"""Build the explorer: one page with the tables of datasets, the charts, declared in Vega-Altair, and the scripts that draw them.
 
-It needs no network and may make no request. What it looks like and what its choices do is in `index.html` beside this module.
+It needs no network and may make no request. Its look and its controls are in `explorer.html` beside this module.
 """
 
 import base64
@@ -26,22 +26,22 @@ from ladder.model.campaign import is_baseline
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 LIMIT_BYTES = 5_000_000
-"""What a page may weigh. One that would be heavier is made without the samples, and says so."""
+"""The most bytes of a page. A page that would be larger is made without the samples, and says so."""
 DIGITS = 5
-"""Significant digits of what is shown."""
+"""Significant digits of displayed numbers."""
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""Vega's markers: what tells kernels apart besides colour."""
+"""Vega's marker shapes, which distinguish kernels besides color."""
 
 BEST = [
     "kernel", "configuration", "element_type", "problem", "m", "n", "k", "state", "status", "reason", "tflops", "tflops_low", "tflops_high",
     "ratio", "ratio_low", "ratio_high", "median_us", "low_us", "high_us", "energy_j", "energy_low_j", "energy_high_j", "energy_processes",
     "samples", "processes", "interval", "marks", "configurations", "tied_with", "tensor_cores", "sm_clock_mhz",
 ]  # fmt: skip
-"""What is shown of `best.csv`."""
+"""The columns of `best.csv` that the page has."""
 ASKED = ["registers", "spill_stores", "spill_loads", "occupancy", "occupancy_limit"]
-"""What a configuration asks of the machine: from `resources.csv` and `models.csv`."""
+"""What a configuration needs of the machine: columns of `resources.csv` and `models.csv`."""
 SWEEP = ["kernel", "configuration", "element_type", "problem", "state", "status", "stop", "samples", "tflops"]
-"""What is shown of `summary.csv`."""
+"""The columns of `summary.csv` that the page has."""
 
 
 Scale = Literal["linear", "log"]
@@ -49,7 +49,7 @@ Chart = alt.LayerChart | alt.FacetChart
 
 
 def _short(value: Any) -> Any:
-    """A value as JSON has it, numbers to `DIGITS`."""
+    """Return a value for JSON, with numbers rounded to `DIGITS`."""
     if isinstance(value, float | np.floating):
         if not math.isfinite(value):
             return None
@@ -59,7 +59,7 @@ def _short(value: Any) -> Any:
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """A table as columns; one of few different texts as numbers into a list of them, which weighs less."""
+    """Return a table by columns. A column with few different texts becomes a list of texts and indices into it, which is smaller."""
     columns: dict[str, Any] = {}
     for name in table.columns:
         values = [None if pd.isna(value) else _short(value) for value in table[name].tolist()]
@@ -73,7 +73,7 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def _asked(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a table with the columns of `ASKED`, empty where nothing is known."""
+    """Return rows of a table with the columns of `ASKED`, empty if unknown."""
     key = ["kernel", "configuration", "element_type"]
     compiled = tables["resources"].reindex(columns=[*key, "registers", "spill_stores", "spill_loads"]).drop_duplicates(key)
     models = tables["models"].astype({"problem": str})[[*key, "problem", "occupancy", "occupancy_limit"]]
@@ -82,7 +82,7 @@ def _asked(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFra
 
 
 def _about(environment: Mapping[str, Any]) -> dict[str, str]:
-    """What a dataset was measured on, and by what, in words."""
+    """Return what a dataset was measured on, and with what, as text."""
     attributes, fingerprint = environment["attributes"], environment["fingerprint"]
     limit, commit = attributes.get("power_limit_w"), environment["project"]["commit"]
     facts = {
@@ -100,7 +100,7 @@ def _about(environment: Mapping[str, Any]) -> dict[str, str]:
 def dataset(
     name: str, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], samples: bool = True
 ) -> dict[str, Any]:
-    """What the page has of a dataset, of which `INDEXED` are given. Rates in TFLOP/s, times in microseconds, energies in joules."""
+    """Return what the page has of a dataset, from its tables `INDEXED`. Rates are in TFLOP/s, times in microseconds, energies in joules."""
     best = _asked(tables, tables["best"].reindex(columns=BEST))
     sweep = _asked(tables, tables["summary"].reindex(columns=SWEEP))
     rounds = tables["rounds"].astype({"problem": str}) if samples else tables["rounds"].head(0)
@@ -125,10 +125,10 @@ def dataset(
 
 
 def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """How kernels and baselines look, by name, rungs first: colour, marker, whether it is a rung, and whether a line is dashed, since it
-    is there for context only.
+    """Return the look of kernels and baselines by name, rungs first.
 
-    Rungs go from dark to light, which the colour-blind see too; each kind of device has a ladder of its own.
+    It has a color, a marker, whether it is a rung, and whether its line is dashed, because it is there for context only. Rungs go
+    from dark to light, an order that color-blind readers see too. Each kind of device has its own ladder.
     """
     styles: dict[str, dict[str, Any]] = {}
     for kind in dict.fromkeys(environment["kind"] for environment in environments):
@@ -152,7 +152,7 @@ def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[M
 
 
 def _parameter(name: str, value: Any) -> Any:
-    """What the page sets before it draws."""
+    """Return a parameter that the page sets before it draws."""
     return alt.param(name=name, value=value)
 
 
@@ -160,13 +160,14 @@ LABELS: dict[Scale, str] = {
     "linear": "format(datum.value, ',.4~r')",
     "log": "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) < 0 ? '' : format(datum.value, ',.4~r')",
 }
-"""The scales of what is drawn against size, and their labels as Vega's expressions."""
+"""The scales of charts against size, and their labels as Vega expressions."""
 
 
 def against_size(scale: Scale, squares: bool) -> Chart:
-    """`value` of `rows` against size with its interval from `low` to `high`, a line a kernel, or for other shapes than squares a dot.
+    """Return a chart of `value` of `rows` against size, with its interval from `low` to `high`.
 
-    A row has a `colour`, a `shape`, a `tooltip` and a `label`, which is read out; `lines` are levels to compare with.
+    Squares have a line per kernel, other shapes have dots. A row has a `colour`, a `shape`, a `tooltip` and a `label` for screen
+    readers. `lines` are levels to compare with.
     """
     chosen = "datum.kernel === chosen_kernel && datum.problem === chosen_problem"
     over = alt.selection_point(name="over", on="pointerover", clear="pointerout", fields=["kernel"])
@@ -211,7 +212,10 @@ def against_size(scale: Scale, squares: bool) -> Chart:
 
 
 def landscape() -> Chart:
-    """The sweep of a kernel: `cells`, configurations (`setting`) down, problems across, the share of the problem's best as colour."""
+    """Return a chart of the sweep of a kernel: `cells` with configurations (`setting`) down and problems across.
+
+    The color is the share of the problem's best.
+    """
     cells = alt.Chart(alt.NamedData("cells")).encode(
         x=alt.X("problem:N", sort=None, title="problem", axis=alt.Axis(labelAngle=-40)),
         y=alt.Y("setting:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
@@ -234,7 +238,7 @@ def landscape() -> Chart:
 
 
 def distribution() -> Chart:
-    """The `samples` of a value: a dot each, a row a process; the tick is the process's median."""
+    """Return a chart of the `samples` of a value: a dot each, a row per process; the tick is the median of the process."""
     samples = alt.Chart(alt.NamedData("samples")).encode(
         x=alt.X("time_us:Q", title="µs", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
         y=alt.Y("process:N", title=None),
@@ -247,7 +251,7 @@ def distribution() -> Chart:
 
 
 def charts() -> dict[str, Any]:
-    """The specifications of all charts, by name, without data."""
+    """Return the specifications of all charts by name, without data."""
     views = {f"{shape}-{scale}": against_size(scale, shape == "squares") for scale in LABELS for shape in ("squares", "others")}
     every = views | {"landscape": landscape(), "distribution": distribution()}
     return {
@@ -260,7 +264,7 @@ def charts() -> dict[str, Any]:
 
 
 def read_claims(path: Path) -> list[dict[str, Any]]:
-    """The judged claims of a file. Raises `InputError` where it is not a list of them."""
+    """Return the judged claims of a file. Raises `InputError` if it is not a list of them."""
     try:
         claims = json.loads(path.read_text())
         if not (isinstance(claims, list) and all({"id", "says", "state"} <= set(claim) for claim in claims)):
@@ -275,7 +279,7 @@ def page(
     datasets: Mapping[str, tuple[Mapping[str, pd.DataFrame], Mapping[str, Any]]],
     claims: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page of datasets, GPUs first, each given by its name, its tables (`INDEXED`) and its environment."""
+    """Return the page of datasets, GPUs first. Each is given by its name, its tables (`INDEXED`) and its environment."""
     datasets = dict(sorted(datasets.items(), key=lambda item: item[1][1]["kind"] != "cuda"))
     tables, environments = ([pair[part] for pair in datasets.values()] for part in (0, 1))
     given = {

@@ -1,4 +1,4 @@
-"""What pages say of studies and claims."""
+"""Make the parts of pages about studies and claims."""
 
 from ladder.claims import definitions, report
 from ladder.claims.answers import STUDIES
@@ -7,11 +7,11 @@ from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, 
 from ladder.publishing.page_data import Story
 
 VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim")
-"""What `value` knows."""
+"""The names that `value` accepts."""
 
 
 def tried(story: Story, kernel: str) -> str:
-    """What changes of a rung bring, by the study of that name: how many times as fast they are as the rung as it is."""
+    """Return a table of changes to a rung, from the study `tried`: each change's speedup over the rung without it."""
     columns, tables = ["change", "problem", "times as fast", "95 %, within-run", "configuration"], []
     for device, measured in STUDIES["tried"].published(story.root).values():
         rows = [
@@ -32,7 +32,7 @@ def tried(story: Story, kernel: str) -> str:
 
 
 def answers(story: Story) -> str:
-    """Every study: its question, the answer on each device, the command, and the files."""
+    """Return a table of studies: the question, the answer on each device, the command, and the files."""
     rows = []
     for study in STUDIES.values():
         files = [f"[`{path.name}`]({path.relative_to(story.root)})" for path in study.published(story.root)] or ["–"]
@@ -41,7 +41,7 @@ def answers(story: Story) -> str:
 
 
 def claimed(story: Story) -> str:
-    """Every claim, where it holds, and what the published data say to it."""
+    """Return a table of claims: each claim, where it holds, and its states in the published data."""
     counted, rows = report.counts(story.entries), []
     for claim in definitions.read(story.root):
         entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
@@ -52,10 +52,11 @@ def claimed(story: Story) -> str:
 
 
 def value(story: Story, name: str, *arguments: str) -> str:
-    """One number: `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND`, `rate|gain|share KERNEL PROBLEM`, or `over KERNEL OTHER PROBLEM`, how many
-    times as fast as another; or what a study found: `study NAME`. After rate and share may stand a published dataset's name.
+    """Return one value for a page.
 
-    Or a claim's sentence, with its numbers: `claim ID`.
+    `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
+    is the speedup over another kernel. `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers. The
+    name of a published dataset may follow `rate` and `share` as the last argument.
     """
     if name == "claim":
         claim = next((claim for claim in definitions.read(story.root) if claim.id == arguments[0]), None)

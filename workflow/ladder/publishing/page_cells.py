@@ -1,4 +1,4 @@
-"""Cells, headings and legends that the tables of the pages share."""
+"""Format cells, headings and legends of the tables in the pages."""
 
 import math
 import re
@@ -17,7 +17,7 @@ from ladder.publishing.page_data import Row
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """A Markdown table; the columns `words` hold words and are set left, the others numbers, set right."""
+    """Return a Markdown table. The columns `words` hold text and are left-aligned; the others hold numbers and are right-aligned."""
     if not rows:
         return NOTHING.capitalize() + "."
     places = [i % len(columns) for i in words]
@@ -37,12 +37,12 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _gain(row: Row | None) -> str:
-    """How many times as fast as another, with ≈ where the two cannot be told apart."""
+    """Return the speedup over another kernel, with ≈ if the two are not distinguishable."""
     return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
 
 
 def _rate(data: View, row: Row) -> str:
-    """The rate in the device's unit, with the letters of its marks."""
+    """Return the rate in the device's unit, with the letters of its marks."""
     return lettered(_number(data.rate(row["tflops"])), row)
 
 
@@ -51,7 +51,7 @@ def _whence(data: View) -> str:
 
 
 def _legend(table: str, *more: str) -> str:
-    """The table, and below it what the letters in it mean, and more."""
+    """Return the table with an explanation of its letters below, and more notes."""
     letters = {letter for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in match.split()}
     explained = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
     explained += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
@@ -61,13 +61,13 @@ def _legend(table: str, *more: str) -> str:
 
 
 def _interval(row: Row) -> str:
-    """Where the ratio to the reference lies."""
+    """Return the interval of the ratio to the reference."""
     low, high = (f"{100 * row[name]:#.4g}".rstrip(".") for name in ("ratio_low", "ratio_high"))
     return f"{low} to {high} %"
 
 
 def _kind(data: View | None) -> tuple[str, list[str]]:
-    """The head of a column of such intervals, and of how many processes they are."""
+    """Return the heading of a column of intervals, and a note on the number of processes."""
     if data is None or data.best.empty:
         return "95 %", []
     count = span(data.best["processes"])
@@ -79,7 +79,7 @@ def _percent(value: float) -> str:
 
 
 def _share(data: View, row: Row) -> str:
-    """The ratio to the reference, with ≈ where the two cannot be told apart."""
+    """Return the ratio to the reference, with ≈ if the two are not distinguishable."""
     verdict = verdicts.of(row["ratio_low"], row["ratio_high"]) if row["interval"] == BETWEEN else UNCONFIRMED
     return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{_percent(row['ratio'])}"
 
@@ -93,12 +93,12 @@ def _code(kernel: str) -> str:
 
 
 def _parameters(row: Row) -> dict[str, int]:
-    """`BM=64 BN=32` as names and values."""
+    """Return a configuration's parameters, such as `BM=64 BN=32`, as names and values."""
     return dict(Configuration.of(row["element_type"], row["configuration"]).parameters)
 
 
 def _names(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
-    """The names of the header's expressions for a configuration, its problem and the dataset's device."""
+    """Return the names of the header's expressions for a configuration, its problem and the dataset's device."""
     attributes = data.environment["attributes"]
     given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names()
     given |= {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
@@ -106,7 +106,7 @@ def _names(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
 
 
 def _blocks(kernel: Kernel, row: Row, data: View) -> str:
-    """The blocks of every launch: `128 + 64`; a CPU's kernel has none."""
+    """Return the number of blocks of every launch, such as `128 + 64`; a CPU kernel has none."""
     if kernel.kind != "cuda":
         return "–"
     launches = kernel.launches(Configuration.of(row["element_type"], row["configuration"]), _names(kernel, row, data))
@@ -114,7 +114,7 @@ def _blocks(kernel: Kernel, row: Row, data: View) -> str:
 
 
 def _lacks(kernel: Kernel) -> str:
-    """What the kernel's own comment says holds it back."""
+    """Return what holds the kernel back, from the comment in its source."""
     words = []
     for line in kernel.text.partition("What holds it back:")[2].splitlines():
         words.append(line.strip().removeprefix("//").removeprefix("*").removesuffix("*/").strip())

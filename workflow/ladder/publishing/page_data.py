@@ -1,4 +1,4 @@
-"""What is published, as the pages ask for it."""
+"""Read published data for the pages."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ Row = Mapping[str, Any]
 
 
 class Story:
-    """The kernels of a checkout, what is published of them, by one dataset of each device kind, warm, in float32, and its studies.
+    """The kernels of a checkout, the published data about them, and the studies.
 
-    It is the one that the text was written about, else the first.
+    The data are from one dataset of each device kind, warm, in float32: the headline dataset, else the first one.
     """
 
     def __init__(self, root: Path) -> None:
@@ -45,7 +45,7 @@ class Story:
         return views
 
     def published(self, name: str) -> View:
-        """The featured run of DEVICE/CAMPAIGN."""
+        """Return the featured run of DEVICE/CAMPAIGN."""
         if name not in self.found:
             dataset = Dataset.open(self.folders[name], self.kernels.values())
             float32 = {name: table[table["element_type"] == "float32"] for name, table in dataset.tables(DRAWN_FROM).items()}
@@ -53,28 +53,28 @@ class Story:
         return self.found[name]
 
     def campaign(self, name: str) -> View | None:
-        """The same, where there is one."""
+        """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
         return self.published(name) if name in self.folders else None
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
-        """What all published data say to the claims."""
+        """The entries of all claims for the published data."""
         return judge.of_published(self.root)
 
     def ladder(self, kind: str) -> list[str]:
-        """The names of a kind's kernels in their order."""
+        """Return the names of a kind's kernels in their order."""
         return [name for name, kernel in self.kernels.items() if kernel.kind == kind]
 
     def dataset(self, kernel: str) -> View | None:
-        """What is published about devices of the kernel's kind."""
+        """Return the dataset of the kernel's device kind."""
         return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
 
     def beside(self, kernel: str) -> View | None:
-        """The same, of a vendor's call too."""
+        """Return the dataset of the device kind of a kernel or baseline."""
         return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel)
 
     def best(self, kernel: str, problem: str, data: View | None = None) -> Row | None:
-        """The kernel's best configuration on a problem."""
+        """Return the kernel's best configuration on a problem."""
         data = data or self.dataset(kernel)
         if data is None:
             return None
@@ -82,7 +82,7 @@ class Story:
         return rows[0] if rows else None
 
     def gain(self, kernel: str, problem: str) -> Row | None:
-        """The row of `pairs.csv` of the kernel against the rung below it, each at its best, with the `marks` of either."""
+        """Return the row of `pairs.csv` for the kernel and the rung below it, each at its best, with the `marks` of both."""
         data = self.dataset(kernel)
         row = data.gain(kernel, problem) if data else None
         if row is None or row["other"] != self.below(kernel):
@@ -91,9 +91,9 @@ class Story:
         return {**row, "marks": "; ".join(str(part["marks"]) for part in both if part)}
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
-        """How many times as fast as another kernel, or call, one is, each at its best: `ratio` and `verdict`, as those of `pairs.csv`.
+        """Return the speedup over another kernel or baseline, each at its best: `ratio` and `verdict`, as in `pairs.csv`.
 
-        By rounds in which both were timed; where they were timed apart, by their ratios to the reference.
+        It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
         """
         data = self.beside(kernel)
         if data is None:
@@ -104,7 +104,7 @@ class Story:
         for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
             first, two = of_kernel.loc[process], of_other.loc[process]
             both = first.join(two.add_suffix("_other"), how="inner")
-            if (both["reference_us"] == both["reference_us_other"]).all():  # the reference's are the same in the same rounds
+            if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
                 processes.append(list(both["time_us_other"] / both["time_us"]))
             else:
                 ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
@@ -115,7 +115,7 @@ class Story:
         return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
 
     def below(self, kernel: str) -> str | None:
-        """The rung below of the same precision: one that rounds its operands solves an easier problem than one that does not."""
+        """Return the rung below that has the same precision: a kernel that rounds its operands solves an easier problem."""
         if kernel not in self.kernels:
             return None
         own = self.kernels[kernel]

@@ -1,4 +1,4 @@
-"""Tables of the pages that are made from published data."""
+"""Make the tables of the pages from published data."""
 
 import math
 import statistics
@@ -41,11 +41,14 @@ from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
 ACCURATE, NEGLIGIBLE = 1.05, 4.0
-"""An error is as small as the reference's up to this factor, or in units of roundoff, where the reference's is smaller, up to this many."""
+"""An error counts as no larger than the reference's up to this factor.
+
+If the reference's error is smaller, it also counts up to this many units of roundoff.
+"""
 
 
 def device(story: Story, kind: str) -> str:
-    """What was measured on."""
+    """Return a table of the measured device."""
     if kind not in story.data:
         return NOTHING.capitalize() + "."
     data = story.data[kind]
@@ -65,7 +68,7 @@ def device(story: Story, kind: str) -> str:
 
 
 def _at(story: Story, kind: str, table: str) -> str:
-    """The table of the problem that the ladder is shown at, below a line that says which."""
+    """Return a table at the ladder's problem, below a line that names the problem."""
     data = story.data.get(kind)
     return f"At {data.where()}:\n\n{table}" if data else table
 
@@ -75,7 +78,7 @@ def _problem(story: Story, kind: str) -> str:
 
 
 def best(story: Story, kind: str) -> str:
-    """The whole ladder on the problem that its figure shows it at."""
+    """Return the whole ladder at the problem of its figure."""
     data, problem = story.data.get(kind), _problem(story, kind)
     rows = []
     for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
@@ -95,7 +98,7 @@ def best(story: Story, kind: str) -> str:
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
-    """One rung on some problems, beside the rung below and the reference."""
+    """Return the results of one rung on some problems, beside the rung below and the reference."""
     data, rows = story.dataset(kernel), []
     for problem in problems:
         row = story.best(kernel, problem)
@@ -113,7 +116,7 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
-    """The rates for every value of one parameter, the others fixed in each row."""
+    """Return the rates for every value of one parameter; the other parameters are fixed in each row."""
     data = story.dataset(kernel)
     if data is None:
         return NOTHING.capitalize() + "."
@@ -131,7 +134,7 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
 
 
 def methods(story: Story, kind: str) -> str:
-    """Method, global reads, time, and what it lacks: the table of the source "General Matrix Multiplication", for every rung."""
+    """Return method, global reads, time and what it lacks, for every rung: the table of the source "General Matrix Multiplication"."""
     rows = []
     for name in story.ladder(kind):
         kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
@@ -147,7 +150,10 @@ def methods(story: Story, kind: str) -> str:
 
 
 def gains(story: Story, kind: str) -> str:
-    """Every rung against the rung below, over the problems that every rung has: by direct pairs; no verdict where nothing was confirmed."""
+    """Return the gains of every rung over the rung below, by direct pairs, over the problems that every rung has.
+
+    Without a confirmation there are no verdicts.
+    """
     data, rows = story.data.get(kind), []
     common = data.common() if data else []
     for kernel in filter(story.below, story.ladder(kind)):
@@ -167,8 +173,10 @@ def gains(story: Story, kind: str) -> str:
 
 
 def fastest_rungs(data: View) -> list[Any]:
-    """The row of `best` of the fastest rung on every problem, each in its fastest configuration, of those whose error is no larger than
-    cuBLAS's where there are any: it may cut K into more and shorter sums.
+    """Return the row of `best` of the fastest rung on every problem, each in its fastest configuration.
+
+    Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none: cuBLAS may split K into more and
+    shorter sums.
     """
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
@@ -178,9 +186,9 @@ def fastest_rungs(data: View) -> list[Any]:
 
 
 def past(story: Story, name: str, *chosen: str) -> str:
-    """Of a published campaign, on every problem the fastest rung, beside cuBLAS's own choice and its fastest algorithm.
+    """Return the fastest rung on every problem of a published campaign, beside cuBLAS's own choice and its fastest algorithm.
 
-    The problems that the rungs were made for are `chosen`, the others have a table of their own.
+    `chosen` are the problems that the rungs were made for; the others have their own table.
     """
     data = story.campaign(name)
     if data is None:
@@ -192,7 +200,7 @@ def past(story: Story, name: str, *chosen: str) -> str:
 
 
 def _beside(data: View, gained: Sequence[Row]) -> str:
-    """Rows of `best` beside cuBLAS, and how many are ahead."""
+    """Return rows of `best` beside cuBLAS, and how many of them are ahead."""
     others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     rows, beyond = [], 0
@@ -216,7 +224,7 @@ def _beside(data: View, gained: Sequence[Row]) -> str:
 
 
 def elsewhere(story: Story, name: str, other: str) -> str:
-    """Of two published campaigns, the problems on which the fastest rungs or their configurations are not the same."""
+    """Return the problems on which the fastest rungs or their configurations differ between two published campaigns."""
     both = [data for data in (story.campaign(campaign) for campaign in (name, other)) if data]
     if len(both) < 2:
         return NOTHING.capitalize() + "."
@@ -236,7 +244,10 @@ MEASURES = ["frobenius_error", "component_error"]
 
 
 def _beside_reference(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Rows with errors in units of roundoff, those of the reference on the same problem (`_reference`), and what those allow (`_allowed`)."""
+    """Return rows with errors in units of roundoff, beside those of the reference on the same problem and the allowed ones.
+
+    The columns end in `_reference` and `_allowed`.
+    """
     key = ["problem", *MEASURES]
     both = rows.dropna(subset=MEASURES).merge(references[key], on="problem", suffixes=("", "_reference"))
     for measure in MEASURES:
@@ -246,7 +257,7 @@ def _beside_reference(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFr
 
 
 def _within(rows: pd.DataFrame) -> str:
-    """How many errors are within what is allowed, and by their distributions those that are not."""
+    """Return how many errors are within the allowed ones, and the distributions of the others."""
     beyond = Counter(
         name for measure in MEASURES for name in rows.loc[rows[measure] > rows[f"{measure}_allowed"], "distribution"]
     )
@@ -256,9 +267,10 @@ def _within(rows: pd.DataFrame) -> str:
 
 
 def errors(story: Story, name: str, kernel: str) -> str:
-    """Of a published campaign, the errors of a rung beside those of the reference, by distribution: where they are the worst of all K.
+    """Return the errors of a rung in a published campaign beside the reference's, by distribution, at the K where they are worst.
 
-    Beside them where it is the slowest and the fastest, and below them of how many configurations and K they are as small.
+    The table also shows at which K the rung is slowest and fastest. The text below counts for how many problems and
+    configurations the errors are as small as the reference's.
     """
     data = story.campaign(name)
     if data is None:
@@ -298,7 +310,7 @@ def errors(story: Story, name: str, kernel: str) -> str:
 
 
 def compilers(story: Story, name: str) -> str:
-    """Of a published campaign, rates and seconds of compiling by NVRTC beside nvcc, for every rung."""
+    """Return the rates and compile times of NVRTC beside nvcc, for every rung of a published campaign."""
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
@@ -323,7 +335,10 @@ def compilers(story: Story, name: str) -> str:
 
 
 def limits(story: Story, device: str) -> str:
-    """What two results of one configuration differ by at most on a model of device, by problem, `warm`, in float32, by `ladder repeat`."""
+    """Return the most by which two results of one configuration differ on a device model, by problem, `warm`, in float32.
+
+    The limits are those of `ladder repeat`.
+    """
     path = story.root / "results" / "published" / f"repeat-{device}.csv"
     if not path.exists():
         return NOTHING.capitalize() + "."
@@ -342,7 +357,7 @@ def limits(story: Story, device: str) -> str:
 
 
 def datasets(story: Story) -> str:
-    """Every published dataset: what it is, by which commit it was measured, and why it is kept."""
+    """Return all published datasets: device and campaign, run, kind, commit, and why each is kept."""
     index, rows = published_index.read(story.root / PUBLISHED), []
     for name, folder in published_index.runs(story.root / PUBLISHED).items():
         group, _, run = name.rpartition("/")
@@ -353,7 +368,7 @@ def datasets(story: Story) -> str:
 
 
 def rates(story: Story, kind: str) -> str:
-    """Every rung and baseline on every problem."""
+    """Return the rates of every rung and baseline on every problem."""
     data = story.data.get(kind)
     if data is None:
         return NOTHING.capitalize() + "."

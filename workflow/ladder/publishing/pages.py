@@ -1,7 +1,7 @@
-"""Fills in what the README and the documents take from the published data.
+"""Fill the generated parts of the README and the documents from the published data.
 
-Such a part stands between `<!-- table: NAME ARGUMENTS -->`, or `<!-- value: … -->` within a line, and `<!-- end -->`. All else is written by
-hand and holds no number of ours, so the text cannot contradict the data.
+Such a part is between `<!-- table: NAME ARGUMENTS -->`, or `<!-- value: … -->` within a line, and `<!-- end -->`. All other text
+is written by hand and has no measured number of ours, so it cannot contradict the data.
 """
 
 import re
@@ -28,19 +28,19 @@ MEASURED = re.compile(
     r"|(?i:\b(?:half\s+a\s+second|(?:an?|half\s+an?)\s+(?:minute|hour)|(?:two|three|four|five|six|ten|some|several)\s+(?:seconds|minutes|hours))\b)"
     r"|(?i:\b(?:a|one)\s+(?:third|quarter|half|fifth|tenth)\s+(?:faster|slower|more|less|of\s+the\s+time)\b)"
 )
-"""A number as measurements give them, in words too: a rate, a share, a time, an energy, a size, how many times as fast."""
+"""A measured number, also in words: a rate, share, time, energy, size or speedup."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
-"""Behind such a number: whose it is, where it is not ours."""
+"""The marker after a measured number that names its source, if it is not ours."""
 UNENDED = re.compile(r"<!-- (?:table|value): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|value): |\Z))", re.DOTALL)
-"""A marker behind which the next one, or nothing, comes before an end."""
+"""A marker without an end before the next marker or the end of the text."""
 PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 
 def unsaid(text: str) -> list[str]:
-    """The measured numbers that a page says by hand, so that no claim and no table carries them.
+    """Return the measured numbers in the hand-written text of a page, which no claim and no table carries.
 
-    Such is a number with a unit of rate, share, time or energy, or with `×`, `x` or `times`, in words too, outside code and outside the
-    parts that are filled in, unless `<!-- from: WHOSE -->` follows it in its paragraph, or row of a table.
+    These are numbers with a unit of rate, share, time or energy, or with `×`, `x` or `times`, also in words. Code and the
+    generated parts do not count, nor does a number with `<!-- from: WHOSE -->` after it in the same paragraph or table row.
     """
     text = PART.sub("", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL))
     numbers = []
@@ -50,7 +50,7 @@ def unsaid(text: str) -> list[str]:
 
 
 def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
-    """The document with every generated part made anew; raises `InputError` for a marker that asks for what is unknown, or has no end."""
+    """Return the document with every generated part made again. Raises `InputError` for a marker with an unknown name or without an end."""
 
     def part(match: re.Match[str]) -> str:
         form, call = match.group(1), match.group(2)

@@ -1,8 +1,9 @@
-"""Published datasets: raw samples, and the checksums of the tables and figures that the rule `published` draws from them anywhere.
+"""Publish datasets: raw samples, and checksums of the tables and figures that the rule `published` draws from them on any machine.
 
-What is drawn is not committed but for the pictures that a page shows: it would be many times as large as the samples, and be added to the
-history whenever a figure changes. Each DEVICE/CAMPAIGN has one `SHA256SUMS` of all its runs and of what is drawn. It is in the form of the
-command `sha256sum`, whose `--check` reads it too; paths are relative to its folder, those of what is drawn lead to `results/redrawn/`.
+Drawn files are not committed, except the pictures that a page shows: they would be many times as large as the samples, and every
+change to a figure would add them to the history again. Each DEVICE/CAMPAIGN has one `SHA256SUMS` for all its runs and drawn
+files. It has the format of the command `sha256sum`, whose `--check` reads it too. Paths are relative to its folder; those of
+drawn files lead to `results/redrawn/`.
 """
 
 import hashlib
@@ -28,9 +29,9 @@ from ladder.storage.published_index import INDEX, featured, together
 
 SUMS = "SHA256SUMS"
 OF_REPEAT = ("environment.json", "resources.csv", f"{CONFIRMED}.parquet")
-"""What is kept of a repeat."""
+"""The files that a repeat keeps."""
 DATA = (*OF_REPEAT, "counters.csv")
-"""What is kept of a featured dataset, if it is there, besides its samples."""
+"""The files that a featured dataset keeps besides its samples, if they exist."""
 PICTURE = re.compile(r"!\[[^]]*\]\(([^)\s]+)\)")
 AGAIN = "Where it is committed, restore it: git checkout. Else publish the dataset again"
 
@@ -40,18 +41,21 @@ def _sha256(path: Path) -> str:
 
 
 def drawn_files(folder: Path) -> dict[str, Path]:
-    """The tables and figures in a folder that was drawn into, by their paths in it."""
+    """Return the tables and figures in a folder, by their paths in it."""
     files = [path for path in (*folder.glob("*"), *folder.glob("figures/*")) if path.suffix in (".csv", ".svg")]
     return {path.relative_to(folder).as_posix(): path for path in files}
 
 
 def _prefix(folder: Path) -> str:
-    """Before the path of what is drawn of a device and campaign, or of all published datasets."""
+    """Return the prefix of the paths of drawn files, for a device and campaign or for all published datasets."""
     return f"../{REDRAWN}/" if (folder / INDEX).exists() else f"../../../{REDRAWN}/{folder.parent.name}/{folder.name}/"
 
 
 def write_sums(folder: Path, drawn: Path) -> None:
-    """Write the checksums of all runs of a device and campaign and of what `drawn` holds; of all published datasets those of the latter."""
+    """Write the checksums of all runs of a device and campaign and of the files in `drawn`.
+
+    For the folder of all published datasets, only the files in `drawn` count.
+    """
     data = [] if (folder / INDEX).exists() else folder.rglob("*")
     files = {path.relative_to(folder).as_posix(): path for path in data if path.is_file() and path.name != SUMS}
     files |= {_prefix(folder) + name: path for name, path in drawn_files(drawn).items()}
@@ -59,7 +63,7 @@ def write_sums(folder: Path, drawn: Path) -> None:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """The checksums in a folder by their paths. Raises `InputError` where there are none, or a line that is no checksum."""
+    """Return the checksums in a folder by path. Raises `InputError` if there are none, or if a line is not a checksum."""
     path = folder / SUMS
     if not path.exists():
         raise InputError(f"{path}: missing; expected the checksums that `ladder publish` writes. {AGAIN}")
@@ -73,14 +77,14 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def _differ(expected: Mapping[str, str], present: Mapping[str, Path], required: Iterable[str]) -> list[str]:
-    """What is not as expected, in words. `required` are paths that must be expected where they are."""
+    """Return a message for each file that is not as expected. `required` are the paths that must be in `expected`."""
     missing = [f"{name} is missing" for name in expected if name not in present]
     other = [f"{name} is another" for name, sha256 in expected.items() if name in present and _sha256(present[name]) != sha256]
     return sorted(missing + other + [f"{name} is not in {SUMS}" for name in required if name not in expected])
 
 
 def check_data(folder: Path) -> None:
-    """Raise `InputError` that names every committed file of a device and campaign that is not what its checksum says."""
+    """Raise `InputError` that names every committed file of a device and campaign that does not match its checksum."""
     expected = {name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")}
     present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     required = [name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"]
@@ -89,7 +93,7 @@ def check_data(folder: Path) -> None:
 
 
 def check_drawn(folder: Path, drawn: Path) -> None:
-    """Raise `InputError` that names every table and figure in `drawn` whose checksum is not that of the dataset, or datasets, in `folder`."""
+    """Raise `InputError` that names every table and figure in `drawn` that does not match the checksums in `folder`."""
     prefix, present = _prefix(folder), drawn_files(drawn)
     expected = {name.removeprefix(prefix): it for name, it in read_sums(folder).items() if name.startswith(prefix)}
     if wrong := _differ(expected, present, present):
@@ -100,7 +104,7 @@ def check_drawn(folder: Path, drawn: Path) -> None:
 
 
 def _tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """Write the tables of the dataset in a folder into another; returns those that figures are drawn from, and the environment."""
+    """Write the tables of the dataset in a folder into another. Return the tables that figures are drawn from, and the environment."""
     dataset = Dataset.open(folder, kernels)
     into.mkdir(parents=True, exist_ok=True)
     dataset.write({name: into / f"{name}.csv" for name in TABLES})
@@ -117,7 +121,7 @@ def draw(folder: Path, drawn: Path) -> None:
 
 
 def compare(published: Path) -> None:
-    """Draw side by side what is published of each kind, and write the checksums, where a kind has several."""
+    """Draw the published datasets of each kind side by side, if a kind has several, and write the checksums."""
     with TemporaryDirectory() as scratch:
         for kind, groups in together(published).items():
             made = {name.split("/")[0]: _tabulate(featured(published)[name], [], Path(scratch) / name) for name in groups}
@@ -130,7 +134,7 @@ def compare(published: Path) -> None:
 
 
 def pictures(root: Path) -> set[Path]:
-    """The pictures below `results/published` that the pages of a checkout show."""
+    """Return the pictures below `results/published` that the pages of a checkout show."""
     pages = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("config/*.md")]
     links = {(page.parent / link).resolve() for page in pages for link in PICTURE.findall(page.read_text())}
     return {link for link in links if (root / "results" / "published").resolve() in link.parents}
@@ -139,7 +143,7 @@ def pictures(root: Path) -> set[Path]:
 def refresh(published: Path, name: str) -> None:
     """Draw the featured run of DEVICE/CAMPAIGN, keep the pictures that the pages of the checkout show, and write the checksums.
 
-    Raises `InputError` where a page shows a picture that is not drawn from it.
+    Raises `InputError` if a page shows a picture that is not drawn from this run.
     """
     target = published.resolve() / name
     shutil.rmtree(target / "figures", ignore_errors=True)
@@ -157,14 +161,14 @@ def refresh(published: Path, name: str) -> None:
 
 
 def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Path:
-    """Publish the dataset in `source`, a folder results/CAMPAIGN/DEVICE, and note in the index why; returns its new folder.
+    """Publish the dataset in `source`, a folder results/CAMPAIGN/DEVICE, note in the index why, and return its new folder.
 
-    It becomes the featured run of its device and campaign, and the one that was featured becomes a repeat. Or it becomes a repeat itself.
-    A repeat loses the samples of its sweep and its counters.
+    It becomes the featured run of its device and campaign, and the run featured before becomes a repeat. With `repeat` it becomes
+    a repeat itself. A repeat loses the samples of its sweep and its counters.
 
-    Raises `InputError` for a reason or campaign that is none, for a folder without a dataset, for a published one, for one measured on a
-    simulated GPU, for one measured from a checkout that had changes or no commit (a published figure says which commit made it), and for
-    a repeat of nothing.
+    Raises `InputError` for an invalid reason or campaign, a folder without a dataset, a published dataset, a simulated GPU, a
+    checkout that had changes or no commit (a published figure names the commit that made it), and a repeat without a featured run
+    to repeat.
     """
     needed = OF_REPEAT if repeat else OF_REPEAT[:2]
     if not all((source / name).exists() for name in needed) or not list((source / "samples").glob("*.parquet")):
@@ -209,7 +213,7 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Pa
 
 
 def _keep_as_repeat(folder: Path, runs: dict[str, str]) -> None:
-    """Remove what a repeat does not need from a dataset that was featured; all of it if it has no confirmation."""
+    """Remove from a dataset that was featured what a repeat does not need; remove all of it if it has no confirmation."""
     shutil.rmtree(folder / "samples")
     (folder / "counters.csv").unlink(missing_ok=True)
     if not (folder / f"{CONFIRMED}.parquet").exists():
@@ -218,7 +222,7 @@ def _keep_as_repeat(folder: Path, runs: dict[str, str]) -> None:
 
 
 def redraw(published: Path) -> Iterator[Path]:
-    """Draw all featured datasets again and write all checksums anew; yields the folder of each device and campaign."""
+    """Draw all featured datasets and write all checksums again. Yield the folder of each device and campaign."""
     for name in featured(published):
         check_data(published / name)
         refresh(published, name)
