@@ -1,4 +1,4 @@
-"""Judge the claims by a dataset."""
+"""Compare a dataset with the claims."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from ladder.storage.dataset_layout import DRAWN_FROM, read_environment
 with job(snakemake.log[0]):
     folder, read, environments = Path(snakemake.output[0]).parent, {}, {}
     for device, path in zip(snakemake.params.devices, snakemake.input.environments, strict=True):
-        name = device.split("/")[0]  # published data have the campaign behind it
+        name = device.split("/")[0]  # for published data, the campaign follows the device
         environments[name] = read_environment(path)
         read[name] = {table: csv_files.read_csv(folder / device / f"{table}.csv") for table in DRAWN_FROM}
     draw.draw_comparison(read, environments, Path(snakemake.output[0]).with_suffix(""), **snakemake.params.drawing)

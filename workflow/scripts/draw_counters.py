@@ -1,4 +1,4 @@
-"""Draw the models against the hardware counters."""
+"""Draw the models beside the hardware counters."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""What Snakemake needs to know: targets, digests of code, logs and messages."""
+"""Give Snakemake its targets, digests of code, logs and messages."""

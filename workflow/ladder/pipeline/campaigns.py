@@ -1,7 +1,7 @@
-"""The campaigns that a run may ask for. Each is loaded, and checked whole, when a target first needs it.
+"""Load the campaigns that a run may need. Each is loaded and checked as a whole when a target first needs it.
 
-Snakemake knows its targets only after it has read the rules. So the rules ask for a campaign in functions of wildcards, and what only one
-target needs is checked only for that target.
+Snakemake knows its targets only after it has read the rules. So the rules ask for a campaign in functions of wildcards, and
+anything that only one target needs is checked only for that target.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,24 +30,24 @@ class Campaigns:
     """The campaign that the command line names, or the default one, and that of `snakemake reproduce`."""
 
     root: Path
-    """The checkout."""
+    """The folder of the checkout."""
     config_files: Sequence[Path]
-    """Those of --configfile."""
+    """The files of --configfile."""
     config: Mapping[str, Any]
-    """Snakemake's, with the values of --config."""
+    """Snakemake's configuration, with the values of --config."""
     architectures: Callable[[Campaign, Sequence[Device], Sequence[Device]], list[str]]
-    """What CUDA kernels are compiled for, from a campaign, its devices and the GPUs of this machine."""
+    """Returns the architectures for CUDA kernels, from a campaign, its devices and the GPUs of this machine."""
     submits: bool
     """Whether jobs are submitted to other machines."""
     checks_kernels: bool
-    """Whether a kernel file that cannot be used is an error in a campaign that chooses the kernel."""
+    """Whether an unusable kernel file is an error in a campaign that chooses the kernel."""
     refused: dict[str, InputError] = field(default_factory=dict)
-    """Why kernel files cannot be used, by kernel."""
+    """Why kernel files are unusable, by kernel."""
     _targets: dict[str, Targets] = field(default_factory=dict)
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
-        """All kernels of the checkout that can be used, by id."""
+        """All usable kernels of the checkout, by id."""
         return discover(self.root, self.refused)
 
     def _read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -71,7 +71,7 @@ class Campaigns:
 
     @property
     def reproduce_name(self) -> str:
-        """The name of the campaign of `snakemake reproduce`, even if that cannot be used."""
+        """The name of the campaign of `snakemake reproduce`, even if that campaign cannot be used."""
         try:
             name: str = self._reproduce[0]["campaign"]
         except InputError:
@@ -80,19 +80,19 @@ class Campaigns:
 
     @property
     def source(self) -> str:
-        """What messages call the file of the campaign that the command line asks for."""
+        """The name that messages give to the file of the campaign that the command line asks for."""
         return self._named[1]
 
     @cached_property
     def data(self) -> dict[str, dict[str, Any]]:
-        """The data of each campaign, by name: the jobs' scripts load their campaign from them."""
+        """The data of each campaign, by name. The jobs' scripts load their campaign from them."""
         data = {self.name: self._named[0]}
-        with suppress(InputError):  # an error only of a run that asks for its targets
+        with suppress(InputError):  # an error only for a run that asks for its targets
             data = {self.reproduce_name: self._reproduce[0]} | data
         return data
 
     def targets(self, name: str) -> Targets:
-        """The targets of a campaign, which is checked whole. Raises `InputError` if it cannot be used."""
+        """Return the targets of a campaign, after checking it as a whole. Raises `InputError` if it cannot be used."""
         if name not in self._targets:
             self._targets[name] = self._load(name)
         return self._targets[name]
@@ -119,10 +119,10 @@ class Campaigns:
         return Targets(campaign, devices, self.architectures(campaign, devices, gpus))
 
     def requests(self, gpu: bool, **usual: Any) -> dict[str, Callable[..., Any]]:
-        """What a job asks for: functions of Snakemake's wildcards, threads and attempt, by resource.
+        """Return a job's resource requests: functions of Snakemake's wildcards, threads and attempt, by resource.
 
-        The resources are the `usual` ones and those that partitions name; a job for which neither has an amount does not ask. A usual
-        amount may be a function of the targets and the threads. `gpu` says whether the job runs on the device.
+        The resources are the `usual` ones and those that partitions name. A job does not request a resource for which neither has
+        an amount. A usual amount may be a function of the targets and the threads. `gpu` says whether the job runs on the device.
         """
 
         def request(resource: str) -> Callable[..., Any]:
@@ -138,6 +138,6 @@ class Campaigns:
         return {name: request(name) for name in sorted(names) if gpu or not about_gpus(name)}
 
     def _partition_resources(self) -> set[str]:
-        """The resources that the campaigns' partitions name."""
+        """Return the resources that the campaigns' partitions name."""
         partitions = [partition for data in self.data.values() for partition in data.get("partitions", {}).values()]
         return {name for partition in partitions for name in partition.get("resources", {})}

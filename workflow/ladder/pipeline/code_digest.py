@@ -1,4 +1,4 @@
-"""Digest the modules that a stage depends on: Snakemake sees a job's script but not what the script imports."""
+"""Digest the modules that a stage depends on, because Snakemake sees a job's script but not what the script imports."""
 
 import hashlib
 import re
@@ -7,12 +7,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^ *from ladder((?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
-"""A parser takes much longer, and every start of Snakemake and most jobs would wait for it."""
+"""A pattern, because a parser is much slower, and every start of Snakemake and most jobs would wait for it."""
 
 
 @lru_cache
 def imports(module: str) -> frozenset[str]:
-    """The package's modules that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
+    """Return the modules of the package that a module imports anywhere in its text: `worker` -> `devices.cuda`, `timing`, …"""
     imported = set()
     for base, in_parentheses, in_line in IMPORT.findall(path(module).read_text()):
         for name in re.findall(r"(\w+)(?: as \w+)?", in_parentheses or in_line):
@@ -22,20 +22,20 @@ def imports(module: str) -> frozenset[str]:
 
 
 def exists(module: str) -> bool:
-    """Whether the package has a module of that name."""
+    """Return whether the package has a module of that name."""
     return (PACKAGE / (module.replace(".", "/") + ".py")).exists() or (
         PACKAGE / module.replace(".", "/") / "__init__.py"
     ).exists()
 
 
 def path(module: str) -> Path:
-    """The file of a module."""
+    """Return the file of a module."""
     plain = PACKAGE / (module.replace(".", "/") + ".py")
     return plain if plain.exists() else PACKAGE / module.replace(".", "/") / "__init__.py"
 
 
 def closure(*modules: str) -> set[str]:
-    """The modules and all that they import, directly or through others."""
+    """Return the modules and all that they import, directly or indirectly."""
     reached: set[str] = set()
     todo = list(modules)
     while todo:
@@ -49,7 +49,7 @@ def closure(*modules: str) -> set[str]:
 
 
 def digest(*modules: str) -> str:
-    """A digest of the modules, all that they import, and the device code and pages beside them."""
+    """Return a digest of the modules, all that they import, and the device code and pages beside them."""
     state = hashlib.sha256()
     for module in sorted(closure(*modules)):
         files = [path(module), *path(module).parent.glob(f"{path(module).stem}.html")]

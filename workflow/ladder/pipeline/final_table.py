@@ -1,4 +1,4 @@
-"""The end of a run: a table of the best configurations that fits the screen, the places of all results, and the kernels that failed."""
+"""Print the end of a run: a table of the best configurations that fits the screen, the places of all results, and failed kernels."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -19,32 +19,35 @@ from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, read_environment
 from ladder.storage.published_index import HEADLINE, featured
 
 KERNELS_FAILED = 2
-"""The exit code of a run that made everything, but in which a kernel failed: `incorrect`, `compile_error`, `launch_error` or `timeout` in
-one configuration or more."""
+"""The exit code of a run that made everything, but in which a kernel failed.
+
+A kernel fails if one of its configurations is `incorrect`, `compile_error`, `launch_error` or `timeout`.
+"""
 LINES, COLUMNS = 24, 999
-"""The size of the screen if the output is no terminal."""
+"""The size of the screen if the output is not a terminal."""
 LEAST_LINES = 6
 """The fewest lines of a dataset's table, however small the screen."""
 AROUND = 12
-"""Lines of the screen for everything but the table."""
+"""Lines of the screen for everything except the table."""
 REASON = 240
 """The most characters of a reason."""
 COLUMNS_OF_BEST = ("kernel", "configuration", "tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
-"""Columns of `best.csv` that a table shows."""
+"""The columns of `best.csv` that a table shows."""
 
 Row = Mapping[str, Any]
 
 
 def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tuple[str, str]:
-    """The result of a run, and which kernels failed, "" if none: both to be printed.
+    """Return two texts to print: the result of a run, and its failed kernels ("" if none).
 
-    `made` are the files of the run's jobs by rule; `lines` and `columns` are those of the screen. The headline, else the first dataset,
-    gets a table; each other dataset gets a line. Raises `InputError` for a file that its job did not make like this.
+    `made` are the files of the run's jobs by rule; `lines` and `columns` are the size of the screen. The headline dataset, else
+    the first, gets a table; each other dataset gets a line. Raises `InputError` for a file that its job did not make in this
+    form.
     """
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
     best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
     folders = [folder for folder in best if REDRAWN not in folder.parts]
-    # a run that only draws published data has these as its result
+    # a run that only draws published data has the redrawn folders as its result
     results = sorted(folders or best, key=lambda folder: _published_name(folder) != HEADLINE)
     compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
     drawn = len(of_rule.get("check_drawn", []))
@@ -72,31 +75,31 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _environment(folder: Path) -> dict[str, Any]:
-    """The data of `environment.json`; for published data drawn again it is beside the published samples."""
+    """Return the data of `environment.json`. For redrawn published data, the file is beside the published samples."""
     own = folder / "environment.json"
     there = folder if own.exists() else featured(ROOT / PUBLISHED)[_published_name(folder)]
     return read_environment(there / own.name, ("name", "kind"))
 
 
 def _published_name(folder: Path) -> str:
-    """The device and campaign of published data that were drawn again into a folder."""
+    """Return the device and campaign of the published data that were redrawn into a folder."""
     return "/".join(folder.parts[-2:])
 
 
 def _rated(folder: Path) -> pd.DataFrame:
-    """The rows of `best.csv` with a rate."""
+    """Return the rows of `best.csv` with a rate."""
     best = read_csv(folder / "best.csv", (*COLUMNS_OF_BEST, "problem", "m", "n", "k", "element_type", "state", "precision"))
     return best[best["tflops"].notna()].astype({"problem": str})
 
 
 def _at_one_problem(rated: pd.DataFrame) -> pd.DataFrame:
-    """The rows at the problem of the ladder's figure, in the first state, fastest first."""
+    """Return the rows at the problem of the ladder's figure, in the first state, fastest first."""
     alike = (rated["problem"] == headline_problem(rated)) & (rated["state"] == rated["state"].iloc[0])
     return rated[alike].sort_values("tflops", ascending=False, kind="stable")
 
 
 def table(folder: Path, lines: int, columns: int) -> list[str]:
-    """The best configuration of every kernel of a dataset, fastest first, one element type after another.
+    """Return lines with the best configuration of every kernel of a dataset, fastest first, one element type after another.
 
     Each element type is shown at one problem, that of the ladder's figure. Kernels without a rate there are named below.
     """
@@ -108,7 +111,7 @@ def table(folder: Path, lines: int, columns: int) -> list[str]:
 
 
 def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, lines: int, columns: int) -> list[str]:
-    """The part of a table for one element type."""
+    """Return the part of a table for one element type."""
     unit, size = rate_unit(environment["kind"])
     rows = _at_one_problem(rated).to_dict("records")
     named = {row["kernel"] for row in rows}
@@ -148,7 +151,7 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
 
 
 def in_a_line(folder: Path, columns: int) -> str:
-    """A dataset's folder, and its fastest kernel in the arithmetic of the first element type, at one problem."""
+    """Return a line with a dataset's folder and its fastest kernel without rounded operands, in the first element type, at one problem."""
     environment, rated = _environment(folder), _rated(folder)
     if rated.empty:
         return f"{folder}: no kernel has a rate on any problem"
@@ -160,7 +163,7 @@ def in_a_line(folder: Path, columns: int) -> str:
 
 
 def unrated(folder: Path) -> list[str]:
-    """The kernels of a dataset that have no rate in an element type, though they did not fail, with the reason of the first row."""
+    """Return lines on the kernels that have no rate in an element type although they did not fail, with the reason of the first row."""
     rated = _rated(folder)
     measured = set(zip(rated["kernel"], rated["element_type"], strict=True))
     by_reason: dict[str, list[str]] = {}
@@ -185,7 +188,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def compiled_only(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
-    """How many kernels were compiled for a kind of device that the run did not measure."""
+    """Return a line on the number of kernels compiled for a kind of device that the run did not measure."""
     kinds = {_environment(folder)["kind"] for folder in folders}
     rows = [row for row in compiled if _kind(row) not in kinds]
     if not rows:
@@ -195,14 +198,14 @@ def compiled_only(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]
 
 
 def counted(path: Path) -> list[str]:
-    """How many kernels a table of counters has, and why Nsight Compute refused."""
+    """Return a line on the number of kernels in a table of counters, and why Nsight Compute refused."""
     rows = _rows(path)
     reasons = ", ".join(dict.fromkeys(row["reason"] for row in rows if row.get("reason")))
     return [f"counters of {len(rows)} kernel(s) in {path}" + (f": {reasons}" if reasons else "")]
 
 
 def failures(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
-    """A line for every kernel and status of failure: how many rows have it, and the reason of the first.
+    """Return a line for every kernel and kind of failure, with the number of rows and the reason of the first row.
 
     If a kernel is incorrect, the last line says how to see its first incorrect element.
     """
@@ -235,7 +238,7 @@ def _problem(row: Row) -> str:
 
 
 def shortened(reason: Any) -> str:
-    """A reason on one line: the first error that a compiler reports, else the first line."""
+    """Return a reason as one line: the first error that a compiler reports, else the first line."""
     lines = [line for line in reason.splitlines() if line.strip()] if isinstance(reason, str) else []
     text = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")
     return _cut(text, REASON)

@@ -12,19 +12,19 @@ from ladder.core.errors import InputError, clear_errors
 
 
 class _Both:
-    """Writes to the terminal and to a log."""
+    """A stream that writes to the terminal and to a log."""
 
     def __init__(self, terminal: TextIO, log: TextIO) -> None:
         self.terminal, self.log = terminal, log
 
     def write(self, text: str) -> int:
         """Write to both."""
-        with contextlib.suppress(OSError):  # on a full disk the terminal still gets it
+        with contextlib.suppress(OSError):  # on a full disk, the terminal still gets it
             self.log.write(text)
         return self.terminal.write(text)
 
     def flush(self) -> None:
-        """Flush both."""
+        """Flush the terminal; the log is not buffered."""
         self.terminal.flush()
 
 
@@ -32,7 +32,7 @@ class _Both:
 def job(log: str) -> Iterator[None]:
     """Run the body and write its stderr to the log, too.
 
-    An `InputError` ends the process with its message alone; for any other error the log gets the traceback.
+    An `InputError` ends the process with its message alone. For any other error the log gets the traceback.
     """
     with clear_errors(), Path(log).open("wb", buffering=0) as raw:
         file = TextIOWrapper(raw, write_through=True)

@@ -1,4 +1,4 @@
-"""Messages at the end of a run: why jobs failed, why Slurm refused them, how busy the device was."""
+"""Word messages for the end of a run: why jobs failed, why Slurm refused them, and how busy the device was."""
 
 import csv
 import re
@@ -18,13 +18,13 @@ REFUSALS = {
     "Invalid account": "slurm_account",
     "Requested time limit is invalid": "runtime",
 }
-"""Slurm's messages for jobs that no node can run, and the resources that ask too much."""
+"""Slurm's messages for jobs that no node can run, and the resources that ask for too much."""
 
 
 def busy_share(costs: Path) -> str:
-    """A sentence on how long the device was executing during the measure jobs, from a dataset's `costs.csv`.
+    """Return a sentence on how long the device was executing during the measure jobs, from a dataset's `costs.csv`.
 
-    Raises `InputError` for another file.
+    Raises `InputError` if the file is not such a table.
     """
     try:
         with costs.open(newline="") as file:
@@ -40,14 +40,17 @@ def busy_share(costs: Path) -> str:
 
 
 def errors(text: str) -> list[str]:
-    """The messages in the logs of failed jobs, each once; `text` is Snakemake's log of the run."""
+    """Return the error messages in the logs of failed jobs, each once; `text` is Snakemake's log of the run."""
     logs = map(Path, re.findall(r"^ +log: (.+) \(check log file\(s\) for error details\)$", text, re.MULTILINE))
     lines = [line for log in logs if log.exists() for line in log.read_text(errors="replace").splitlines()]
     return list(dict.fromkeys(line for line in lines if line.startswith("Error: ")))
 
 
 def refusals(logs: Iterable[str], source: str) -> list[str]:
-    """What to change if Slurm refused a job that no node can run. `logs` are texts of Snakemake's, `source` is the campaign's file."""
+    """Return what to change if Slurm refused a job that no node can run.
+
+    `logs` are the texts of Snakemake's logs, `source` is the name of the campaign's file.
+    """
     text = "".join(logs)
     return [
         f"Error: Slurm refused a job ({words}): no node of the cluster has what it asks for. Change {names}: in "

@@ -1,4 +1,4 @@
-"""The published datasets: what their rules read and make, in `results/redrawn/`."""
+"""Return what the rules read and make for the published datasets, in `results/redrawn/`."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from ladder.storage.published_index import HEADLINE, featured, together
 
 
 def _sha256(paths: Iterable[Path]) -> str:
-    """The checksum of the contents of files."""
+    """Return the checksum of the contents of files."""
     state = hashlib.sha256()
     for path in paths:
         state.update(path.read_bytes())
@@ -25,7 +25,7 @@ def _sha256(paths: Iterable[Path]) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """All published datasets. A device here is DEVICE/CAMPAIGN, of which the featured run is drawn."""
+    """All published datasets. A device here is DEVICE/CAMPAIGN, whose featured run is drawn."""
 
     folder: Path
     """The folder of the committed datasets."""
@@ -38,92 +38,92 @@ class Published:
         return featured(self.folder)
 
     def redrawn(self) -> list[str]:
-        """The checks that every featured dataset draws the published figures, and the page that shows them all."""
+        """Return the checks that every featured dataset draws the published figures, and the page that shows them all."""
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.folder) else []
         page = [f"results/{REDRAWN}/index.html"] if self.featured else []
         return [path for device in self.featured for path in self._redrawn(device)] + compared + page
 
     def headline(self) -> list[str]:
-        """The same check of the dataset that the README is about, and its tables."""
+        """Return the check and the tables of the dataset that the README is about."""
         return self._redrawn(HEADLINE) if HEADLINE in self.featured else []
 
     def _redrawn(self, device: str) -> list[str]:
         return [f"results/{REDRAWN}/{device}/{name}" for name in ("drawn.checked", "figures", *(f"{it}.csv" for it in TABLES))]
 
     def committed(self, device: str) -> list[Path]:
-        """The files of all runs."""
+        """Return the files of all runs."""
         return sorted(path for path in (self.folder / device).rglob("*") if path.is_file())
 
     def contents(self, device: str) -> str:
-        """A digest of these files and of the kernels. A checkout does not keep the times of files."""
+        """Return a digest of the files of all runs and of the kernels. A checkout does not keep file times."""
         kernels = {kernel.path: kernel.digest for kernel in self.kernels.values()}
         return digest([[kernels[path] for path in self.headers(device)], _sha256(self.committed(device))])
 
     def checked(self, device: str) -> list[str]:
-        """The check of the checksums of all runs. It comes before any table."""
+        """Return the check of the checksums of all runs. It comes before any table."""
         return [f"results/{REDRAWN}/{device}/data.checked"]
 
     def drawn(self, device: str) -> list[str]:
-        """The figures of a dataset, with that of the counters if the dataset has counters."""
+        """Return the figures of a dataset, with that of the counters if the dataset has counters."""
         counted = [f"results/{REDRAWN}/{device}/counters.svg"] if self.counters(device).exists() else []
         return [f"results/{REDRAWN}/{device}/figures", *counted]
 
     def indexed(self) -> list[str]:
-        """What the page shows, the headline first."""
+        """Return the datasets that the page shows, the headline first."""
         return list(self.featured)
 
     def claims(self) -> list[Path]:
-        """The judged claims of all published datasets."""
+        """Return the judged claims of all published datasets."""
         return list(self.folder.glob(JUDGED))
 
     def compared_devices(self, kind: str) -> list[str]:
-        """The datasets of a device kind that one figure compares."""
+        """Return the datasets of a device kind that one figure compares."""
         return together(self.folder).get(kind, [])
 
     def compared(self) -> list[str]:
-        """The figures that compare datasets."""
+        """Return the figures that compare datasets."""
         return [f"results/{REDRAWN}/compared-{kind}.svg" for kind in together(self.folder)]
 
     def claimed(self) -> list[Path]:
-        """The claims, the published judgments on them, and how far runs differ."""
+        """Return the claims, the published entries about them, and the limits between runs."""
         return [self.folder.parents[1] / CLAIMS, *sorted([*self.folder.glob(JUDGED), *self.folder.glob("repeat-*.csv")])]
 
     def data(self) -> list[Path]:
-        """The files of all datasets and answers to studies, without figures and judged claims."""
+        """Return the files of all datasets and of the answers to studies, without figures and judged claims."""
         files = (path for suffix in ("parquet", "json", "csv") for path in self.folder.rglob(f"*.{suffix}"))
         return sorted(path for path in files if path.name != JUDGED)
 
     def all_contents(self) -> str:
-        """A digest of these files and their names. A checkout does not keep the times of files."""
+        """Return a digest of the files of `data` and their names. A checkout does not keep file times."""
         data = self.data()
         return digest([[path.relative_to(self.folder).as_posix() for path in data], _sha256(data)])
 
     def drawing(self) -> dict[str, Any]:
-        """The width in inches of figures, and their formats besides SVG: the same everywhere."""
+        """Return the width of figures in inches, and their formats besides SVG: the same everywhere."""
         return {"width": WIDTH, "formats": []}
 
     def environment(self, device: str) -> Path:
-        """The description of the device, its software and the project's state."""
+        """Return the path of the description of the device, its software and the project's state."""
         return self.featured[device] / "environment.json"
 
     def counters(self, device: str) -> Path:
-        """The hardware counters of a dataset."""
+        """Return the path of a dataset's hardware counters."""
         return self.featured[device] / "counters.csv"
 
     def samples(self, device: str) -> list[Path]:
-        """The raw samples of a dataset."""
+        """Return the raw samples of a dataset."""
         return sorted((self.featured[device] / "samples").glob("*.parquet"))
 
     def confirmed(self, device: str) -> list[Path]:
-        """The raw samples of a dataset's confirmation, if it has one."""
+        """Return the raw samples of a dataset's confirmation, if it has one."""
         return list(self.featured[device].glob(f"{CONFIRMED}.parquet"))
 
     def headers(self, device: str) -> list[Path]:
-        """The files of a dataset's kernels that still exist: their headers hold the models."""
+        """Return the files of a dataset's kernels that still exist; their headers hold the models."""
         kind = "cpu" if device.startswith("cpu-") else "cuda"
         names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
         return [self.kernels[id].path for id in (f"{kind}/{name}" for name in names) if id in self.kernels]
 
     def resources(self, device: str) -> list[Path]:
-        """What the compiler reported of every configuration of a dataset."""
+        """Return the compilers' reports on all configurations of a dataset."""
         return [self.featured[device] / "resources.csv"]

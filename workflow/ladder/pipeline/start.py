@@ -1,4 +1,4 @@
-"""Checks before a run: is the package that of the checkout, can jobs be started, can the folder be written?"""
+"""Check before a run that the package is that of the checkout, that jobs can be started, and that the folder can be written."""
 
 import os
 import subprocess
@@ -8,13 +8,13 @@ from pathlib import Path
 from ladder.core.errors import InputError
 
 SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
-"""Characters that a shell does not take as they are."""
+"""Characters that a shell interprets."""
 
 
 def check_installation(python: str, root: Path) -> None:
     """Raise `InputError` unless the jobs, which `python` runs, get the package of the checkout `root`.
 
-    Snakemake itself always does: it imports packages from the folder of a Snakefile.
+    Snakemake itself always gets it, because it imports packages from the folder of a Snakefile.
     """
     command = [python, "-c", "import ladder; print(ladder.__path__[0])"]
     installed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -26,9 +26,9 @@ def check_installation(python: str, root: Path) -> None:
 
 
 def unquoted(python: str) -> str:
-    """The path of an interpreter as a shell takes it without quotes: relative to this folder if need be.
+    """Return the path of an interpreter that a shell takes without quotes, relative to this folder if necessary.
 
-    Raises `InputError` if this path has special characters, too.
+    Raises `InputError` if the relative path has special characters, too.
     """
     path = os.path.relpath(python) if SPECIAL & set(python) else python
     if SPECIAL & set(path):
@@ -40,7 +40,7 @@ def unquoted(python: str) -> str:
 
 
 def check_writable(folder: Path, command: str) -> None:
-    """Raise `InputError` unless Snakemake can keep its records in a folder; `command` is how to run it from another one."""
+    """Raise `InputError` unless Snakemake can keep its records in a folder. `command` is how to run it from another folder."""
     try:
         (folder / ".snakemake").mkdir(exist_ok=True)
         tempfile.TemporaryFile(dir=folder / ".snakemake").close()

@@ -1,4 +1,4 @@
-"""The files that the rules of a campaign make and read, and what its jobs ask of a machine."""
+"""Return the files that the rules of a campaign make and read, and the resources that its jobs request."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,19 +25,19 @@ class Targets:
     campaign: Campaign
     devices: Sequence[Device]
     architectures: Sequence[str]
-    """What CUDA kernels are compiled for."""
+    """The architectures to compile CUDA kernels for."""
 
     def device(self, slug: str) -> Device:
-        """The device of a slug."""
+        """Return the device with a slug."""
         return {device.slug: device for device in self.devices}[slug]
 
     def everything(self) -> list[str]:
-        """All that the campaign makes on this machine without hardware counters."""
+        """Return all that the campaign makes on this machine, except hardware counters."""
         page = [f"results/{self.campaign.name}/index.html"] if self.devices else []
         return [*self.compiled(), *self.tables(), *self.measured("figures", JUDGED), *self.compared(), *page]
 
     def compiled(self) -> list[str]:
-        """The resources of every chosen kernel on every architecture that it is compiled for."""
+        """Return the resources of every chosen kernel on every architecture that it is compiled for."""
         chosen = [(arch, "cuda") for arch in self.architectures]
         chosen += [(device.arch, "cpu") for device in self.devices if device.kind == "cpu"]
         return [
@@ -48,7 +48,7 @@ class Targets:
         ]
 
     def tables(self) -> list[str]:
-        """The samples and tables of all datasets. Snakemake makes a missing file again only if it is a target."""
+        """Return the samples and tables of all datasets. Snakemake makes a missing file again only if it is a target."""
         slugs = [device.slug for device in self.devices]
         return [
             *self.measured("environment.json", *(f"{name}.csv" for name in TABLES)),
@@ -56,12 +56,15 @@ class Targets:
         ]
 
     def measured(self, *names: str, kind: str = "") -> list[str]:
-        """Files of the datasets of all devices, or of those of a kind."""
+        """Return the files with these names in the datasets of all devices, or of the devices of a kind."""
         devices = [device.slug for device in self.devices if device.kind == (kind or device.kind)]
         return [f"results/{self.campaign.name}/{slug}/{name}" for slug in devices for name in names]
 
     def counted(self, ncu: bool) -> list[str]:
-        """The figures of hardware counters; `ncu` says whether Nsight Compute is there. Raises `InputError` if nothing can be counted."""
+        """Return the figures of hardware counters; `ncu` says whether Nsight Compute is installed.
+
+        Raises `InputError` if nothing can be counted.
+        """
         figures = self.measured("counters.svg", kind="cuda")
         if not figures:
             raise InputError(
@@ -73,62 +76,62 @@ class Targets:
         return figures
 
     def compared(self) -> list[str]:
-        """A figure for every kind that the campaign has several devices of."""
+        """Return a figure for every kind of which the campaign has several devices."""
         several = [kind for kind in KINDS if len(self.compared_devices(kind)) > 1]
         return [f"results/{self.campaign.name}/compared-{kind}.svg" for kind in several]
 
     def compared_devices(self, kind: str) -> list[str]:
-        """The devices of a kind, which one figure compares."""
+        """Return the devices of a kind, which one figure compares."""
         return [device.slug for device in self.devices if device.kind == kind]
 
     def indexed(self) -> list[str]:
-        """The devices whose datasets the campaign's page shows."""
+        """Return the devices whose datasets the campaign's page shows."""
         return [device.slug for device in self.devices]
 
     def claims(self) -> list[Path]:
-        """The judged claims of all datasets."""
+        """Return the judged claims of all datasets."""
         return [Path(path) for path in self.measured(JUDGED)]
 
     def contents(self, device: str) -> str:
-        """A digest of a dataset's kernels. The times of files are no proof of their contents."""
+        """Return a digest of a dataset's kernels. File times say nothing certain about contents."""
         return digest([self.campaign.kernels[id].digest for id in self._ids(device)])
 
     def contents_of(self, device: str, job: str) -> str:
-        """The digest of the kernel that a measure job is about; "" for the baselines."""
+        """Return the digest of a measure job's kernel, or "" for the baselines."""
         name = job.split(".")[0]
         return "" if name == BASELINE_JOB else self.kernel(self.device(device).arch, name).digest
 
     def plan(self, device: str, job: str) -> dict[str, Any]:
-        """The part of the campaign that a measure job is about."""
+        """Return the part of the campaign that a measure job depends on."""
         return self.campaign.plan(self.device(device).kind, job)
 
     def confirmation(self, device: str) -> dict[str, Any]:
-        """The part of the campaign that the confirmation on a device is about."""
+        """Return the part of the campaign that the confirmation on a device depends on."""
         return self.campaign.confirmation(self.device(device).kind)
 
     def checked(self, device: str) -> list[str]:
-        """No check comes before the tables: the job that measured has checked its samples."""
+        """Return no check, because the measure job has already checked its samples."""
         return []
 
     def drawing(self) -> dict[str, Any]:
-        """The width in inches of figures, and their formats besides SVG."""
+        """Return the width of figures in inches, and their formats besides SVG."""
         return {"width": self.campaign.width, "formats": self.campaign.formats}
 
     def kernel(self, arch: str, name: str) -> Kernel:
-        """The kernel that is compiled for an architecture under a name."""
+        """Return the kernel with a name that is compiled for an architecture."""
         return self.campaign.kernels[f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{name}"]
 
     def configurations(self, arch: str, name: str) -> str:
-        """A digest of the configurations of a kernel, and of why some of them are not compiled."""
+        """Return a digest of the configurations of a kernel, and of why some of them are not compiled."""
         configurations = self.campaign.configurations[self.kernel(arch, name).id]
         return digest([[configuration.slug, objection] for configuration, objection in configurations])
 
     def support(self, device: str) -> str:
-        """The pipeline's own device code, compiled."""
+        """Return the path of the pipeline's own device code, compiled."""
         return f"results/{self.campaign.name}/build/{self.device(device).arch}/support.bin"
 
     def binaries(self, device: str, job: str) -> str | list[str]:
-        """The resources of the kernel that a measure job is about; none for the baselines."""
+        """Return the resources of a measure job's kernel; none for the baselines."""
         kernel = job.split(".")[0]
         if kernel == BASELINE_JOB:
             return []
@@ -138,37 +141,37 @@ class Targets:
         return Path("results") / self.campaign.name / device
 
     def environment(self, device: str) -> Path:
-        """The description of the device, its software and the project's state."""
+        """Return the path of the description of the device, its software and the project's state."""
         return self._folder(device) / "environment.json"
 
     def counters(self, device: str) -> Path:
-        """The hardware counters of a dataset."""
+        """Return the path of a dataset's hardware counters."""
         return self._folder(device) / "counters.csv"
 
     def samples(self, device: str) -> list[Path]:
-        """The raw samples of a dataset."""
+        """Return the raw samples of a dataset."""
         return [self._folder(device) / "samples" / f"{job}.parquet" for job in self.campaign.jobs(self.device(device).kind)]
 
     def confirmed(self, device: str) -> list[Path]:
-        """The raw samples of a dataset's confirmation; none if the campaign leaves it out."""
+        """Return the raw samples of a dataset's confirmation; none if the campaign leaves it out."""
         return [self._folder(device) / f"{CONFIRMED}.parquet"] if self.campaign.confirm["cuda"].processes else []
 
     def _ids(self, device: str) -> list[str]:
-        """The kernels of a dataset, by name."""
+        """Return the ids of a dataset's kernels, sorted by name."""
         names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
         return [f"{self.device(device).kind}/{name}" for name in names]
 
     def headers(self, device: str) -> list[Path]:
-        """The files of a dataset's kernels: their headers hold the models."""
+        """Return the files of a dataset's kernels; their headers hold the models."""
         return [self.campaign.kernels[id].path for id in self._ids(device)]
 
     def resources(self, device: str) -> list[Path]:
-        """What the compiler reported of every configuration of a dataset."""
+        """Return the compilers' reports on all configurations of a dataset."""
         build = Path("results") / self.campaign.name / "build" / self.device(device).arch
         return [build / id.split("/")[1] / "resources.csv" for id in self._ids(device)]
 
     def measuring_mb(self) -> int:
-        """Memory that a measure job needs, in MB: that of its largest problem, and of the libraries."""
+        """Return the memory that a measure job needs, in MB: for its largest problem and the libraries."""
         problems = (
             problem
             for kind in self.campaign.problem_sizes
@@ -178,21 +181,24 @@ class Targets:
         return 3000 + max(problem.bytes // 10**6 for problem in problems)
 
     def compiling_threads(self, arch: str, kernel: str, cores: int) -> int:
-        """A kernel's share of all cores, by its share of all configurations: then all compile jobs end at about the same time."""
+        """Return a kernel's share of all cores, in proportion to its configurations, so that all compile jobs end at about the same time."""
         counts = {id: len(configurations) for id, configurations in self.campaign.configurations.items()}
         total = sum(count * (len(self.architectures) if id.startswith("cuda/") else 1) for id, count in counts.items())
         return max(1, math.ceil(cores * counts[self.kernel(arch, kernel).id] / total))
 
     def measuring_threads(self, device: str, cores: int) -> int:
-        """All cores for a CPU, so that nothing runs beside the measurement. One for a GPU, which compiling on all cores does not
-        disturb (`studies/beside.py disturbance`). The profile of a cluster sets another number.
+        """Return all cores for a CPU, so that nothing runs beside the measurement, and one core for a GPU.
+
+        Compiling on all cores does not disturb a GPU (`studies/beside.py disturbance`). The profile of a cluster sets another
+        number.
         """
         return 1 if self.device(device).kind == "cuda" else cores
 
     def request(self, resource: str, usual: Any, gpu: bool, device: str, arch: str, attempt: int) -> Any:
-        """How much of a resource a job asks for: what its partition names, or the usual.
+        """Return how much of a resource a job requests: what its partition names, or the usual amount.
 
-        A job has a device or an architecture. `gpu` says whether it runs on the device. Memory and minutes grow with every attempt.
+        A job has a device or an architecture. `gpu` says whether it runs on the device. Memory and minutes grow with every
+        attempt.
         """
         partition = dict(self._partition_resources(device, arch))
         if gpu and not any(map(about_gpus, partition)):
@@ -201,7 +207,10 @@ class Targets:
         return attempt * amount if resource in ("mem_mb", "runtime") else amount
 
     def _partition_resources(self, device: str, arch: str) -> Mapping[str, Any]:
-        """The resources of the partition that a job has to run in: its device's, or, to compile for a CPU, one that has this CPU."""
+        """Return the resources of the partition that a job must run in.
+
+        It is the partition of the job's device or, to compile for a CPU, one that has this CPU.
+        """
         partitions = self.campaign.partitions
         if device:
             return partitions[device].resources if device in partitions else {}
@@ -209,5 +218,5 @@ class Targets:
 
 
 def about_gpus(resource: str) -> bool:
-    """Whether a resource is a request for GPUs, whatever the engine calls it."""
+    """Return whether a resource is a request for GPUs, whatever the engine calls it."""
     return "gpu" in resource or resource == "gres"
