@@ -1,4 +1,4 @@
-"""The clock by which the pipeline waits and counts elapsed time. Samples are timed by their device, never by this clock."""
+"""The clock that the pipeline waits by and counts elapsed time with. Devices time samples themselves, never with this clock."""
 
 import contextlib
 import time
@@ -7,25 +7,25 @@ from typing import Protocol
 
 
 class Readable(Protocol):
-    """What can be waited for: a `multiprocessing.connection.Connection`."""
+    """An object that `wait` can wait for, such as a `multiprocessing.connection.Connection`."""
 
     def poll(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds; returns whether there is something to read."""
+        """Wait up to `timeout` seconds; return whether there is something to read."""
 
 
 class Clock:
-    """The system's monotonic clock. Tests subclass it (`use`)."""
+    """The system's monotonic clock. Tests subclass it and install the subclass with `use`."""
 
     def now(self) -> float:
-        """Seconds since an arbitrary moment."""
+        """Return the seconds since an arbitrary moment."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let that time pass."""
+        """Sleep for `seconds`."""
         time.sleep(seconds)
 
     def wait(self, connection: Readable, seconds: float) -> bool:
-        """Wait until there is something to read, `seconds` at most; returns whether there is."""
+        """Wait at most `seconds` for something to read; return whether there is something."""
         return connection.poll(seconds)
 
 
@@ -33,23 +33,23 @@ _clock = Clock()
 
 
 def now() -> float:
-    """Seconds since an arbitrary moment."""
+    """Return the seconds since an arbitrary moment."""
     return _clock.now()
 
 
 def sleep(seconds: float) -> None:
-    """Let that time pass."""
+    """Sleep for `seconds`."""
     _clock.sleep(seconds)
 
 
 def wait(connection: Readable, seconds: float) -> bool:
-    """Wait until there is something to read, `seconds` at most; returns whether there is."""
+    """Wait at most `seconds` for something to read; return whether there is something."""
     return _clock.wait(connection, seconds)
 
 
 @contextlib.contextmanager
 def use(clock: Clock) -> Iterator[None]:
-    """Let this process go by another clock."""
+    """Make this process use another clock inside the `with` block."""
     global _clock
     before, _clock = _clock, clock
     try:

@@ -15,13 +15,13 @@ from ladder.core.errors import InputError
 Number = int | float | bool
 
 MAX_LENGTH = 1000
-"""Characters of one expression; the parser's own recursion limit lies far beyond."""
+"""The most characters of an expression. The parser's own recursion limit lies far beyond."""
 MAX_DEPTH = 40
 LIMIT = 2**63
 
 
 def ceil_div(a: int, b: int) -> int:
-    """The least integer not below `a / b`."""
+    """Return the least integer not below `a / b`."""
     return -(-a // b)
 
 
@@ -110,7 +110,7 @@ def _value(node: ast.expr, names: Mapping[str, Number]) -> Any:
 
 
 def names_in(expression: str | int | float) -> set[str]:
-    """The names an expression refers to; raises `InputError` if it is none."""
+    """Return the names an expression refers to. Raises `InputError` if it is not an expression."""
     return set(_names_in(str(expression)))
 
 
@@ -122,9 +122,9 @@ def _names_in(text: str) -> frozenset[str]:
 
 
 def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Number:
-    """The value of `expression` where `names` says what each name stands for.
+    """Return the value of `expression`; `names` maps each name to its value.
 
-    Raises `InputError` for anything outside the language, an unknown name, a division by zero or a value of 2**63 and up.
+    Raises `InputError` for anything outside the language, an unknown name, a division by zero, or an absolute value of 2**63 or more.
     """
     try:
         result: Number = _value(_parse(str(expression)), names)
@@ -138,7 +138,7 @@ def evaluate(expression: str | int | float, names: Mapping[str, Number]) -> Numb
 
 
 def evaluate_int(expression: str | int | float, names: Mapping[str, Number]) -> int:
-    """Like `evaluate`, for a count: the value must be a whole number."""
+    """Return the value of an expression that is a count. Raises `InputError` as `evaluate` does, or if the value is not a whole number."""
     value = evaluate(expression, names)
     if value != int(value):
         raise InputError(f"expression `{expression}` gives {value}; expected a whole number")

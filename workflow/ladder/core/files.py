@@ -1,4 +1,4 @@
-"""Files of the project: its root, reading JSON, writing a file whole or not at all."""
+"""Files: the root of the project, reading JSON, and atomic writes."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ MEND = "Where it is committed, restore it: git checkout. Else remove it and run 
 
 
 def read_json(path: Path) -> Any:
-    """The data in a JSON file. Raises `InputError` for another."""
+    """Return the data in a JSON file. Raises `InputError` if the file cannot be read or is not JSON."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -24,7 +24,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that nobody ever sees half of it. Raises `InputError` where it cannot be written."""
+    """Write a file atomically: nobody ever sees half of it. Raises `InputError` if it cannot be written."""
     part = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
@@ -40,5 +40,5 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def digest(data: Any) -> str:
-    """A short digest of plain data, the same in every process."""
+    """Return a short digest of plain data, the same in every process."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Medians, their intervals and ratios of paired samples. No input or output, nothing that touches a device."""
+"""Medians, their intervals, and ratios of paired samples. Nothing here does input or output or touches a device."""
 
 import math
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 CONFIDENCE = 0.95
 DRIFT = 3.29
-"""Samples whose `trend` is beyond this drift: p < 0.001."""
+"""Samples drift if the absolute value of their `trend` exceeds this: p < 0.001."""
 
 
 @lru_cache(maxsize=1024)
 def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
-    """Where the interval of the median of n samples ends: a rank (from 0), and the share of the way from its value to the next inward.
+    """Return the ends of the median's interval for n samples: a rank (from 0), and how far to interpolate from its value to the next inward.
 
-    The number of samples below the true median is binomial(n, 1/2), whatever the samples' distribution, so whole ranks cover it with
-    known probabilities; between the two that enclose `confidence` the ends are interpolated (Hettmansperger and Sheather, Confidence
-    intervals based on interpolated order statistics, Statistics & Probability Letters 4, 1986). Where n is too small for `confidence`
-    (n < 6 at 95 %) the whole range is returned.
+    The number of samples below the true median is binomial(n, 1/2) for any distribution of the samples. So intervals that end at whole ranks
+    cover the median with known probabilities. Between the two that enclose `confidence`, the ends are interpolated (Hettmansperger and
+    Sheather, Confidence intervals based on interpolated order statistics, Statistics & Probability Letters 4, 1986). If n is too small for
+    `confidence` (n < 6 at 95 %), the interval is the whole range.
     """
     tails = [sum(math.comb(n, below) for below in range(rank + 1)) / 2**n for rank in range(n // 2)]
     covered = [1 - 2 * tail for tail in tails]
@@ -32,9 +32,9 @@ def median_ranks(n: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
 
 
 def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Median of the samples and the ends of its distribution-free interval; raises `ValueError` for no samples.
+    """Return the median of the samples and the ends of its distribution-free interval. Raises `ValueError` for no samples.
 
-    Of what one process timed in its rounds it is the within-run interval.
+    For the rounds of one process this is the within-run interval.
     """
     ordered: NDArray[np.float64] = np.sort(np.asarray(samples, dtype=float))
     if ordered.size == 0:
@@ -47,25 +47,25 @@ def median_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple
 
 
 def relative_half_width(samples: ArrayLike) -> float:
-    """The larger distance from the median to an end of its interval, relative to the median."""
+    """Return the larger distance from the median to an end of its interval, relative to the median."""
     median, low, high = median_interval(samples)
     return max(high - median, median - low) / median
 
 
 def paired_ratio(reference: ArrayLike, samples: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Median and interval of `reference / samples` of the same rounds: how many times the reference's speed the samples have.
+    """Return the median of `reference / samples` with its interval: how many times as fast as the reference the samples are.
 
-    Both are times of equal length, element i of both from round i, so that what drifts between rounds cancels.
+    Both are times and have the same length. Element i of both is from round i, so that drift between rounds cancels.
     """
     return median_interval(np.asarray(reference, dtype=float) / np.asarray(samples, dtype=float), confidence)
 
 
 @lru_cache(maxsize=1024)
 def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """The value that Student's t with so many degrees of freedom stays below in size with probability `confidence`.
+    """Return the two-sided quantile of Student's t: |t| stays below it with probability `confidence`.
 
-    For whole degrees of freedom the distribution is a finite sum in the angle atan(t / sqrt(degrees)) (Abramowitz and Stegun, Handbook of
-    Mathematical Functions, 26.7.3 and 26.7.4), of which the angle is found by bisection. Raises `ValueError` for no degrees of freedom.
+    `degrees` are whole degrees of freedom. For these the distribution is a finite sum in the angle atan(t / sqrt(degrees)) (Abramowitz and
+    Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4); bisection finds the angle. Raises `ValueError` for no degrees of freedom.
     """
     if degrees < 1:
         raise ValueError("no degrees of freedom")
@@ -86,9 +86,9 @@ def student_t(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 def _mean_of(processes: Sequence[ArrayLike]) -> tuple[float, float, int]:
-    """The mean over processes of the medians of their rounds' logarithms, its variance, and the degrees of freedom that this has.
+    """Return the mean over processes of each process's median log value, the variance of this mean, and its degrees of freedom.
 
-    Of one process the variance is infinite. Raises `ValueError` for no process, or one without a round.
+    For a single process the variance is infinite. Raises `ValueError` for no process, or one without a round.
     """
     values = [median_interval(np.log(np.asarray(rounds, dtype=float)))[0] for rounds in processes]
     if not values:
@@ -98,19 +98,20 @@ def _mean_of(processes: Sequence[ArrayLike]) -> tuple[float, float, int]:
 
 
 def _interval(mean: float, variance: float, degrees: int, confidence: float) -> tuple[float, float, float]:
-    """What the mean of logarithms stands for, with the ends of its interval by Student's t; from 0 to infinity without degrees."""
+    """Return exp(mean) with the ends of its interval by Student's t; without degrees of freedom the interval is from 0 to infinity."""
     half = student_t(degrees, confidence) * math.sqrt(variance) if degrees else math.inf
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
 def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """Estimate and between-process interval of a positive quantity that several processes each found in some rounds.
+    """Return the estimate and the between-process interval of a positive quantity that each process found in some rounds.
 
-    Model: log quantity = kernel + process + round, processes drawn anew. The value of a process is the median of its rounds' logarithms, the
-    estimate the mean of the values, and the interval that of Student's t with one degree of freedom fewer than processes, from the variance
-    between the values: in a balanced nested design it is the variance between processes plus that of what the rounds leave, which is just
-    what the mean's variance is made of (Searle, Casella and McCulloch, Variance Components, 1992, chapter 3). Of a single process
-    nothing is known but the value: its interval is from 0 to infinity. Raises `ValueError` for no process, or one without a round.
+    Model: log quantity = kernel + process + round, with processes drawn at random. The value of a process is the median of its rounds'
+    logarithms, and the estimate is the mean of these values. The interval is that of Student's t, from the variance between the values, with
+    one degree of freedom fewer than processes. In a balanced nested design the variance between the values is the variance between processes
+    plus what is left of the variance between rounds. The variance of the mean consists of just these two (Searle, Casella and McCulloch,
+    Variance Components, 1992, chapter 3). A single process gives only its value: the interval is from 0 to infinity. Raises `ValueError` for
+    no process, or one without a round.
     """
     return _interval(*_mean_of(processes), confidence)
 
@@ -118,11 +119,12 @@ def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFID
 def between_runs(
     one: Sequence[ArrayLike], other: Sequence[ArrayLike], confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
-    """Estimate and interval of `one / other`, a positive quantity that two runs each found in processes of their own.
+    """Return the estimate and interval of `one / other`, a positive quantity that each of two runs found in its own processes.
 
-    Each run is of the model of `between_processes`, with variances of its own: Welch's interval of the difference of the logarithms
-    (The generalization of "Student's" problem when several different population variances are involved, Biometrika 34, 1947), its degrees
-    of freedom rounded down. Where a run has one process it is from 0 to infinity. Raises `ValueError` as `between_processes` does.
+    Each run follows the model of `between_processes` with its own variances. The interval is Welch's for the difference of the logarithms
+    (The generalization of "Student's" problem when several different population variances are involved, Biometrika 34, 1947), with the
+    degrees of freedom rounded down. If a run has only one process, the interval is from 0 to infinity. Raises `ValueError` as
+    `between_processes` does.
     """
     (first, *of_one), (second, *of_other) = _mean_of(one), _mean_of(other)
     variance = of_one[0] + of_other[0]
@@ -133,23 +135,23 @@ def between_runs(
 
 
 def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The ends of the within-run interval round the estimate of `between_processes`: how far the median of one process's rounds is known.
+    """Return the ends of the within-run interval around the estimate of `between_processes`: how well one process's rounds fix a median.
 
-    Its ends are as far from the estimate as those of `median_interval` are from the median, in logarithms, in the mean of the processes.
+    In logarithms, each end is the mean over processes of that end of `median_interval`.
     """
     intervals = [median_interval(np.log(np.asarray(rounds, dtype=float)), confidence) for rounds in processes]
     return math.exp(np.mean([low for _, low, _ in intervals])), math.exp(np.mean([high for _, _, high in intervals]))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean of ratios across problems; raises `ValueError` for none or for values that are not positive."""
+    """Return the geometric mean of ratios across problems. Raises `ValueError` if there are none, or if one is not positive."""
     if not len(values) or min(values) <= 0:
         raise ValueError(f"expected positive values, got {list(values)}")
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
 def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
-    """Which of several intervals overlap that of the best, element `best`; the best itself is not tied with itself."""
+    """Return which intervals overlap that of the best, element `best`. The best itself is not tied with itself."""
     lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
     is_tied: NDArray[np.bool_] = (highs >= lows[best]) & (lows <= highs[best])
     is_tied[best] = False
@@ -157,15 +159,15 @@ def tied(low: ArrayLike, high: ArrayLike, best: int) -> NDArray[np.bool_]:
 
 
 FEW = 128
-"""Samples whose pairs are compared at once."""
+"""The most samples whose pairs are compared all at once."""
 
 
 def trend(*series: ArrayLike) -> float:
-    """How far samples in their order rise (above 0) or fall, as a standard normal deviate: the Mann-Kendall test, ties counted.
+    """Return how strongly samples rise (above 0) or fall over time, as a standard normal deviate: the Mann-Kendall test with ties.
 
-    Pairs that rise minus pairs that fall, over the standard deviation this has where there is no trend (Mann, Nonparametric tests
-    against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1975, for the ties). Of several series the pairs within each
-    count, none across (Hirsch, Slack and Smith, Techniques of trend analysis, Water Resources Research 18, 1982).
+    The deviate is the pairs that rise minus the pairs that fall, over the standard deviation of this difference without a trend (Mann,
+    Nonparametric tests against trend, Econometrica 13, 1945; Kendall, Rank Correlation Methods, 1975, for the ties). For several series only
+    the pairs within each count (Hirsch, Slack and Smith, Techniques of trend analysis, Water Resources Research 18, 1982).
     """
     score, variance = 0.0, 0.0
     for samples in series:

@@ -1,4 +1,4 @@
-"""Element types, status words, device kinds, and units of rates."""
+"""Element types, statuses, device kinds, and units of throughput."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 Status = Literal["correct", "incorrect", "compile_error", "launch_error", "timeout", "not_supported", "skipped"]
 
 FAILED = ("incorrect", "launch_error", "timeout")
-"""What a configuration is everywhere once the confirmation finds it so on one problem."""
+"""Statuses that a configuration gets everywhere once the confirmation finds it so on one problem."""
 
 KINDS = ("cuda", "cpu")
 """Device kinds; also the folders under `kernels/`."""
@@ -16,19 +16,19 @@ DISTRIBUTIONS = (
     "uniform", "normal", "integers", "exact", "exact_tf32", "positive", "lognormal", "scaled", "inner", "outliers", "masked",
     "cancelling", "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite",
 )  # fmt: skip
-"""What operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
+"""Distributions that operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
 
 
 @dataclass(frozen=True)
 class ElementType:
-    """How the elements of A, B and C are stored, and in what products are summed.
+    """How the elements of A, B and C are stored, and the type in which products are summed.
 
     `unit_roundoff` is that of the sums, `output_roundoff` that of an element of C.
     """
 
     name: str
     size: int
-    """Bytes an element."""
+    """Bytes per element."""
     c_type: str
     accumulator: str
     unit_roundoff: float
@@ -43,15 +43,15 @@ ELEMENT_TYPES = {
 
 
 def flops(m: int, n: int, k: int) -> int:
-    """Floating-point operations counted for one GEMM: `2*M*N*K`, the convention of BLAS benchmarks."""
+    """Return the floating-point operations counted for one GEMM: `2*M*N*K`, the convention of BLAS benchmarks."""
     return 2 * m * n * k
 
 
 def tflops(m: int, n: int, k: int, time_us: float) -> float:
-    """Rate in TFLOP/s of one GEMM that took `time_us` microseconds."""
+    """Return the throughput in TFLOP/s of one GEMM that took `time_us` microseconds."""
     return flops(m, n, k) / time_us * 1e-6
 
 
 def rate_unit(kind: str) -> tuple[str, float]:
-    """The unit in which rates of a device kind are shown, and its size in TFLOP/s."""
+    """Return the unit in which throughput on a device kind is shown, and its size in TFLOP/s."""
     return ("TFLOP/s", 1.0) if kind == "cuda" else ("GFLOP/s", 1e-3)

@@ -1,4 +1,4 @@
-"""Read YAML of the user's and check it against a schema; every complaint names the file, the key, the value and what was expected."""
+"""Read the user's YAML and check it against a schema. Every message names the file, the key, the value and what was expected."""
 
 import json
 import re
@@ -16,9 +16,9 @@ SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 
 
 class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
-    """The safe loader, made to refuse what it lets pass in silence: a key given twice, and aliases, few of which can stand for gigabytes.
+    """The safe loader, without what YAML accepts silently: duplicate keys, and aliases, a few of which can stand for gigabytes.
 
-    Every job reads some: libyaml's parser, which is quick, below PyYAML's composer, for libyaml's own recurses without end.
+    Every job reads YAML, so the parser is libyaml's, which is fast. The composer above it is PyYAML's: libyaml's recurses without end.
     """
 
     def __init__(self, text: str) -> None:
@@ -42,19 +42,19 @@ class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
 
 
 def read(path: Path) -> str:
-    """The text of a file of the user's. Raises `InputError`."""
+    """Return the text of a user's file. Raises `InputError` if it cannot be read as UTF-8."""
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
+        return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark first
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}; expected text in UTF-8") from None
 
 
 def load(text: str, source: str) -> Any:
-    """The data in YAML `text`; `source` is what messages call it. Raises `InputError`."""
+    """Return the data in the YAML `text`. Messages call it `source`. Raises `InputError` if it is not valid YAML."""
     try:
         return _Loader(text).get_single_data()
-    except Exception as error:  # a value that its tag denies, such as `!!int x`, makes PyYAML raise whatever comes
-        message = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls a text; the source is named already
+    except Exception as error:  # a value that contradicts its tag, such as `!!int x`, makes PyYAML raise any exception
+        message = str(error).replace('in "<unicode string>", ', "")  # what libyaml calls the text; `source` names it
         raise InputError(f"{source}: not valid YAML: {message}") from None
 
 
@@ -64,7 +64,7 @@ def _validator(schema: str) -> Any:
 
 
 def check(data: Any, schema: str, source: str) -> None:
-    """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, a line each."""
+    """Raise `InputError` with every violation of `schemas/<schema>.schema.yaml`, one per line."""
     _check_plain(data, source, "")
     errors = sorted(_validator(schema).iter_errors(data), key=lambda error: [str(part) for part in error.absolute_path])
     if errors:
@@ -72,7 +72,7 @@ def check(data: Any, schema: str, source: str) -> None:
 
 
 def _check_plain(value: Any, source: str, path: str) -> None:
-    """Raise `InputError` for what YAML can say but a schema cannot judge: keys that are no text, NaN, numbers without end."""
+    """Raise `InputError` for data that YAML allows but a schema cannot check: keys that are not text, NaN, numbers without end."""
     match value:
         case dict():
             for key, part in value.items():
@@ -84,7 +84,7 @@ def _check_plain(value: Any, source: str, path: str) -> None:
         case list():
             for index, part in enumerate(value):
                 _check_plain(part, source, f"{path}[{index}]")
-        case int() | float() if not abs(value) < 2**63:  # nor is NaN
+        case int() | float() if not abs(value) < 2**63:  # NaN fails too
             raise InputError(f"{source}: {path or 'the file'}: got a number that is NaN or too large; expected one below 2**63")
 
 
@@ -104,14 +104,14 @@ def _complaint(error: Any, source: str) -> str:
 
 
 def _hint(value: Any) -> str:
-    """What to write for a number that YAML takes for text: of a power of ten it wants the point and the sign."""
+    """Return how to write a number that YAML takes for text: a power of ten needs the point and the sign."""
     if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+", value):
         return f"; YAML takes it for text, write {float(value):.1e}"
     return ""
 
 
 def typed(value: Any) -> Any:
-    """What Snakemake's `--config` leaves as text inside lists and mappings, as YAML has it: numbers, true and false."""
+    """Return `value` with numbers, true and false parsed as YAML does: `--config` of Snakemake leaves them as text in lists and mappings."""
     match value:
         case dict():
             return {key: typed(part) for key, part in value.items()}
@@ -127,6 +127,6 @@ def typed(value: Any) -> Any:
 
 
 def shorten(value: Any, limit: int = 80) -> str:
-    """`value` as JSON, cut to `limit` characters, for a message."""
+    """Return `value` as JSON, cut to `limit` characters, for a message."""
     text = json.dumps(value, default=str)
     return text if len(text) <= limit else text[: limit - 1] + "…"
