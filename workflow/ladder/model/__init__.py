@@ -1,1 +1,1 @@
-"""What is measured: kernels, problems, campaigns, and the limits of the hardware."""
+"""Kernels, problems, campaigns, and the limits of the hardware."""

@@ -11,30 +11,30 @@ from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
 
 BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
-"""Vendor calls a device kind knows; the first is the reference that every kernel is paired with."""
+"""Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
 PRECISION = {"cublas_tf32": "tf32"}
-"""What baselines round their operands to, as `precision` in a kernel's header says it of a kernel."""
+"""The type to which a baseline rounds its operands, as `precision` names it in a kernel's header."""
 WIDTH = 11.0
-"""Inches that a figure is wide, for a screen, unless the campaign says otherwise; published ones are."""
+"""The default width of a figure in inches, for a screen. Published figures have it."""
 MOST_OF_MEMORY = 0.9
-"""The share of a device's memory that a problem may take: the driver and the libraries need the rest."""
+"""The share of a device's memory that a problem may take. The driver and the libraries need the rest."""
 GAPS = 1.25
-"""Times as long as where it was timed a launch may take in a stretch of them; power and heat account for less."""
+"""How many times as long as when it was timed a launch may take while its energy is measured. Power and heat account for less."""
 FEWEST = 3
-"""Processes of a confirmation at the least."""
+"""The fewest processes of a confirmation."""
 BASELINE_JOB = "baselines"
-"""The name that the measure job of the baselines has in place of a kernel's."""
+"""The name of the baselines' measure job, in place of a kernel's."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to measure. Times in the unit their name ends in."""
+    """How long to measure. The name of a time ends in its unit."""
 
     states: Sequence[str] = ("warm",)
     race: bool = True
-    """Whether a configuration clearly slower than the best leaves before it has `min_samples`."""
+    """Whether a configuration that is clearly slower than the best may leave before it has `min_samples`."""
     target: float = 0.005
-    """Stop when the 95 % interval of the median, relative to it, is narrower than this to either side."""
+    """Stop when the 95 % intervals of the median and of the ratio to the reference both reach at most this far to either side, relatively."""
     min_samples: int = 10
     max_samples: int = 60
     sample_us: float = 500.0
@@ -45,30 +45,30 @@ class Limits:
 
 @dataclass(frozen=True)
 class Confirm:
-    """How the finalists of the sweep are measured again."""
+    """How the confirmation measures the finalists of the sweep again."""
 
     processes: int = 5
-    """Fresh processes, each of which measures all; 0 leaves the confirmation out."""
+    """Fresh processes, each of which measures all finalists; 0 leaves the confirmation out."""
     rounds: int = 8
-    """Rounds a process, problem and state, in each of which all finalists are timed once."""
+    """Rounds per process, problem and state. Each round times every finalist once."""
     within: float = 0.02
-    """A finalist's ratio to the reference is at most this share below its kernel's best; so near, configurations count as tied."""
+    """How far below its kernel's best ratio to the reference a finalist's ratio may be, as a share. Configurations so close count as tied."""
     finalists: int = 3
-    """The most of a kernel on a problem."""
+    """The most finalists of a kernel on a problem."""
     seconds: float = 0.3
     """A finalist leaves the rounds of a process once its samples there have taken this long."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Machines of a cluster that are alike, and what a job asks for to run on one of them."""
+    """Identical machines of a cluster, and what a job requests to run on one of them."""
 
     device: str
-    """Slug of the device that each of them has."""
+    """Slug of the device that each machine has."""
     architecture: str = ""
-    """Of a GPU: what kernels are compiled for."""
+    """The architecture that kernels are compiled for; "" for a CPU."""
     resources: Mapping[str, int | str] = field(default_factory=dict)
-    """Snakemake's resources of the jobs, such as `slurm_partition`."""
+    """Snakemake resources of the jobs, such as `slurm_partition`."""
 
     @property
     def kind(self) -> str:
@@ -77,7 +77,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One checked configuration file together with the kernels it chose."""
+    """A checked campaign file with the kernels that it chooses."""
 
     name: str
     source: str
@@ -85,33 +85,33 @@ class Campaign:
     devices: Sequence[str]
     architectures: Sequence[str]
     problem_sizes: Mapping[str, Sequence[Mapping[str, Any]]]
-    """m, n and k of every problem of a device kind, and what its entry says of alpha, beta and padding."""
+    """For each device kind: m, n and k of every problem, with the keys of `VARIED` that its entry sets."""
     element_types: Sequence[str]
     parameters: Mapping[str, Mapping[str, Sequence[int]]]
     header_configurations: bool
-    """Whether a kernel's own configurations are tried too where `parameters` has lists for it."""
+    """Whether to try a kernel's own configurations too if `parameters` has lists for it."""
     builds: Sequence[Build]
-    """How every configuration of a CUDA kernel is compiled: by each compiler with each combination of options."""
+    """The builds of every configuration of a CUDA kernel: each compiler with each combination of options."""
     baselines: Mapping[str, Sequence[str]]
     limits: Limits
     confirm: Mapping[str, Confirm]
-    """For each device kind."""
+    """By device kind."""
     energy: Sequence[str]
-    """Labels of the problems on which energy is counted."""
+    """Labels of the problems on which energy is measured."""
     partitions: Mapping[str, Partition]
-    """Where jobs are submitted: the machines of the cluster, by the name of the dataset that is measured on them."""
+    """The machines of the cluster that jobs are submitted to, by the name of the dataset that is measured on them."""
     shard: int
-    """Configurations that a measure job takes at most; 0 for all of a kernel's."""
+    """The most configurations of a measure job; 0 for all of a kernel's."""
     operands: Mapping[str, Any]
-    """alpha, beta, padding, distribution and seed: what is the same for every problem, unless its entry says otherwise."""
+    """alpha, beta, padding, distribution and seed of every problem whose entry does not set them."""
     width: float = WIDTH
-    """Of the figures, in inches."""
+    """The width of the figures in inches."""
     formats: Sequence[str] = ()
-    """Of the figures, besides SVG."""
+    """The formats of the figures besides SVG."""
 
     @cached_property
     def configurations(self) -> dict[str, list[tuple[Configuration, str]]]:
-        """For every kernel id its configurations, each with the reason it is not legal or ""."""
+        """The configurations of each kernel id, each with the reason why it is not legal, or ""."""
         expanded_by_kernel = {}
         for id, kernel in self.kernels.items():
             lists = self.parameters.get(id, {})
@@ -121,19 +121,19 @@ class Campaign:
         return expanded_by_kernel
 
     def compilers(self, kind: str) -> list[str]:
-        """The compilers of the kernels of a device kind, as `toolchain.compiler_version` knows them."""
+        """Return the compilers of a device kind's kernels, by their names in `toolchain.compiler_version`."""
         return ["cc"] if kind == "cpu" else list(dict.fromkeys(Configuration("", (), build).compiler for build in self.builds))
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
-        """The problems measured on devices of a kind, smallest first."""
+        """Return the problems of an element type on devices of a kind, smallest first."""
         entries = self.problem_sizes.get(kind, [])
         problems = [Problem(element_type=element_type, **{**self.operands, **entry}) for entry in entries]
         return sorted(dict.fromkeys(problems), key=lambda p: (p.flops, p.m, p.n, p.k))
 
     def jobs(self, kind: str) -> list[str]:
-        """Names of the measure jobs of a device kind: a kernel, or the baselines, and an element type, as in `03_shared_tile.float32`.
+        """Return the names of a device kind's measure jobs, such as `03_shared_tile.float32`: a kernel or the baselines, and an element type.
 
-        With `shard`, the configurations of `03_shared_tile.float32.1of3` are the first third of that kernel's.
+        With `shard`, the job `03_shared_tile.float32.1of3` has the first third of that kernel's configurations.
         """
         if not self.problem_sizes.get(kind):
             return []
@@ -148,7 +148,7 @@ class Campaign:
 
     @cached_property
     def _of_type(self) -> dict[tuple[str, str], list[tuple[Configuration, str]]]:
-        """The configurations of every kernel and element type that it has."""
+        """The configurations of each kernel in each of its element types."""
         by_type: dict[tuple[str, str], list[tuple[Configuration, str]]] = {}
         for id, configurations in self.configurations.items():
             for configuration, objection in configurations:
@@ -156,7 +156,7 @@ class Campaign:
         return by_type
 
     def plan(self, kind: str, job: str) -> dict[str, Any]:
-        """Everything a measure job is asked to do, as plain data: Snakemake reruns the job when it changes."""
+        """Return everything that a measure job has to do, as plain data: Snakemake reruns the job when it changes."""
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
             names = [b for b in self.baselines[kind] if b != "cublas_tf32" or element_type == "float32"]
@@ -181,10 +181,10 @@ class Campaign:
         }
 
     def confirmation(self, kind: str) -> dict[str, Any]:
-        """What the confirmation of a device of a kind is asked to do, as plain data: Snakemake reruns it when it changes."""
+        """Return everything that the confirmation on a device of a kind has to do, as plain data: Snakemake reruns it when it changes."""
         confirm = asdict(self.confirm[kind])
         rounds, seconds = confirm.pop("rounds"), confirm.pop("seconds")
-        # below 0, which no interval is narrower than: all take part in the same rounds
+        # no interval is narrower than a target below 0, so all finalists take part in the same rounds
         alike = replace(self.limits, race=False, target=-1.0, min_samples=1, max_samples=rounds, max_seconds=seconds)
         return confirm | {
             "energy": list(self.energy),
@@ -196,7 +196,7 @@ class Campaign:
 
 
 def _candidate(name: str, configuration: Configuration, objection: str, precision: str) -> dict[str, Any]:
-    """What is measured, as plain data: a kernel in one configuration, or a baseline; with an objection it is skipped."""
+    """Return a candidate as plain data: a kernel in one configuration, or a baseline. A candidate with an objection is skipped."""
     return {
         "name": name,
         "label": configuration.label,
@@ -206,12 +206,12 @@ def _candidate(name: str, configuration: Configuration, objection: str, precisio
 
 
 def is_baseline(kernel: str) -> bool:
-    """Whether a kernel's name is that of a vendor's call."""
+    """Return whether a kernel's name is that of a vendor's call."""
     return any(kernel in names for names in BASELINES.values())
 
 
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:
-    """Raise `InputError` for the first problem that does not fit a device's memory of `memory` bytes."""
+    """Raise `InputError` for the first problem that needs more than `MOST_OF_MEMORY` of a device's `memory` bytes."""
     for element_type in campaign.element_types:
         for problem in campaign.problems(kind, element_type):
             if problem.bytes > MOST_OF_MEMORY * memory:

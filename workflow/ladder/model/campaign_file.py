@@ -1,4 +1,4 @@
-"""Reads a campaign's file and checks it whole before anything runs."""
+"""Read a campaign file and check all of it before anything runs."""
 
 import difflib
 import fnmatch
@@ -20,18 +20,21 @@ from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
 from ladder.model.problem import VARIED
 
 MOST_OF_NAME = 40
-"""Characters of a campaign's name, as schemas/config.schema.yaml has it."""
+"""The most characters of a campaign's name, as in schemas/config.schema.yaml."""
 MAX_PROBLEMS = 10_000
-"""Of one entry of `problems`; beyond it a list is a mistake rather than a plan."""
+"""The most problems of one entry of `problems`. A longer list is a mistake rather than a plan."""
 
 
 def find(folder: Path, name: str) -> Path:
-    """The file under `config/` whose `campaign:` is `name`; raises `InputError` that lists those there are, or names one that is not YAML."""
+    """Return the file under `config/` whose `campaign:` is `name`.
+
+    Raises `InputError` that lists the known campaigns, or that names a file that is not YAML.
+    """
     known, errors = {}, []
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = yaml_schema.load(yaml_schema.read(path), str(path))
-        except InputError as unreadable:  # of another campaign, unless this one is not found
+        except InputError as unreadable:  # perhaps another campaign's: an error only if this one is not found
             errors.append(unreadable)
             continue
         if isinstance(data, dict) and "campaign" in data:
@@ -44,16 +47,16 @@ def find(folder: Path, name: str) -> Path:
 
 
 def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The data of the campaign that the command line asks for, and what messages call it.
+    """Return the data of the campaign that the command line asks for, and the name of its source in messages.
 
-    `files` are those of --configfile, which Snakemake has merged into `given` already. Without any it is the campaign under `folder` that
-    `given` names, with `given` over it. Where `given` has other kernels than the file, it is a campaign of its own, whose name says which:
-    the tables and figures of the whole one stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
+    `files` are those of --configfile, which Snakemake has already merged into `given`. Without `files`, `given` names a campaign under
+    `folder` and overrides its values. If `given` chooses other kernels than the file, the result is a separate campaign whose name says
+    which: the tables and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
     """
     if files:
         loaded = [
             yaml_schema.load(yaml_schema.read(file), str(file)) for file in files
-        ]  # Snakemake's loader takes more than ours
+        ]  # Snakemake's loader accepts more than ours
         whole = {key: value for part in loaded if isinstance(part, dict) for key, value in part.items()}
         source = ", ".join(os.path.relpath(file) for file in files)
     else:
@@ -67,14 +70,14 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
 
 
 def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    """Whether the command line asks for other kernels than the file; what is not of the form that the schema demands is refused later."""
+    """Return whether the command line chooses other kernels than the file. Data that breaks the schema gives False and is refused later."""
     kernels = data.get("kernels", "all")
     right = isinstance(kernels, list) and all(isinstance(name, str) for name in kernels) and isinstance(data.get("campaign"), str)
     return right and kernels != whole.get("kernels", "all")
 
 
 def _narrowed(name: str, patterns: Sequence[str]) -> str:
-    """The name of a campaign with other kernels: `default-cpu-mine`, or, where that is too long or not plain, with a digest at its end."""
+    """Return the name of a campaign with other kernels: `default-cpu-mine`, with a digest at the end if it is too long or not unique."""
     plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
     exact = all(re.fullmatch("(cuda|cpu)/[a-z0-9_]+", pattern) for pattern in patterns)
     return (
@@ -87,10 +90,10 @@ def _narrowed(name: str, patterns: Sequence[str]) -> str:
 def load(
     data: Mapping[str, Any], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError] | None = None
 ) -> Campaign:
-    """Check a campaign and build it; `source` is the file that messages name, `refused` are the kernels that cannot be used.
+    """Check a campaign and build it. Messages name `source` as its file; `refused` are the kernels that cannot be used.
 
-    Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a
-    legal configuration.
+    Raises `InputError` for an unknown key, a wrong type or value, an unknown kernel, parameter or device kind, and a sweep without a legal
+    configuration.
     """
     yaml_schema.check(data, "config", source)
     chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
@@ -186,7 +189,7 @@ def _check_parameters(
 
 
 def _builds(given: Mapping[str, Any]) -> list[Build]:
-    """All combinations of compilers and options; the usual compiler is not named."""
+    """Return all combinations of compilers and options. The default compiler is not named in them."""
     lists = [[(name, str(value)) for value in _many(given[name])] for name in OF_BUILD if name in given]
     return [tuple(pair for pair in build if pair != ("compiler", COMPILERS[0])) for build in itertools.product(*lists)]
 

@@ -1,4 +1,4 @@
-"""What a device can do at most: a result that is faster has not been computed."""
+"""Upper limits of a device. A result that beats them was not computed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,21 +7,22 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.model.problem import Problem
 
 FEW_LANES = ("6.0", "7.0", "7.2", "7.5", "8.0")
-"""Compute capabilities with 64 float32 lanes an SM; other GPUs since Maxwell have 128 (CUDA Programming Guide, "Arithmetic Instructions")."""
+"""Compute capabilities with 64 float32 lanes per SM; other GPUs since Maxwell have 128 (CUDA Programming Guide, "Arithmetic
+Instructions")."""
 TENSOR_FLOP_PER_CLOCK = {"7.0": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.9": 2048, "9.0": 4096}
-"""Dense float16 operations a clock and SM on the tensor cores (the architectures' white papers: A100 312 TFLOP/s, H100 SXM 989 TFLOP/s)."""
+"""Dense float16 operations per clock and SM on tensor cores (the architectures' white papers: A100 312 TFLOP/s, H100 SXM 989 TFLOP/s)."""
 MOST_TENSOR_FLOP_PER_CLOCK = 16384
-"""For what is not in the table."""
+"""For compute capabilities that are not in the table."""
 HALF_LANES = 4
-"""Lanes of float16 that a lane of float32 stands for at most."""
+"""The most float16 lanes per float32 lane."""
 MEMORY_SLACK, UNKNOWN_CLOCK_SLACK = 1.25, 1.5
-"""What a GPU's memory may do beyond the measured copy rate, and one whose highest clock is not known beyond its measured peak."""
+"""Factors by which a GPU's memory may beat the measured copy rate, and a GPU of unknown highest clock its measured peak."""
 CORE_TFLOPS = 0.4
-"""No core of a CPU does more in float32: two fused multiply-adds of 512 bits a clock, 64 operations, at 6.2 GHz."""
+"""The most that a CPU core does in float32: two fused multiply-adds of 512 bits per clock, 64 operations, at 6.2 GHz."""
 
 
 def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
-    """What a GPU can do at most in a clock, 2 * lanes * SMs float32 operations; None for a CPU."""
+    """Return the most float32 operations of a GPU per clock, 2 * lanes * SMs; None for a CPU."""
     if environment["kind"] != "cuda":
         return None
     attributes = environment["attributes"]
@@ -30,9 +31,9 @@ def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
 
 
 def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", tensor_cores: bool = False) -> float:
-    """The rate that no kernel can pass: of a GPU all lanes, or all tensor cores, at the highest clock; of a CPU all cores.
+    """Return the TFLOP/s that no kernel can exceed: on a GPU all lanes or all tensor cores at the highest clock, on a CPU all cores.
 
-    What was measured of a CPU bounds nothing: other work, that has the cores meanwhile, makes it any fraction of what comes later.
+    A CPU's measured peak is no bound: while other work has the cores, it may be any fraction of what a later run reaches.
     """
     per_clock, attributes = flop_per_clock(environment), environment["attributes"]
     if per_clock is None:
@@ -48,7 +49,7 @@ def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", t
 
 
 def least_us(environment: Mapping[str, Any], problem: Problem, tensor_cores: bool) -> float:
-    """The time in microseconds that a problem takes at the least: for its operations, and on a GPU for what of its operands fits no cache."""
+    """Return the least time in microseconds of a problem: for its operations, and on a GPU for the part of its operands beyond the cache."""
     computing = problem.flops / peak_tflops(environment, problem.element_type, tensor_cores)
     if environment["kind"] != "cuda":
         return computing * 1e-6

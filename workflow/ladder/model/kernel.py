@@ -16,21 +16,20 @@ from ladder.core.types import ELEMENT_TYPES
 
 SUFFIX = {"cuda": ".cu", "cpu": ".c"}
 MAX_THREADS = 1024
-"""Threads a block may have on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 MAX_CONFIGURATIONS = 10_000
-"""Of a kernel and element type; beyond it a list of parameters is a mistake rather than a plan."""
+"""The most configurations of a kernel and element type. Longer lists of parameters are a mistake rather than a plan."""
 COMPILERS = ("nvcc", "nvrtc")
-"""Of CUDA kernels; the first is the usual one."""
+"""Compilers of CUDA kernels. The first is the default."""
 OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={}"}
-"""Options of both compilers that change how a kernel computes and never what; the words by which they are given
-(CUDA Compiler Driver NVCC, "NVCC Command Options"; NVRTC, "Supported Compile Options").
-"""
+"""Options of both compilers that change how a kernel computes but never what, with their form on the command line (CUDA Compiler Driver
+NVCC, "NVCC Command Options"; NVRTC, "Supported Compile Options")."""
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 OF_BUILD = ("compiler", *OPTIONS)
 Build = tuple[tuple[str, str], ...]
-"""What is not usual about how a configuration is compiled: names of `OF_BUILD`, none of which a parameter can have, with their values."""
+"""The parts of how a configuration is compiled that are not the default: names of `OF_BUILD`, which no parameter can have, and values."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +42,19 @@ class Configuration:
 
     @classmethod
     def of(cls, element_type: str, label: str) -> "Configuration":
-        """The configuration that tables call `BM=128 BN=64`, or `BM=128 BN=64 compiler=nvrtc`."""
+        """Return the configuration with a label such as `BM=128 BN=64` or `BM=128 BN=64 compiler=nvrtc`."""
         parts = [(name, value) for name, _, value in (part.partition("=") for part in label.split()) if value]
         parameters = tuple((name, int(value)) for name, value in parts if name not in OF_BUILD)
         return cls(element_type, parameters, tuple((name, value) for name, value in parts if name in OF_BUILD))
 
     @property
     def slug(self) -> str:
-        """A file name: `float32-BM128-BN64`."""
+        """The configuration in a file name: `float32-BM128-BN64`."""
         return "-".join([self.element_type, *(f"{name}{value}" for name, value in (*self.parameters, *self.build))])
 
     @property
     def label(self) -> str:
-        """What tables and figures show: `BM=128 BN=64`, or `-` where there are no parameters."""
+        """The configuration in tables and figures: `BM=128 BN=64`, or `-` if there are no parameters."""
         return " ".join(f"{name}={value}" for name, value in (*self.parameters, *self.build)) or "-"
 
     @property
@@ -65,17 +64,17 @@ class Configuration:
 
     @property
     def options(self) -> list[str]:
-        """What the compiler is given of `OPTIONS`."""
+        """The compiler's arguments, from `OPTIONS`."""
         return [OPTIONS[name].format(value) for name, value in self.build if name in OPTIONS]
 
     def names(self) -> dict[str, Number]:
-        """The names a header's expressions may use, without those of a problem."""
+        """Return the names that a header's expressions may use, without those of a problem."""
         return {**dict(self.parameters), "element_size": ELEMENT_TYPES[self.element_type].size}
 
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """One launch: the function's name, blocks and threads in x, y, z, dynamic shared memory of a block in bytes, declared accesses."""
+    """One launch: function name, blocks and threads in x, y, z, bytes of dynamic shared memory per block, declared accesses."""
 
     function: str
     grid: tuple[int, int, int]
@@ -97,37 +96,39 @@ class Kernel:
     parameters: Mapping[str, int] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[int]] = field(default_factory=dict)
     configurations: Sequence[Mapping[str, int]] = ()
-    """Assignments tried beside the product of `sweep`, or alone where there is none; what one leaves out has its default."""
+    """Assignments tried in addition to the product of `sweep`, or alone without a sweep. A parameter left out has its default."""
     element_types: Sequence[str] = ("float32",)
     precision: str = ""
-    """The arithmetic its results are judged by where that is coarser than the element type's: `tf32`, as the baseline `cublas_tf32`."""
+    """The arithmetic by which results are verified, if it is coarser than the element type's: `tf32`, as for the baseline `cublas_tf32`."""
     where: Mapping[str, str | int] = field(default_factory=dict)
-    """Names for expressions of the problem, for use in all that know it; each may use those before it."""
+    """Named expressions for use in all expressions that know the problem. Each may use those before it."""
     block: Sequence[str | int] = (1,)
     grid: Sequence[str | int] = (1,)
     dynamic_shared: str | int = 0
     then: Sequence[Mapping[str, Any]] = ()
-    """Launches after the first, each with `function`, `grid`, `block` and, if it likes, `dynamic_shared`, `when` and `accesses`."""
+    """Launches after the first, each with `function`, `grid`, `block` and optionally `dynamic_shared`, `when` and `accesses`."""
     workspace: str | int = ""
-    """Bytes of device memory, not initialised, that every launch gets a pointer to as its last argument; "" for no such argument."""
+    """Bytes of uninitialized device memory. Every launch gets a pointer to it as its last argument. "" for no such argument."""
     requires: Sequence[str] = ()
     needs: Sequence[str] = ()
     compute_capability: float = 0.0
     architecture: str = ""
-    """What it is compiled for, such as `sm_90a`, and so the only compute capability it runs on; "" for that of the device."""
+    """The architecture, such as `sm_90a`, and thus the only compute capability that it runs on; "" for the device's."""
     global_reads: str = ""
     global_writes: str = ""
     accesses: Sequence[Mapping[str, str | int]] = ()
 
     @property
     def id(self) -> str:
-        """`cuda/03_shared_tile`: how a campaign names the kernel."""
+        """The kernel's name in campaigns: `cuda/03_shared_tile`."""
         return f"{self.kind}/{self.name}"
 
     @cached_property
     def includes(self) -> list[Path]:
-        """The files that the kernel includes, directly or through another, in quotes or brackets: those of `kernels/include/`, and what an
-        absolute path leads to. The compiler's own are not among them: its version stands for them.
+        """The files that the kernel includes, directly or through another, in quotes or brackets.
+
+        They are in `kernels/include/` or at an absolute path. The compiler's own headers are not among them: the compiler's version stands
+        for them.
         """
         folder = self.path.parents[1] / "include"
         files: dict[Path, None] = {}
@@ -144,16 +145,16 @@ class Kernel:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the file and everything that `includes` finds."""
+        """SHA-256 of the file and of everything in `includes`."""
         return hashlib.sha256(b"\0".join([self.text.encode(), *(path.read_bytes() for path in self.includes)])).hexdigest()
 
     def expand(
         self, lists: Mapping[str, Sequence[int]], element_types: Sequence[str], builds: Sequence[Build] = ((),)
     ) -> Iterator[tuple[Configuration, str]]:
-        """The product of the swept lists, then the declared assignments, each with the reason it is not legal ("" where it is).
+        """Yield the product of the swept lists, then the declared assignments, each with the reason why it is not legal, or "".
 
-        `lists` are the campaign's: where it has any, they replace the kernel's own `sweep` and `configurations`. A CUDA kernel's are
-        compiled in every way of `builds`. Raises `InputError`.
+        `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any list replaces `configurations`. The
+        configurations of a CUDA kernel are compiled in every way of `builds`. Raises `InputError` for more than `MAX_CONFIGURATIONS`.
         """
         builds = builds if self.kind == "cuda" else ((),)
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
@@ -173,7 +174,7 @@ class Kernel:
                 yield configuration, self.objection(configuration)
 
     def objection(self, configuration: Configuration) -> str:
-        """Why the configuration is not legal, or ""; an expression that has no value for it is a reason too."""
+        """Return why the configuration is not legal, or "". An expression without a value for it is a reason too."""
         try:
             return self._objection(configuration.names())
         except InputError as error:
@@ -198,9 +199,9 @@ class Kernel:
         return [{"function": "gemm", **first}, *self.then]
 
     def names(self, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, Number]:
-        """All that expressions which know the problem may name; `given` are the names of the problem and of the device.
+        """Return all names that expressions that know the problem may use; `given` are the names of the problem and the device.
 
-        A parameter that a configuration does not have, since that is older than it, is what `parameters` says; so in `source` too.
+        An older configuration may lack a parameter: it then has the default in `parameters`. The same holds in `source`.
         """
         names = {**self.parameters, **configuration.names(), **given}
         for name, expression in self.where.items():
@@ -208,7 +209,7 @@ class Kernel:
         return names
 
     def launches(self, configuration: Configuration, given: Mapping[str, int]) -> list[LaunchShape]:
-        """The launches that together make one GEMM, in order."""
+        """Return the launches that together make one GEMM, in order."""
         names = self.names(configuration, given)
         return [
             LaunchShape(
@@ -223,24 +224,24 @@ class Kernel:
         ]
 
     def workspace_of(self, configuration: Configuration, given: Mapping[str, int]) -> int | None:
-        """Bytes of workspace for a problem on a device; None where the kernel takes none."""
+        """Return the bytes of workspace for a problem on a device; None if the kernel takes none."""
         return evaluate_int(self.workspace, self.names(configuration, given)) if self.workspace else None
 
     @property
     def geometry(self) -> list[Any]:
-        """How the kernel is launched, as plain data: with its binary, all that decides what it does."""
+        """How the kernel is launched, as plain data. This and the binary decide everything that the kernel does."""
         launches = [{key: value for key, value in launch.items() if key != "accesses"} for launch in self._launches]
         return [dict(self.where), launches, self.workspace, list(self.needs)]
 
     def unmet_need(self, configuration: Configuration, given: Mapping[str, int]) -> str:
-        """The need that the problem or the device does not meet, or ""."""
+        """Return the need that the problem or the device does not meet, or ""."""
         names = self.names(configuration, given)
         return next((f"needs {need}" for need in self.needs if not evaluate(need, names)), "")
 
     def source(self, configuration: Configuration) -> str:
-        """The text for the compiler: the configuration as constants, then the file with its own line numbers.
+        """Return the text for the compiler: the configuration as constants, then the file with its own line numbers.
 
-        Constants rather than -D macros: a macro named `T` or `BM` would also rewrite the toolkit's own headers.
+        They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the toolkit's own headers.
         """
         element, parameters = ELEMENT_TYPES[configuration.element_type], {**self.parameters, **dict(configuration.parameters)}
         if self.kind == "cuda":

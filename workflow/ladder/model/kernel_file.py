@@ -1,4 +1,4 @@
-"""Reads kernel files: parses a header, checks its names, and finds all kernels of a checkout."""
+"""Read kernel files: parse a header, check its names, and find all kernels of a checkout."""
 
 import re
 from collections.abc import Mapping
@@ -12,24 +12,24 @@ from ladder.core.types import KINDS
 from ladder.model.kernel import _INCLUDE, SUFFIX, Configuration, Kernel
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
-"""Suffixes of what somebody may mean to be a kernel."""
+"""Suffixes of files that somebody may mean as kernels."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment")
 DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
-"""What expressions call attributes of a GPU, and what `environment.json` calls them."""
+"""GPU attributes: the name in expressions -> the name in `environment.json`."""
 THREAD_NAMES = ("thread", "x", "y")
 _OF_CONFIGURATION = ("block", "requires")
-"""Keys whose expressions know the parameters only."""
+"""Keys whose expressions know only the parameters."""
 _OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
-"""Keys whose expressions know the problem too, and of a CUDA kernel the device."""
+"""Keys whose expressions also know the problem and, for a CUDA kernel, the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)", re.MULTILINE)
-"""Whatever makes a compiler read another file; `_INCLUDE` must see it too."""
+"""Everything that makes a compiler read another file. `_INCLUDE` must see it too."""
 
 
 def parse(path: Path) -> Kernel:
-    """The kernel in a file; raises `InputError` naming the file and the key for a header that cannot be used."""
+    """Return the kernel in a file. Raises `InputError` with the file and the key if the header cannot be used."""
     kind, text = path.parent.name, yaml_schema.read(path)
     if not re.fullmatch("[A-Za-z0-9_]+", path.stem) or path.stem == "baselines":
         raise InputError(f"{path}: the name of a kernel's file; expected letters, digits and _ only, and not baselines")
@@ -49,7 +49,7 @@ def parse(path: Path) -> Kernel:
 
 
 def _check_includes(path: Path, text: str, start: int) -> None:
-    """Whatever is read from another file is seen by `includes`: else a change of that file would leave a stale result."""
+    """Raise `InputError` for a file that is read but not seen by `includes`: a change of that file would leave a stale result."""
     for match in _READS.finditer(text, start):
         begins = match.start(match.lastindex or 0)
         if not _INCLUDE.match(text, text.rfind("\n", 0, begins) + 1):
@@ -61,7 +61,7 @@ def _check_includes(path: Path, text: str, start: int) -> None:
 
 
 def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
-    """Every expression uses known names only and gives a value for the default configuration."""
+    """Raise `InputError` unless every expression uses known names only and has a value for the default configuration."""
     source = f"{kernel.path}: header"
     for name in kernel.parameters:
         if name in (*PROBLEM_NAMES, "element_size", "T", "Acc"):
@@ -95,7 +95,7 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
             return evaluate(expression, names)
         except InputError as error:
             text = str(expression)
-            cut = text.count("(") != text.count(")")  # YAML has taken a comma for the end of an element
+            cut = text.count("(") != text.count(")")  # YAML took a comma for the end of an element
             hint = '; an expression with a comma is written in quotes: ["ceil_div(N, BX)", M]' if cut else ""
             raise InputError(f"{source}: {key}: {yaml_schema.shorten(expression)}: {error}{hint}") from None
 
@@ -116,7 +116,7 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
 
 
 def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[str, Kernel]:
-    """All kernels below `root`/kernels, by id, in ladder order. Why the others cannot be used comes into `refused`, by their ids."""
+    """Return all kernels in `root`/kernels by id, in ladder order. `refused` gets the errors of those that cannot be used, by id."""
     kernels = {}
     for kind in KINDS:
         for path in _files(root, kind):
@@ -131,7 +131,7 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
 
 
 def strays(root: Path) -> list[str]:
-    """What to say of the files below `root`/kernels that are taken for no kernels."""
+    """Return a message for each file in `root`/kernels that is not taken for a kernel."""
     return [
         f"{path}: taken for no kernel; expected the suffix {SUFFIX[kind]}, and a comment /*--- … ---*/ of YAML at the beginning"
         for kind in KINDS
@@ -141,7 +141,7 @@ def strays(root: Path) -> list[str]:
 
 
 def _files(root: Path, kind: str) -> list[Path]:
-    """The files of a kind's folder, but for what editors leave beside those they edit."""
+    """Return the source files in a kind's folder, without those that editors leave beside them."""
     paths = (root / "kernels" / kind).glob("*")
     return sorted(path for path in paths if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ladder.core.types import ELEMENT_TYPES, flops
 
 VARIED = ("alpha", "beta", "padding", "distribution")
-"""What an entry of `problems` may say of its own, in place of the campaign."""
+"""Keys of an entry of `problems` that override the campaign's."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Problem:
     alpha: float = 1.0
     beta: float = 0.0
     padding: int = 0
-    """Elements added to every row: lda = K + padding, ldb = N + padding, ldc = N + 2 * padding, so that none can be taken for another."""
+    """Elements added to every row: lda = K + padding, ldb = N + padding, ldc = N + 2 * padding, so that a mix-up shows."""
     offset: int = 0
-    """Elements that A, B and C begin after an aligned address."""
+    """Elements from an aligned address to the beginning of A, B and C."""
     distribution: str = "uniform"
     seed: int = 0
 
@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def label(self) -> str:
-        """`4096` for a square, else `64x4096x4096` (M x N x K), and what is not usual of its operands: `4096 beta=0.5 padding=3`."""
+        """`4096` for a square, else `64x4096x4096` (M x N x K), then the operands' unusual properties: `4096 beta=0.5 padding=3`."""
         size = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
         usual = Problem(self.m, self.n, self.k)
         own = {name: getattr(self, name) for name in VARIED if getattr(self, name) != getattr(usual, name)}
@@ -49,7 +49,7 @@ class Problem:
 
     @property
     def alignment(self) -> int:
-        """The largest power of two, 16 at most, that divides the addresses of A, B and C."""
+        """The largest power of two, at most 16, that divides the byte addresses of A, B and C."""
         shift = self.offset * ELEMENT_TYPES[self.element_type].size
         return min(16, shift & -shift) if shift else 16
 
@@ -59,12 +59,12 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """Device memory a measurement takes: the operands, and what verification in float64 adds."""
+        """Bytes of device memory that a measurement takes: the operands, and what float64 verification adds."""
         operands = self.m * self.lda + self.k * self.ldb + self.m * self.ldc
         return operands * ELEMENT_TYPES[self.element_type].size + 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
 
     def names(self) -> dict[str, int]:
-        """What header expressions call the problem's numbers."""
+        """Return the problem's numbers by their names in header expressions."""
         return {
             "M": self.m,
             "N": self.n,
