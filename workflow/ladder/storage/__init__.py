@@ -1,1 +1,1 @@
-"""How measurements are kept: the journal, Parquet and CSV files, and the names of a dataset's files."""
+"""The journal, Parquet and CSV files, and the names of a dataset's files."""

@@ -1,4 +1,4 @@
-"""The data dictionary: name, type, unit and meaning of every column of every table and Parquet file, kept in `schemas/data.yaml`."""
+"""The data dictionary in `schemas/data.yaml`: name, type, unit and meaning of every column of every table and Parquet file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ TYPES = {
     "list<int64>": pa.list_(pa.int64()),
     "list<float64>": pa.list_(pa.float64()),
 }
-"""Arrow's types by their names in the dictionary."""
+"""Arrow types by their names in the dictionary."""
 HEAD = """# Data dictionary
 
 Every column of every table and Parquet file. This page is made from [`workflow/schemas/data.yaml`](../workflow/schemas/data.yaml) by
@@ -30,7 +30,7 @@ A field is empty where there is no value. CSV files have a header, commas, UTF-8
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. `type` is a key of `TYPES`; `unit` is empty where there is none."""
+    """A column of a table. `type` is a key of `TYPES`; `unit` is empty for a column without one."""
 
     name: str
     type: str
@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its files in a dataset's folder, what a row of it is, and its columns in their order."""
+    """A table: its files in a dataset's folder, the meaning of a row, and its columns in order."""
 
     name: str
     files: str
@@ -50,7 +50,7 @@ class Table:
 
 @lru_cache
 def tables() -> dict[str, Table]:
-    """The tables of the dictionary by name."""
+    """Return the tables of the dictionary by name."""
     data: dict[str, Any] = load(SOURCE.read_text(), str(SOURCE))
     schemas = {}
     for name, table in data["tables"].items():
@@ -61,7 +61,7 @@ def tables() -> dict[str, Table]:
 
 
 def schema(table: str) -> pa.Schema:
-    """The Arrow schema of a table; each field's metadata has its `unit` and `meaning`."""
+    """Return the Arrow schema of a table. The metadata of each field has its `unit` and `meaning`."""
     return pa.schema(
         [
             pa.field(column.name, TYPES[column.type], metadata={"unit": column.unit, "meaning": column.meaning})
@@ -82,5 +82,5 @@ def _sections() -> Iterator[str]:
 
 
 def page() -> str:
-    """The text of docs/data.md."""
+    """Return the text of docs/data.md."""
     return "\n".join(_sections())

@@ -1,4 +1,4 @@
-"""Tables as CSV files: the same bytes for the same data."""
+"""Tables as CSV files: the same data give the same bytes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,23 +10,23 @@ from ladder.core.files import MEND, write_whole
 
 
 def to_csv(table: pd.DataFrame) -> bytes:
-    """A table with six significant digits, the same bytes for the same data."""
+    """Return a table as CSV with six significant digits. The same data give the same bytes."""
     text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     return text.encode()
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as `to_csv` has it."""
+    """Write a table in the form that `to_csv` returns."""
     write_whole(path, to_csv(table))
 
 
 def read_csv(path: Path, needed: Sequence[str] = (), text: bool = False) -> pd.DataFrame:
-    """A table that `write_csv` wrote, all of it as text if so asked.
+    """Return a table that `write_csv` wrote, with all values as text if `text` is true.
 
-    Raises `InputError` for another file, or one without a column that is needed.
+    Raises `InputError` for another file, or for one that lacks a column of `needed`.
     """
     try:
-        # marks are text where nothing is marked too
+        # `marks` is text even if no row has a mark
         table = pd.read_csv(path, keep_default_na=False, na_values=[] if text else [""], dtype=str if text else {"marks": str})
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise InputError(f"{path}: not a table: {error}. {MEND}") from None

@@ -9,30 +9,30 @@ from ladder.core.errors import InputError
 from ladder.core.files import MEND
 
 ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes", "peaks")
-"""What `environment.json` has at the least."""
+"""The keys that every `environment.json` has."""
 CONFIRMED = "confirmed"
-"""The name of the confirmation's job and of its file, beside the folder of the sweep's samples."""
+"""The name of the confirmation's job and of its file, which lies beside the folder of the sweep's samples."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
 INDEXED = ("summary", "best", "models", "rounds", "resources")
-"""The tables of a dataset that the page to look around in shows."""
+"""The tables of a dataset that the explorer shows."""
 
 ANSWERS = Path("results") / "studies"
-"""Where answers are written, below the checkout."""
+"""The folder of the studies' answers, below the checkout."""
 PUBLISHED = Path("results") / "published"
 
 CLAIMS = Path("config") / "claims.yaml"
-"""What the project says of its measurements."""
+"""The project's claims about its measurements."""
 CLAIMED_OF = ("best", "pairs", "summary", "costs")
 """The tables of a dataset that claims are about."""
 JUDGED = "claims.json"
-"""What data say to the claims."""
+"""The file with the data's verdicts on the claims."""
 REDRAWN = "redrawn"
-"""The dataset whose samples are the published ones."""
+"""The dataset that is made from the published samples."""
 
 
 def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> dict[str, Any]:
-    """The data in an `environment.json`. Raises `InputError` for a file that has not all that is needed."""
+    """Return the data in an `environment.json`. Raises `InputError` if it cannot be read or lacks a key of `needed`."""
     try:
         facts = json.loads(Path(path).read_text())
         missing = [key for key in needed if key not in facts]
@@ -44,5 +44,5 @@ def read_environment(path: Path | str, needed: Sequence[str] = ENVIRONMENT) -> d
 
 
 def files(folder: Path) -> list[Path]:
-    """The files with the samples of the dataset in a folder: those of the sweep, then that of the confirmation if there is one."""
+    """Return the files with samples in a dataset's folder: those of the sweep, then that of the confirmation if there is one."""
     return [*sorted((folder / "samples").glob("*.parquet")), *folder.glob(f"{CONFIRMED}.parquet")]

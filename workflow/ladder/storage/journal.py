@@ -14,16 +14,16 @@ from ladder.core.errors import InputError, unwritable
 
 
 def journal_of(output: Path) -> Path:
-    """The journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
+    """Return the journal of a Parquet file: `journals/<name>.journal` of its dataset, where nobody looks for Parquet files."""
     folder = output.parent.parent if output.parent.name == "samples" else output.parent
     return folder / "journals" / f"{output.stem}.journal"
 
 
 class Journal:
-    """Records in the order they were made, each a line with a checksum, on disk before `append` returns.
+    """Records in the order in which they were made, one line each with a checksum, on disk before `append` returns.
 
-    A last line cut short by a kill is dropped when the journal is opened; a damaged line in the middle is an `InputError`. One run
-    writes at a time; another waits for it, and finds what it measured.
+    Opening a journal drops a last line that a kill cut short. A damaged line in the middle raises `InputError`. One run writes at a time;
+    another run waits for it, and then has its measurements.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +32,7 @@ class Journal:
         whole = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # without a buffer: what a full disk refused must not be tried again by `close`
+            # unbuffered: `close` must not retry what a full disk refused
             self._file = path.open("ab", buffering=0)
         except OSError as error:
             raise unwritable(path, error) from None
@@ -56,11 +56,11 @@ class Journal:
             self._file.truncate(whole)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a record (which has a `key`) and wait until the disk has it."""
+        """Add a record, which has a `key`, and wait until it is on disk. Raises `InputError` if it cannot be written."""
         text = json.dumps(record).encode()
         line = b"%08x %s\n" % (zlib.crc32(text), text)
         try:
-            if self._file.write(line) != len(line):  # as much as the disk had room for; opened again, the journal drops it
+            if self._file.write(line) != len(line):  # the disk had no room for the rest; the next opening drops this part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:

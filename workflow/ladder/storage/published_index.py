@@ -1,7 +1,7 @@
-"""The published datasets, of which `results/published/index.yaml` says why each is kept and which one is featured.
+"""The published datasets. `results/published/index.yaml` says why each is kept and which one is featured.
 
-A dataset is a run of a campaign on a device: `results/published/DEVICE/CAMPAIGN/RUN/`. Of each device and campaign one run is featured:
-figures and pages show it. The others are repeats, kept for the limits between runs and machines: they have no sweep.
+A dataset is a run of a campaign on a device: `results/published/DEVICE/CAMPAIGN/RUN/`. One run of each device and campaign is featured:
+figures and pages show it. The others are repeats. They have no sweep and are kept for the limits between runs and machines.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ HEADER = """\
 # `ladder repeat` makes the limits between runs and machines.
 """
 HEADLINE_DEVICE, HEADLINE_CAMPAIGN = "nvidia-h200", "default"
-"""What the README and the chapters are about."""
+"""The device and campaign that the README and the chapters are about."""
 HEADLINE = f"{HEADLINE_DEVICE}/{HEADLINE_CAMPAIGN}"
 
 Index = dict[str, dict[str, Any]]
-"""By DEVICE/CAMPAIGN the name of the `featured` run, and of all `runs` the reasons why they are kept by their names."""
+"""For each DEVICE/CAMPAIGN: the name of the `featured` run, and of all `runs` by name the reason why each is kept."""
 
 
 def run_name(environment: Mapping[str, Any]) -> str:
-    """A run's name, by what `environment.json` says of it: `2026-11-25T0938-5dee`. A CPU has no UUID."""
+    """Return a run's name from its `environment.json`: `2026-11-25T0938-5dee`. The last part is from the UUID, which a CPU does not have."""
     uuid = environment["attributes"].get("uuid") or ""
     return "-".join(
         [f"{datetime.fromisoformat(environment['time']):%Y-%m-%dT%H%M}", *(part[:4] for part in uuid.split("-")[1:2])]
@@ -39,9 +39,9 @@ def run_name(environment: Mapping[str, Any]) -> str:
 
 
 def read(published: Path) -> Index:
-    """The index of the published datasets, empty where there are none.
+    """Return the index of the published datasets, empty if there are none.
 
-    Raises `InputError` where it is not as the schema has it, or where it and the folders differ.
+    Raises `InputError` if the index breaks its schema, or does not match the folders.
     """
     path, index = published / INDEX, {}
     if path.exists():
@@ -62,7 +62,7 @@ def read(published: Path) -> Index:
 
 
 def write(published: Path, index: Index) -> None:
-    """Write the index. Raises `InputError` where it is not as the schema has it."""
+    """Write the index. Raises `InputError` if it breaks its schema."""
     yaml_schema.check(index, "published", str(published / INDEX))
     published.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(index, sort_keys=False, allow_unicode=True, width=1000)
@@ -70,9 +70,9 @@ def write(published: Path, index: Index) -> None:
 
 
 def runs(published: Path) -> dict[str, Path]:
-    """The folder of every published dataset by its name DEVICE/CAMPAIGN/RUN.
+    """Return the folder of every published dataset by its name DEVICE/CAMPAIGN/RUN.
 
-    `HEADLINE` is first, then the same campaign on other devices; within a device and campaign the featured run is first.
+    `HEADLINE` is first, then the same campaign on other devices. Within a device and campaign the featured run is first.
     """
     index = read(published)
     groups = sorted(index, key=lambda group: (not group.endswith(f"/{HEADLINE_CAMPAIGN}"), group != HEADLINE, group))
@@ -81,7 +81,7 @@ def runs(published: Path) -> dict[str, Path]:
 
 
 def featured(published: Path) -> dict[str, Path]:
-    """The folder of the featured run of each device and campaign, by DEVICE/CAMPAIGN, in the order of `runs`."""
+    """Return the folder of the featured run of each device and campaign, by DEVICE/CAMPAIGN, in the order of `runs`."""
     folders: dict[str, Path] = {}
     for folder in runs(published).values():
         folders.setdefault(folder.parent.relative_to(published).as_posix(), folder)
@@ -89,7 +89,7 @@ def featured(published: Path) -> dict[str, Path]:
 
 
 def together(published: Path) -> dict[str, list[str]]:
-    """The devices and campaigns that one figure compares, by kind of device: those of the headline's campaign, where there are several."""
+    """Return the devices and campaigns that one figure compares, by device kind: those of the headline campaign, if there are several."""
     by_kind: dict[str, list[str]] = {}
     for group, folder in sorted(featured(published).items()):
         if group.endswith(f"/{HEADLINE_CAMPAIGN}"):

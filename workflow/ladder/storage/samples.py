@@ -1,4 +1,4 @@
-"""Samples as Parquet files."""
+"""Samples in Parquet files."""
 
 import json
 import zlib
@@ -14,17 +14,17 @@ from ladder.core.files import write_whole
 from ladder.storage.columns import schema
 
 SCHEMA = schema("samples")
-"""One row a measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds.
+"""One row per measurement. Element i of every list is from round i; `throttle_reasons` has the bits of all rounds.
 
-`process` (from 1) and `role` are those of the confirmation, whose rows of a problem, state and process are from the same rounds.
+The confirmation sets `process` (from 1) and `role`. Its rows with the same `key` are from the same rounds.
 """
 
 READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
-"""Columns with what a device reads of itself while rounds run: of a measurement, the median."""
+"""Columns with a device's readings of itself during the rounds: the median over the measurement."""
 
 
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:
-    """Write measurements to a Parquet file, whole or not at all; `session` says how they were made and goes into its metadata."""
+    """Write measurements to a Parquet file, atomically. `session` says how they were made and becomes the file's metadata."""
     rows = [{name: record.get(name) for name in SCHEMA.names} for record in records]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     metadata = {"session": json.dumps(session), "checksum": _checksum(table.to_pylist(), dict(session))}
@@ -38,9 +38,10 @@ def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The measurements of a Parquet file and its session; raises `InputError` where it is not one of ours, or not as it was written.
+    """Return the measurements in a Parquet file and its session.
 
-    Columns that were added since it was written are None: samples outlive the program that took them.
+    Columns that were added after it was written are None: samples outlive the program that took them. Raises `InputError` if the file is not
+    one of ours, or has changed since it was written.
     """
     try:
         table = pq.ParquetFile(path).read()  # pq.read_table imports pandas, which takes longer than reading
