@@ -1,4 +1,4 @@
-"""The best rung of what was measured before, beside which a kernel is tried."""
+"""The best measured rung, beside which `ladder try` times a kernel."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,15 +14,15 @@ from ladder.model.problem import VARIED, Problem
 from ladder.storage import published_index, samples
 
 SIZE = {"cuda": 4096, "cpu": 256}
-"""The square that a kernel is tried on unless another problem is asked for."""
+"""The size of the square that a kernel is tried on by default."""
 
 
 def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
-    """Kernel file and configuration of the fastest rung, relative to the reference, on a problem.
+    """Return the kernel file and configuration of the fastest rung, relative to the reference, on a problem.
 
-    By all of the device's own results and those published of it; what they have not measured, of a configuration on a problem, is taken
-    from those published of others of its kind. Where none has that problem, on their largest square up to `SIZE`. None where no results
-    have a rung whose file is still there and that is compiled for the device.
+    The device's own results and those published for it come first. Published results of other devices of its kind add the configurations and
+    problems that these lack. If no result has the problem, the largest square up to `SIZE` in the results stands for it. Returns None if no
+    result has a rung whose file still exists and that is compiled for the device.
     """
     results = ROOT / "results"
     published = [
@@ -50,17 +50,17 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
 
 
 def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The samples in folders of them."""
+    """Return the samples in folders of them."""
     return [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in samples.read(path)[0]]
 
 
 def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a kernel a row is about, whatever came of it."""
+    """Return the kernel, configuration and problem of a row."""
     return tuple(row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED))
 
 
 def _is_for(kernel: Kernel, device: Device) -> bool:
-    """Whether a kernel is compiled for a device: another device's best may need what this one has not."""
+    """Return whether a kernel is compiled for a device: another device's best may need features that this one lacks."""
     if device.kind == "cpu":
         return True
     mine = capability(device.arch)

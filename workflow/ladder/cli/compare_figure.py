@@ -8,8 +8,8 @@ from ladder.storage.dataset_layout import DRAWN_FROM
 
 
 def draw(comparisons: Sequence[Comparison], stem: Path) -> None:
-    """Draw each comparison, as SVG and PNG; of several, each beside its dataset's name."""
-    from ladder.figures.draw import draw_changes  # Matplotlib with it: only where something is drawn
+    """Draw each comparison as SVG and PNG. The file names of several comparisons end in the names of their datasets."""
+    from ladder.figures.draw import draw_changes  # it imports Matplotlib: only needed if something is drawn
 
     for comparison in comparisons:
         own = stem if len(comparisons) == 1 else stem.with_name(f"{stem.name}-{comparison.a.folder.name}")

@@ -1,4 +1,4 @@
-"""The command `ladder`: what is asked of the project beside a campaign's run, which is Snakemake's."""
+"""The command `ladder`: everything besides the run of a campaign, which Snakemake does."""
 
 import os
 import re
@@ -156,7 +156,7 @@ def try_(parser: ArgumentParser) -> Run:
 
 
 def _percent(text: str) -> float:
-    """The share that `2%` is."""
+    """Return the share that a text such as `2%` gives."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
     if not match:
         raise ArgumentTypeError(f"got {text!r}; expected per cent, such as 2%")
@@ -164,7 +164,7 @@ def _percent(text: str) -> float:
 
 
 def _size(given: Namespace) -> tuple[int, int, int] | None:
-    """M, N and K that `--size` or `--problem` asks for."""
+    """Return the M, N and K that `--size` or `--problem` asks for; None for neither."""
     from ladder.core.errors import InputError
 
     if given.size is not None:
@@ -179,7 +179,7 @@ def _size(given: Namespace) -> tuple[int, int, int] | None:
 
 
 def _lists(given: Sequence[str]) -> dict[str, list[str]]:
-    """`BM=64,128` as a name and its values."""
+    """Return the values of each name, from assignments such as `BM=64,128`."""
     from ladder.core.errors import InputError
 
     lists: dict[str, list[str]] = {}
@@ -213,14 +213,14 @@ COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     new: "ladder new mine --cpu",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }
-"""The sub-commands, each with an example: functions that add their arguments to a parser and return what runs them.
+"""The sub-commands, each with an example. Each function adds its arguments to a parser and returns the function that runs it.
 
-They import what they need when they run, so that `ladder --help` answers at once.
+They import their modules when they run, so that `ladder --help` answers at once.
 """
 
 
 class _Paragraphs(HelpFormatter):
-    """Fills paragraphs to the terminal's columns; an example stays in a line of its own."""
+    """Fills paragraphs to the terminal's width; an example stays on its own line."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
@@ -228,7 +228,7 @@ class _Paragraphs(HelpFormatter):
 
 
 def parser() -> ArgumentParser:
-    """The parser of the command line; what it returns has the sub-command's function as `run`."""
+    """Return the parser of the command line. Parsed arguments have the sub-command's function as `run`."""
     whole = ArgumentParser("ladder", description="Gemm Ladder, beside what Snakemake runs: README.md.")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command, example in COMMANDS.items():
@@ -245,13 +245,13 @@ def parser() -> ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line, by default that of the process; an `InputError` is its message and exit code 1."""
+    """Run the command line, by default that of the process. An `InputError` prints its message and exits with code 1."""
     given = parser().parse_args(arguments)
     try:
         with clear_errors():
             given.run(given)
             sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on, as behind `| head`; nor will what is left in the buffer be missed
+    except BrokenPipeError:  # nobody reads on, as behind `| head`; what is left in the buffer is not missed either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""A kernel to begin with, for each device kind."""
+"""A template of a kernel for each device kind."""
 
 import re
 from pathlib import Path
@@ -49,7 +49,7 @@ void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb
 
 
 def write(kind: str, name: str) -> Path:
-    """Write the template of a kind under a name, and return its path. Raises `InputError` for a name that is none, or taken."""
+    """Write the template of a kind under a name; return its path. Raises `InputError` if the name is not valid or is taken."""
     path = ROOT / "kernels" / kind / f"{name}{SUFFIX[kind]}"
     if not re.fullmatch("[A-Za-z0-9_]+", name) or name == "baselines":
         raise InputError(f"{name}: the name of a kernel; expected letters, digits and _ only, and not baselines")

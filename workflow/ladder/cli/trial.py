@@ -1,6 +1,6 @@
-"""One kernel, tried: compiled, run through the gauntlet, timed beside the reference, the best rung and its own last try.
+"""The tries of `ladder try`: compile a kernel, run the gauntlet, time it beside the reference, the best rung and its last try.
 
-The worker, the rounds and the verdicts are those of a campaign. What is kept lies in `results/try/`.
+The worker, the rounds and the verdicts are those of a campaign. `results/try/` has what is kept.
 """
 
 import json
@@ -42,12 +42,12 @@ from ladder.storage.dataset_layout import read_environment
 
 FOLDER = ROOT / "results" / "try"
 WATCH_SECONDS = 0.1
-"""Between looks at the file."""
+"""Time between looks at the file."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line asks for. `lists` are values of parameters, of the compiler and of its options."""
+    """The arguments of the command line. `lists` are values of parameters, of the compiler and of its options."""
 
     path: Path
     size: tuple[int, int, int] | None = None
@@ -57,7 +57,7 @@ class Asked:
 
 
 class Tries:
-    """Tries of one file. Between them the worker stays, with its device open; it does nothing while this process holds no lock on it."""
+    """The tries of one file. Between tries the worker keeps its device open; it is idle while this process holds no lock on the device."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
@@ -69,10 +69,10 @@ class Tries:
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: Device | None = devices[0] if devices else None
         self.kept = FOLDER / self.kind / path.stem
-        """Where the last right try is kept, with the suffix of each file."""
-        tqdm.monitor_interval = 0  # no thread beside what forks
+        """The path of the last correct try; each of its files has its own suffix."""
+        tqdm.monitor_interval = 0  # no thread may run beside forks
         self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
-        """On a terminal, what is being done; it is gone when that is said."""
+        """On a terminal, the current step; cleared before results are printed."""
         self.session: Session | None = None
         self.rung: tuple[Path, str] | None = None
         self.looked_for_rung = False
@@ -80,7 +80,7 @@ class Tries:
         """Why the last try could not be kept."""
 
     def once(self) -> bool:
-        """Try the file as it is now and print what came of it; returns whether it is right. Raises `InputError`."""
+        """Try the file as it is now and print the results; return whether it is correct. Raises `InputError`."""
         try:
             return self._once()
         finally:
@@ -118,7 +118,7 @@ class Tries:
         if mine and self.device:
             support = self._support(arch)
             with exclusive([self.session.uuid] if self.session else uuids(self.device)) as (uuid, _):
-                session = self._open(uuid, support)  # first: a device that cannot be used is an error in a line
+                session = self._open(uuid, support)  # first: if the device cannot be used, the user gets one line of error
                 session.environment = self._environment(uuid, support)
                 last = self._last(kernel)
                 compiled = {entry.resource["sha256"] for entry in mine}
@@ -129,7 +129,7 @@ class Tries:
                 self.line.clear()
                 self._report(trial, mine, last)
             wrong |= any(entry.status not in ("correct", "not_supported") for entry in mine)
-        if wrong:  # who knows what it did to the worker
+        if wrong:  # an incorrect kernel may have damaged the worker
             self.close()
         elif self.device and not any(entry.status == "correct" for entry in mine):
             raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
@@ -139,7 +139,7 @@ class Tries:
         return not wrong
 
     def _plan(self, kernel: Kernel) -> Campaign:
-        """A campaign of this kernel alone on the one problem, checked as any other."""
+        """Return a campaign of this kernel alone on the one problem, checked like any other."""
         lists = self.asked.lists or {}
         build = {name: values for name, values in lists.items() if name in OF_BUILD}
         own = {name: _numbers(values) for name, values in lists.items() if name not in build}
@@ -163,22 +163,23 @@ class Tries:
     def _compile_and_open(
         self, kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
     ) -> tuple[list[Entry], list[Resource]]:
-        """What `compiled` returns. Meanwhile the worker is opened, if nobody holds the device: what the compiler says waits for no run.
+        """Return what `compiled` returns. Meanwhile open the worker if the device is free: compiler messages must not wait for another run.
 
-        With several configurations it is not: before all are compiled, another run may take that device, and leave others free.
+        With several configurations the worker is not opened early: until all are compiled, another run may take that device and leave others
+        free.
         """
         if (self.session and self.session.is_open) or not self.device or len(configurations) > 1:
             return compiled(kernel, configurations, arch)
         pool = ProcessPoolExecutor(1, mp_context=get_context("fork"))
         compiling = pool.submit(compiled, kernel, configurations, arch)
-        pool.shutdown(wait=False)  # it ends when that is done: an idle process answers Ctrl-C with a traceback
-        # if it cannot be opened, that is an error when it is needed
+        pool.shutdown(wait=False)  # it ends with this task: an idle process answers Ctrl-C with a traceback
+        # a device that cannot be opened is an error only when it is needed
         with suppress(OSError, InputError), exclusive(uuids(self.device), wait=False) as (uuid, _):
             self._open(uuid, self._support(arch))
         return compiling.result()
 
     def _open(self, uuid: str, support: Path) -> Session:
-        """The session, with a worker. Raises `InputError` if the device or the support file cannot be used."""
+        """Return the session with its worker started. Raises `InputError` if the device or the support file cannot be used."""
         if self.session is None or self.session.uuid != uuid:
             self.close()
             self.session = Session(self.kind, uuid, support, {}, LIMITS.timeout_seconds, lock=None)
@@ -187,7 +188,7 @@ class Tries:
         return self.session
 
     def _support(self, arch: str) -> Path:
-        """What the pipeline itself runs on the device, compiled once for each version of it."""
+        """Return the file with the pipeline's own device code, compiled once for each version of it."""
         path = FOLDER / "build" / arch / f"support-{code_digest.digest('devices.operands', 'compiling.compile')}.bin"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +196,7 @@ class Tries:
         return path
 
     def _environment(self, uuid: str, support: Path) -> dict[str, Any]:
-        """`environment.json` of the device, measured when it is tried for the first time."""
+        """Return the device's `environment.json`. It is measured at the first try on the device, and when the fingerprint has changed."""
         assert self.device
         path = FOLDER / self.device.slug / "environment.json"
         if path.exists():
@@ -209,7 +210,7 @@ class Tries:
         return measured
 
     def _last(self, kernel: Kernel) -> list[Entry]:
-        """The best of the last right try, if it was of the same device."""
+        """Return the best entry of the last correct try, if it was on the same device and of the same element type."""
         note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(SUFFIX[self.kind])
         if not note.exists():
             return []
@@ -225,7 +226,7 @@ class Tries:
             ) from None
 
     def _best_rung(self, problem: Problem, arch: str) -> list[Entry]:
-        """The best rung of this device's own or published results, compiled; none if there are no results, or it does not run here."""
+        """Return the best rung of the device's own or of published results, compiled. Empty without results, or if it does not run here."""
         if not self.looked_for_rung:
             self.looked_for_rung, self.rung = True, best_rung(self.device, self.path, problem) if self.device else None
         if self.rung is None:
@@ -235,7 +236,7 @@ class Tries:
         return compiled(kernel, [(configuration, kernel.objection(configuration))], arch)[0]
 
     def _report(self, trial: Trial, mine: Sequence[Entry], last: Sequence[Entry]) -> None:
-        """Print what came of a trial, and keep it."""
+        """Print the results of a trial, and keep it."""
         problem, environment = trial.problem, trial.session.environment
         timed = sorted(
             (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]
@@ -268,7 +269,7 @@ class Tries:
             self.unkept = str(unwritable(error.filename or FOLDER, error))
 
     def _stalls(self, session: Session, best: Entry, problem: Problem) -> str:
-        from ladder.measuring.counters import NotCounted, stalls  # they take longer to import than all else
+        from ladder.measuring.counters import NotCounted, stalls  # importing them takes longer than all else
 
         functions = ["gemm", *(launch["function"] for launch in best.kernel.then)]
         given = {name: value for name, value in vars(problem).items() if name not in ("offset", "seed")}
@@ -280,7 +281,7 @@ class Tries:
             return f"no counters: {why}"
 
     def _keep(self, timed: Sequence[Entry], mine: Sequence[Entry], problem: Problem) -> None:
-        """Keep the best of a right try for the next one, and a line of every try in `history.jsonl`."""
+        """Keep the best entry of a correct try for the next one, and add a line for every try to `history.jsonl`."""
         assert self.device
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         line: dict[str, Any] = {
@@ -308,7 +309,7 @@ def _numbers(values: Sequence[str]) -> list[int | str]:
 def compiled(
     kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str
 ) -> tuple[list[Entry], list[Resource]]:
-    """What compiled, and the rows of what did not."""
+    """Return the entries that compiled, and the resource rows of the configurations that did not."""
     folder = FOLDER / "build" / arch / kernel.id
     rows = compile_kernel(kernel, configurations, arch, folder, len(os.sched_getaffinity(0)))
     entries = [
@@ -320,7 +321,7 @@ def compiled(
 
 
 def watch(tries: Tries) -> NoReturn:
-    """Try the file now and whenever it, or what it includes, has changed, until interrupted."""
+    """Try the file now and whenever it or a file that it includes has changed, until interrupted."""
     tried = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What `ladder try` says: what was refused, how fast it is beside the others, and what has changed since the last try."""
+"""The texts of `ladder try`: what was refused, the speed beside the others, and the changes since the last try."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from ladder.model.campaign import BASELINES
 from ladder.model.problem import Problem
 
 OTHERS = 0.25
-"""Cores from which on what other processes use is told: counters of the system go by hundredths of a second."""
+"""The fewest cores used by other processes that are reported: the system's counters have a resolution of a hundredth of a second."""
 
 
 def refused(rows: Sequence[Resource]) -> list[str]:
-    """What the compiler refused, of the configurations of which it says the same once."""
+    """Return what the compiler refused. Configurations with the same message share one text."""
     alike: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         alike.setdefault((row.status, row.reason or ""), []).append(label_of(row.kernel, row.configuration))
@@ -30,7 +30,7 @@ def refused(rows: Sequence[Resource]) -> list[str]:
 
 
 def timed(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
-    """How fast it is, beside the reference, the best rung and the measured peak, with within-run intervals."""
+    """Return how fast an entry is beside the reference, the best rung and the measured peak, with within-run intervals."""
     unit, size = rate_unit(entry.kernel.kind)
     us, low, high = median_interval(entry.samples["samples_us"])
     rate, least, most = (tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low))
@@ -44,7 +44,7 @@ def timed(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str
 
 
 def modelled(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
-    """What a GPU's model says of a configuration, in words; "" for a CPU."""
+    """Return what a GPU's model says about a configuration, in words; "" for a CPU."""
     if entry.kernel.kind != "cuda":
         return ""
     row = model(entry.kernel, entry.configuration, problem, entry.resource, environment)
@@ -60,7 +60,7 @@ def modelled(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> 
 
 
 def resources(resource: Mapping[str, Any]) -> str:
-    """Registers, spills and static shared memory of what the compiler made."""
+    """Return registers, spills and static shared memory of a binary, in words."""
     spills = (resource["spill_stores"] or 0) + (resource["spill_loads"] or 0)
     return (
         f"{resource['registers']} registers, {spills} bytes of spills, {resource['static_shared']} bytes of static shared memory"
@@ -68,14 +68,14 @@ def resources(resource: Mapping[str, Any]) -> str:
 
 
 def beside(kind: str, others: float) -> str:
-    """What other processes did while it was timed, in words; "" where that is too little to tell."""
+    """Return what other processes did during the timing, in words; "" if it is too little to report."""
     if kind == "cuda":
         return f"timed while {others:.0f} other process(es) computed on the device" if others else ""
     return f"timed while other processes used {others:.1f} of {psutil.cpu_count()} cores" if others >= OTHERS else ""
 
 
 def changes(best: Entry, last: Entry) -> str:
-    """How the best compares with that of the last try."""
+    """Return how the best entry compares with that of the last correct try, in words."""
     names = ("registers", "static_shared", "spill_stores", "spill_loads")
     changed = [
         f"{name.replace('_', ' ')} {last.resource[name]} -> {best.resource[name]}"
