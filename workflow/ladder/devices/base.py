@@ -14,7 +14,7 @@ from ladder.model.problem import Problem
 
 
 class Refused(Exception):
-    """The device cannot run a configuration, or running it failed; `fatal` when the device's context is lost with it."""
+    """The device cannot run a configuration, or running it failed. If `fatal`, this process cannot go on with the device."""
 
     def __init__(self, status: Status, reason: str, fatal: bool = False) -> None:
         super().__init__(reason)
@@ -29,27 +29,27 @@ class Launch:
     """A kernel or a vendor's call on the present problem."""
 
     bind: Callable[[int, int, int], Call]
-    """From the addresses of A, B and C to a call that is ready to be made. On a GPU it is queued, not waited for."""
+    """Returns a call on A, B and C at these addresses that is ready to be made. On a GPU the call is queued, not waited for."""
     before: Call = lambda: None
-    """Made before the clock starts, such as setting the number of threads."""
+    """Called before the clock starts, for example to set the number of threads."""
     tf32: bool = False
-    """Whether it rounds float32 operands to TF32, and is judged by that."""
+    """Whether it rounds float32 operands to TF32; verification then allows for that."""
 
 
 @dataclass
 class Sample:
-    """Launches that are timed together, back to back, each on operands that no other of them has, and with a C of its own.
+    """Launches that are timed together, back to back. Each has operands that no other of them has, and its own C.
 
-    One of them is audited, picked anew each time: what a launch finds does not tell whether it will be.
+    One of them, drawn at random each time, is audited: a launch cannot tell from its operands whether it will be.
     """
 
     call: Call
     before: Call
     times: int
     sets: int = 1
-    """Sets of operands that its launches take in turn."""
+    """Sets of operands that the launches use in turn."""
     ready: bool = False
-    """Whether it has run before: its code is loaded."""
+    """Whether it has run before, so that its code is loaded."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +63,27 @@ class Errors:
     worst: float
     """Largest |C - R| / S of an element."""
     where: int
-    """Which element that is, row * N + column."""
+    """The index of that element, row * N + column."""
     wild: int
-    """Elements that are NaN or infinite and should not be, or the other way round, or were never written."""
+    """Elements that are NaN or infinite and should not be, elements that should be and are not, and elements never written."""
     stray: int
-    """Canaries around C (before, after, and in the padding of its rows) that were overwritten."""
+    """Overwritten canaries around C: before, after, and in the padding of its rows."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What a look at a timed launch found, by a product with a vector of random signs in place of the whole reference."""
+    """What an audit of a timed launch found, by a product with a vector of random signs instead of the whole reference."""
 
     worst: float
     """Largest |C x - alpha A (B x) - beta C0 x| of a row, over sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2)."""
     changed: int
-    """Elements of A and B, or canaries in the padding of their rows, that are not what they were."""
+    """Changed elements of A and B, and changed canaries in the padding of their rows."""
     stray: int
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A sample: microseconds for all its launches, what its audit found, and where it was asked for the errors of every element."""
+    """A sample: microseconds for all its launches, its audit, and the errors of every element if they were asked for."""
 
     us: float
     audit: Audit
@@ -91,96 +91,97 @@ class Timed:
 
 
 class Device(ABC):
-    """What a worker needs of a device. Operands must be in use before anything that depends on them."""
+    """A device as the worker uses it. Operands must be in use before any call that depends on them."""
 
     kind: str
     names: Mapping[str, int] = MappingProxyType({})
-    """What the expressions of a kernel's header may say of the device: `kernel_file.DEVICE_NAMES`."""
+    """The device's values by the names in `kernel_file.DEVICE_NAMES`, for the expressions of a kernel's header."""
     rotates = False
     """Whether a sample of several launches can keep the caches cold between them."""
     warm_seconds: float
-    """The least time to warm up for."""
+    """The least time to warm up."""
     busy_us: float = 0.0
-    """Time the device spent executing what was timed or verified, in microseconds."""
+    """Microseconds that the device spent on launches that were timed or verified."""
     reading: Mapping[str, float | int | None] = MappingProxyType({})
-    """What `monitor` gave during the last `time_round`, or shortly before."""
+    """What `monitor` returned during the last `time_round`, or shortly before."""
     given: Problem
     """The problem whose operands are in use."""
 
     @abstractmethod
     def operands(self, problem: Problem) -> Any:
-        """Make the operands of a problem and use them. What is returned can be given to `use`, and to `free`."""
+        """Make the operands of a problem and use them. The result can be passed to `use` and to `free`."""
 
     @abstractmethod
     def use(self, operands: Any) -> None:
-        """Use operands that were made before."""
+        """Use operands that `operands` returned before."""
 
     @abstractmethod
     def free(self, operands: Any) -> None:
-        """Free operands, and what was made of them."""
+        """Free operands, and everything that was made from them."""
 
     @abstractmethod
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        """A launch of a compiled configuration on the present problem; raises `Refused`."""
+        """Return a launch of a compiled configuration on the present problem. Raises `Refused`."""
 
     @abstractmethod
     def baseline(self, name: str) -> Launch:
-        """A launch of a vendor's call on the present problem; raises `Refused`."""
+        """Return a launch of a vendor's call on the present problem. Raises `Refused`."""
 
     @abstractmethod
     def check(self, launch: Launch) -> Errors:
-        """Draw the operands, poison C, launch once and compare C with the reference; raises `Refused` where the launch fails."""
+        """Draw the operands, poison C, launch once and compare C with the reference. Raises `Refused` if the launch fails."""
 
     @abstractmethod
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """A, B and C as drawn for the launch that `check` made last, and its result: flat, from the matrix's first element on."""
+        """Return A, B and C as drawn for the last `check`, and its result. Each is flat, from the matrix's first element on."""
 
     @abstractmethod
     def reserve(self, times: int, cold: bool) -> None:
-        """Make room for samples of so many launches, before the first of those that will be timed together is made."""
+        """Make room for samples of `times` launches. Call it before the first of the samples that will be timed together is made."""
 
     @abstractmethod
     def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
-        """A sample of `times` of `launch` back to back, without the host in between where the device can.
+        """Return a sample of `times` launches back to back, without the host in between if the device can do that.
 
-        With `cold`, each is made on another copy of the operands, so many that none is in the caches when its turn comes again.
+        With `cold`, each launch uses another copy of the operands. There are so many copies that none is in the caches when its turn comes
+        again.
         """
 
     @abstractmethod
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
-        """Time each sample once, in order; with `cold`, caches are flushed before each. Sets `reading`.
+        """Time each sample once, in order. With `cold`, flush the caches before each. Sets `reading`.
 
-        The operands are drawn anew from `seed` first; before each sample C and the workspace are poisoned, and after it one of its
-        launches is audited. With `compare` its result is compared with the float64 reference too, every element.
+        First the operands are drawn from `seed`. Before each sample C and the workspace are poisoned; after it one of its launches is
+        audited. With `compare`, every element of that launch's result is also compared with the float64 reference.
         """
 
     @abstractmethod
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
-        """Time bare calls, in microseconds: no operands, no audit."""
+        """Return the microseconds of bare calls: no operands, no audit."""
 
     def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
-        """Joules and microseconds that a sample takes, repeated for `seconds`, idle power included; None where nothing counts them."""
+        """Return joules and microseconds per call of a sample repeated for `seconds`, idle power included; None if nothing counts energy."""
         return None
 
     @abstractmethod
     def monitor(self) -> dict[str, float | int | None]:
-        """Clocks and temperature now; empty where they cannot be read."""
+        """Return clocks and temperature now; empty if they cannot be read."""
 
     def other_processes(self) -> int | None:
-        """How many processes besides this one compute on the device now; None where that cannot be told."""
+        """Return how many processes besides this one compute on the device now; None if that is unknown."""
         return None
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What only the device can tell of itself, for `environment.json`."""
+        """Return the facts for `environment.json` that only the device knows."""
 
     @abstractmethod
     def peaks(self) -> dict[str, float]:
-        """Limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted."""
+        """Return limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted."""
 
     @abstractmethod
     def launch_us(self, times: int) -> float:
-        """What the clock shows for an empty launch, one of `times` in a sample, in microseconds: what is shorter cannot be told from it."""
+        """Return the microseconds that the clock shows for an empty launch, one of `times` in a sample. Nothing shorter can be timed."""
 
     @abstractmethod
     def close(self) -> None:

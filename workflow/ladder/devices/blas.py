@@ -1,4 +1,4 @@
-"""NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same; threads fixed through threadpoolctl."""
+"""NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same. threadpoolctl fixes its threads."""
 
 import ctypes
 from functools import lru_cache, partial
@@ -11,19 +11,19 @@ from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cpu import Cpu, available_cores
 
 ROW_MAJOR, NO_TRANSPOSE = 101, 111
-"""CBLAS's own values of CblasRowMajor and CblasNoTrans."""
+"""The values of CblasRowMajor and CblasNoTrans in CBLAS."""
 _SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
 
 
 @lru_cache
 def controller() -> ThreadpoolController:
-    """NumPy's BLAS as threadpoolctl sees it."""
+    """Return NumPy's BLAS as threadpoolctl sees it."""
     return ThreadpoolController().select(user_api="blas")
 
 
 @lru_cache
 def _gemm(letter: str) -> tuple[Any, Any]:
-    """cblas_?gemm of the BLAS that NumPy loaded, and the ctypes integer it takes."""
+    """Return cblas_?gemm of the BLAS that NumPy loaded, and the ctypes integer that it takes."""
     for library in controller().info():
         loaded = ctypes.CDLL(library["filepath"])
         for symbol in _SYMBOLS:
@@ -33,12 +33,12 @@ def _gemm(letter: str) -> tuple[Any, Any]:
 
 
 def version() -> str:
-    """Name and version of the BLAS, and the processor that it chose its kernels for: `openblas 0.3.30 (SkylakeX)`."""
+    """Return name and version of the BLAS, and the processor that it chose its kernels for: `openblas 0.3.30 (SkylakeX)`."""
     return ", ".join(f"{b['internal_api']} {b['version']} ({b.get('architecture', 'unknown')})" for b in controller().info())
 
 
 def launch(device: Cpu, name: str) -> Launch:
-    """`blas_1` or `blas_all` on the device's operands, with one thread or one a core."""
+    """Return the launch of `blas_1` or `blas_all` on the device's operands, with one thread or one per core."""
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
     gemm.restype = None
     threads = 1 if name == "blas_1" else available_cores()

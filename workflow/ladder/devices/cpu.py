@@ -37,11 +37,12 @@ from ladder.model.problem import Problem
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
 LINE_BYTES = 64
-"""Of a cache."""
+"""Bytes of a cache line."""
 SETTLE_SECONDS = 0.0003
-"""Between looks at whether other threads are at rest, as they must be before the clock starts."""
+"""Time between looks at whether other threads rest, as they must before the clock starts."""
 RESTLESS_SECONDS = 2.0
-"""Those of OpenMP and BLAS rest long before, unless told not to; what computes so long after a call would disturb all that is timed."""
+"""How long other threads may compute after a call. Threads of OpenMP and BLAS rest much sooner unless configured otherwise; threads that
+compute longer would disturb every timing."""
 C_TYPES: dict[str, Any] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 
 
@@ -54,16 +55,16 @@ class _Draw(ctypes.Structure):
 
 
 class Operands:
-    """The operands of a problem: as drawn, and what kernels are given."""
+    """The operands of a problem: as drawn, and the copies that kernels get."""
 
     def __init__(self, given: Problem) -> None:
         self.given = given
         self.reference: tuple[Any, ...] = ()
-        """Which seed and row of B the float64 reference is of, R and S."""
+        """The seed and row of B that the float64 reference belongs to, then R and S."""
         self.make(0, 1)
 
     def make(self, extra: int, launches: int) -> None:
-        """Make room for the matrices, for the launches of a sample to have rows of B, `extra` below its K, and a C of their own."""
+        """Allocate the matrices, with `extra` rows of B below its K and a C for each of `launches`."""
         self.extra, self.places = extra, places(self.given, extra)
         self.drawn = [np.empty(place.total, self.given.element_type) for place in self.places]
         self.arrays = [np.empty_like(array) for array in self.drawn[:2]]
@@ -72,25 +73,25 @@ class Operands:
         shifts = result_shifts(np.random.default_rng(), launches)
         self.results = [room[step * shift :][:total] for room, shift in zip(self.rooms, shifts, strict=True)]
         self.seed: int | None = None
-        """What was drawn."""
+        """The seed of the drawn matrices; None before the first draw."""
 
     def address(self, array: NDArray[Any], row: int = 0) -> int:
-        """Where the matrix in one of the arrays begins, or a row of B."""
+        """Return the address of the matrix in one of the arrays, or of a row of B."""
         first = self.places[0].first + row * self.given.ldb
         return int(array.ctypes.data) + first * array.itemsize
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
-        """A, K rows of B from one on, or C, as drawn."""
+        """Return A, K rows of B from `row` on, or C, as drawn."""
         place, rows = self.places[which], (self.given.m, self.given.k, self.given.m)[which]
         first = place.first + row * place.ld
         return self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)[:, : place.cols]
 
 
 class Cpu(Device):
-    """Runs kernels in this process, which should be one that may crash."""
+    """The host CPU. It runs kernels in this process, which should be one that may crash."""
 
     kind = "cpu"
-    warm_seconds = 0.01  # threads to start, pages to touch; it draws operands all the while
+    warm_seconds = 0.01  # to start threads and touch pages; operands are drawn all the while
 
     def __init__(self, support: Path, baselines: Callable[["Cpu", str], Launch]) -> None:
         self._baselines = baselines
@@ -102,7 +103,7 @@ class Cpu(Device):
         self._at: Operands
 
     def settle(self) -> bool:
-        """Wait until no other thread of this process computes; returns whether it waited."""
+        """Wait until no other thread of this process computes; return whether it waited."""
         return _settle()
 
     def operands(self, problem: Problem) -> Operands:
@@ -124,7 +125,7 @@ class Cpu(Device):
             at.make(max(extra, at.extra), max(times, len(at.results)))
 
     def _draw(self, seed: int) -> None:
-        """Draw A, B and C; what kernels are given is what was drawn."""
+        """Draw A, B and C, and copy A and B for the kernels."""
         at = self._at
         if at.seed != seed:
             for array, place, draw in zip(at.drawn, at.places, draws(self.given), strict=True):
@@ -135,7 +136,7 @@ class Cpu(Device):
             array[:] = drawn
 
     def _poison(self, launches: int) -> None:
-        """Canaries in the C of each launch, and where beta is not 0 its old values."""
+        """Fill the C of each launch with canaries, or with its old values if beta is not 0."""
         if self.given.beta == 0:
             self._at.rooms[:launches].view(np.uint32)[:] = CANARY
         else:
@@ -143,7 +144,7 @@ class Cpu(Device):
                 result[:] = self._at.drawn[2]
 
     def arguments(self, *addresses: int) -> list[Any]:
-        """The arguments of `gemm` for A, B and C at the addresses, as ctypes."""
+        """Return the arguments of `gemm` for A, B and C at the addresses, as ctypes."""
         problem, c_type = self.given, C_TYPES[self.given.element_type]
         alpha, beta = (c_type(float(value)) for value in scalars(problem))
         pointer = [ctypes.c_void_p(address) for address in addresses]
@@ -152,7 +153,7 @@ class Cpu(Device):
                 beta, pointer[2], ctypes.c_int(problem.ldc)]  # fmt: skip
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
-        # a file, and so static variables, of its own: of two with the same binary one would find what the other has just computed
+        # its own file has its own static variables: of two with the same binary, one would find the other's fresh result
         key = hashlib.sha256(f"{kernel.name}-{configuration.slug}\0".encode() + binary).hexdigest()
         path = Path(self._scratch.name) / f"{key}.so"
         if not path.exists():
@@ -161,7 +162,7 @@ class Cpu(Device):
             gemm = ctypes.CDLL(str(path)).gemm
         except (OSError, AttributeError) as error:
             raise Refused("launch_error", f"the shared object cannot be used: {error}") from None
-        self._undo()  # a library may change it as it is loaded
+        self._undo()  # loading a library may change the thread's settings
         gemm.restype = None
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
@@ -169,7 +170,7 @@ class Cpu(Device):
         return self._baselines(self, name)
 
     def _reference(self, row: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for B from a row on."""
+        """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for B from `row` on."""
         at = self._at
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
@@ -219,7 +220,7 @@ class Cpu(Device):
         for sample in samples:
             sample.before()
             if self.settle() and not cold:
-                # what it keeps in caches besides operands has gone cold: BLAS has buffers of its own. A is another than will be timed
+                # the wait has let BLAS's own buffers go cold: warm them. This A differs from the A that is timed
                 at.arrays[0][:] = at.drawn[0][::-1]
                 sample.call()
             self._draw(seed)
@@ -228,7 +229,7 @@ class Cpu(Device):
                 self._evict(sample.times)
             us = self._time(sample.call)
             chosen = audited(self._random, sample.times)
-            # at once: what a thread that was left behind writes from now on comes too late
+            # copy at once: what a left-behind thread writes later comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
             results.append(Timed(us, self._audit(result, row), self._compare(result, row, exact=False) if compare else None))
         self.reading = self.monitor()
@@ -236,13 +237,13 @@ class Cpu(Device):
         return results
 
     def _evict(self, launches: int) -> None:
-        """Drop the operands, and the results of as many launches, from all caches."""
+        """Drop the operands, and the results of `launches` launches, from all caches."""
         for array in (*self._at.arrays, self._at.rooms[:launches]):
             if not self._support.evict(ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes)):
                 raise Refused("not_supported", "nothing evicts data from this processor's caches that a program may use")
 
     def _audit(self, result: NDArray[Any], row: int) -> Audit:
-        """`Audit` of the C of the launch whose B begins at a row; what will be asked of it is chosen now."""
+        """Return the `Audit` of the C of the launch whose B begins at `row`. Its random signs are drawn only now."""
         at, p = self._at, self.given
         signs, projection, sums = np.empty(p.n), np.empty(p.k), np.empty(3)
         pointer = [ctypes.c_void_p(array.ctypes.data) for array in (*at.arrays, result, *at.drawn, signs, projection, sums)]
@@ -256,7 +257,7 @@ class Cpu(Device):
         return Audit(float(sums[0]), int(sums[1]), int(sums[2]))
 
     def _time(self, call: Call) -> float:
-        """Microseconds of a call."""
+        """Return the microseconds of a call."""
         start = time.perf_counter_ns()
         call()
         end = time.perf_counter_ns()
@@ -316,7 +317,7 @@ class Cpu(Device):
 
 
 def _load_from(folder: Path, support: Path) -> Any:
-    """The support library, loaded from where kernels will be. Raises `OSError` where that is not possible: then no kernel's fault is."""
+    """Return the support library, loaded from the folder of the kernels. Raises `OSError` if that fails: then no kernel is to blame."""
     copy = folder / "support.so"
     copy.write_bytes(support.read_bytes())
     try:
@@ -329,10 +330,10 @@ def _load_from(folder: Path, support: Path) -> Any:
 
 
 def _settle() -> bool:
-    """Wait until no other thread of this process computes: those of OpenMP and BLAS spin for a while after a call.
+    """Wait until no other thread of this process computes; return whether it waited.
 
-    Asked is whether it would compute if it got a core, which the time it used does not tell on a busy machine. Returns whether it waited.
-    Raises `Refused` where they do not come to rest: they go on until the process ends.
+    Threads of OpenMP and BLAS spin for a while after a call. A thread's state says whether it would compute if it got a core; on a busy
+    machine the time that it used does not. Raises `Refused` if the threads do not come to rest: they go on until the process ends.
     """
     start, waited = clock.now(), False
     while _others_computing():
@@ -351,7 +352,7 @@ def _others_computing() -> bool:
 
 
 def _state(task: Path) -> str:
-    """A thread's, as proc(5) names it; its program's name, in brackets, may have anything in it."""
+    """Return a thread's state as proc(5) names it. The program's name before it, in parentheses, may contain anything."""
     try:
         return (task / "stat").read_text().rpartition(") ")[2][0]
     except (FileNotFoundError, ProcessLookupError):  # it has ended since
@@ -359,14 +360,14 @@ def _state(task: Path) -> str:
 
 
 def _last_level_cache() -> dict[str, int]:
-    """Bytes of the largest cache that a core uses, where the system tells."""
+    """Return the bytes of the largest cache that a core uses, if the system tells."""
     sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
     known = [int(size.removesuffix("K")) << 10 for size in sizes if size.endswith("K")]
     return {"cache_bytes": max(known)} if known else {}
 
 
 def _rate(work: Callable[[int], float], threads: int) -> float:
-    """Work a microsecond that `threads` threads do together (ctypes lets go of the interpreter); the best of ten."""
+    """Return the work per microsecond of `threads` threads together (ctypes releases the interpreter); the best of ten."""
     best = 0.0
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(10):
@@ -377,5 +378,5 @@ def _rate(work: Callable[[int], float], threads: int) -> float:
 
 
 def available_cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0))

@@ -1,7 +1,7 @@
 """cuBLAS through nvmath-python, in PyCUDA's context and on its stream.
 
-cuBLAS takes column-major matrices. A row-major matrix read as column-major is its transpose, and `C = A*B` is the same as
-`C^T = B^T*A^T`: so the operands change places and M and N too, and nothing is transposed in memory.
+cuBLAS takes column-major matrices. A row-major matrix read as column-major is its transpose, and `C = A*B` is the same as `C^T = B^T*A^T`. So
+A and B change places, as do M and N, and nothing is transposed in memory.
 """
 
 import sys
@@ -20,9 +20,9 @@ from ladder.devices.operands import scalars
 
 
 def _of_nvmath(*names: str) -> list[Any]:
-    """Modules of nvmath-python, without what its packages import by themselves: all of NVIDIA's mathematical libraries, and much else.
+    """Return modules of nvmath-python without what its packages import: all of NVIDIA's mathematical libraries, and more.
 
-    That took longer than the rest of a worker's start.
+    These imports took longer than the rest of a worker's start.
     """
     for package in ("nvmath", "nvmath.bindings"):
         spec = find_spec(package)
@@ -33,15 +33,15 @@ def _of_nvmath(*names: str) -> list[Any]:
 
 cublas, cublasLt, _types = _of_nvmath("bindings.cublas", "bindings.cublasLt", "_utils")
 WORKSPACE_BYTES = 32 << 20
-"""What NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
+"""NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
 _DATA = {"float32": "CUDA_R_32F", "float64": "CUDA_R_64F", "float16": "CUDA_R_16F"}
 _COMPUTE = {"float32": "COMPUTE_32F", "float64": "COMPUTE_64F", "float16": "COMPUTE_32F"}
 MAX_ALGORITHMS = 256
 """More than the heuristic offers for any problem."""
 CHOOSING_ROUNDS, CHOOSING_US, CHOOSING_LAUNCHES = 7, 300.0, 30
-"""How algorithms are compared: samples of each, microseconds of a sample at the least, and launches of it at the most."""
+"""How algorithms are compared: samples of each, the least microseconds of a sample, and the most launches in it."""
 CHOOSING_MARGIN = 1.2
-"""How much slower than the fastest an algorithm's first launch may be for it to be timed again."""
+"""An algorithm is timed again if its first launch takes at most this many times as long as the fastest first launch."""
 
 
 class Cublas:
@@ -55,13 +55,16 @@ class Cublas:
         cublas.set_workspace(self.handle, int(self.workspace), WORKSPACE_BYTES)
 
     def version(self) -> str:
-        """The library's version: `13.1.0`."""
+        """Return the library's version: `13.1.0`."""
         number = cublas.get_version(self.handle)
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
     def launch(self, name: str) -> Launch:
-        """`cublas` (the element type's own arithmetic, half accumulated in float), `cublaslt_best` (the same, the best algorithm chosen
-        by timing) or `cublas_tf32` (FAST_TF32, float32 only)."""
+        """Return the launch of a baseline. Raises `Refused` for `cublas_tf32` with another element type than float32.
+
+        `cublas` uses the element type's own arithmetic, with half accumulated in float. `cublaslt_best` uses the same with the best
+        algorithm, chosen by timing. `cublas_tf32` uses FAST_TF32.
+        """
         p = self.device.given
         if name == "cublas_tf32" and p.element_type != "float32":
             raise Refused("not_supported", "TF32 is an arithmetic of float32 operands")
@@ -90,9 +93,9 @@ class Cublas:
     def _algorithms(
         self, data: str, compute: str, sizes: tuple[int, ...], alpha: Any, beta: Any
     ) -> list[Callable[[int, int, int], Call]]:
-        """What binds every algorithm that the heuristic offers to operands, its own favourite first (cublasLtMatmulAlgoGetHeuristic).
+        """Return a function per algorithm of the heuristic that binds it to operands, the heuristic's favorite first.
 
-        What describes the problem to the library stays as long as the process: some hundred bytes.
+        The heuristic is cublasLtMatmulAlgoGetHeuristic. The descriptors of the problem stay as long as the process: some hundred bytes.
         """
         m, n, k, lda, ldb, ldc = sizes
         kind, device = int(_types.CudaDataType[data]), self.device
@@ -101,7 +104,7 @@ class Cublas:
         layouts = [cublasLt.matrix_layout_create(kind, *shape) for shape in ((n, k, ldb), (k, m, lda), (n, m, ldc))]  # B, A, C
         preference, wish = cublasLt.matmul_preference_create(), cublasLt.MatmulPreferenceAttribute
         wishes: dict[int, Any] = {int(wish.MAX_WORKSPACE_BYTES): np.array([WORKSPACE_BYTES], np.uint64)}
-        # the launches of a sample have other rows of B each: all begin on a 16-byte boundary, or none does
+        # each launch of a sample has its own rows of B: all begin on a 16-byte boundary, or none does
         alignment = min(16, device.given.names()["alignment"])
         for matrix in "ABCD":
             wishes[int(wish[f"MIN_ALIGNMENT_{matrix}_BYTES"])] = np.array([alignment], np.uint32)
@@ -122,7 +125,7 @@ class Cublas:
         return [bind_of(heuristics[i : i + 1]) for i in range(int(count[0])) if heuristics["state"][i] == 0]
 
     def _fastest(self, algorithms: list[Callable[[int, int, int], Call]]) -> Launch:
-        """The algorithm whose median time is the least. Raises `Refused` where there is none."""
+        """Return the launch of the algorithm with the lowest median time. Raises `Refused` if there is none."""
         addresses = self.device.spare()
 
         def timed(bind: Callable[[int, int, int], Call], times: int) -> float:
@@ -138,10 +141,10 @@ class Cublas:
         first = {}
         for bind in algorithms:
             try:
-                bind(*addresses)()  # loads it, which must not happen while the stream waits
+                bind(*addresses)()  # loads its code, which must not happen while the stream waits
                 self.device.stream.synchronize()
                 first[bind] = timed(bind, 1)
-            except cublasLt.cuBLASLtError:  # offered, and refused all the same
+            except cublasLt.cuBLASLtError:  # the heuristic offered it, and it is refused all the same
                 continue
         if not first:
             raise Refused("not_supported", "the heuristic of cuBLASLt offers no algorithm")

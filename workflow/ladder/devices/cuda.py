@@ -1,8 +1,8 @@
 """An NVIDIA GPU through PyCUDA: kernels as cubins, timed by events on one stream.
 
-Rounds are queued behind a gate that the host opens once everything is queued: no event then waits for the host, however slow Python is.
-Repeated launches are captured in a CUDA graph for the same reason (CUDA C++ Programming Guide, "CUDA Graphs"). Clocks and temperature are
-read through NVML once the gate is open: while the device executes the round.
+Rounds are queued behind a gate that the host opens once everything is queued: then no event waits for the host, however slow Python is.
+Repeated launches are captured in a CUDA graph for the same reason (CUDA C++ Programming Guide, "CUDA Graphs"). NVML reads clocks and
+temperature once the gate is open, while the device executes the round.
 """
 
 import math
@@ -25,19 +25,19 @@ from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
-"""Blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""The most blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 FREE_SHARED = 48 << 10
-"""Bytes of shared memory a block gets without asking for more."""
+"""Bytes of shared memory that a block gets without asking for more."""
 SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
 """`struct` codes of alpha and beta as kernel arguments."""
 READING_SECONDS = 0.02
-"""A reading of NVML serves the rounds of this long: it takes the host about a millisecond."""
+"""How long a reading of NVML serves; it takes the host about a millisecond."""
 ENERGY_LEAD_SECONDS = 0.1
-"""Of a stretch of launches, what passes before their energy is counted: what the counter adds lags behind, and launches are queued up."""
+"""Time before the energy of a stretch of launches counts: the counter lags behind, and launches are queued up."""
 
 
 class Cuda(Device):
-    """One GPU, chosen by its UUID, with the primary context (which cuBLAS shares) current in this thread."""
+    """One GPU, chosen by its UUID. Its primary context, which cuBLAS shares, is current in this thread."""
 
     kind = "cuda"
     rotates = True
@@ -97,13 +97,13 @@ class Cuda(Device):
         self._at.reserve(times, self._flush_bytes if cold else 0)
 
     def spare(self) -> tuple[int, int, int]:
-        """Addresses of A, of B and of a C that is not looked at."""
+        """Return addresses of A, of B and of a C that nobody looks at."""
         return self._at.spare()
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
         p, names = self.given, {**self.given.names(), **self.names}
         code = SCALAR_CODES[p.element_type]
-        # PyCUDA packs no half; its bits as a 16-bit integer are the same argument
+        # PyCUDA cannot pack a half; its bits as a 16-bit integer are the same argument
         alpha, beta = (value.view(np.uint16) if p.element_type == "float16" else value for value in scalars(p))
         workspace = kernel.workspace_of(configuration, names)
         if workspace is not None:
@@ -148,7 +148,7 @@ class Cuda(Device):
             cuda.memset_d32_async(int(self._workspace), CANARY, self._workspace_bytes // 4, self.stream)
 
     def _check_limits(self, function: Any, shape: LaunchShape) -> None:
-        """Raise `Refused` where the device cannot run a launch of this shape."""
+        """Raise `Refused` if the device cannot run a launch of this shape."""
         for axis, extent, limit in zip("xyz", shape.grid, MAX_GRID, strict=True):
             if extent > limit:
                 raise Refused("not_supported", f"the grid has {extent} blocks in {axis}; at most {limit}")
@@ -189,7 +189,7 @@ class Cuda(Device):
         return self._at.look()
 
     def _timed(self, run: Callable[[], None]) -> None:
-        """Run to the end, counting the time as busy."""
+        """Run to the end and count the time as busy."""
         start, end = cuda.Event(), cuda.Event()
         start.record(self.stream)
         run()
@@ -205,7 +205,7 @@ class Cuda(Device):
         return Sample(call, launch.before, times, sets)
 
     def _graph(self, calls: Sequence[Call], graphs: list[Any]) -> Call:
-        """The calls captured, and ready to be launched at once."""
+        """Return one call that makes all calls, captured in a graph."""
         raw = driver.CUstream(self.stream.handle)
         _succeed(driver.cuStreamBeginCapture(raw, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
         try:
@@ -221,7 +221,7 @@ class Cuda(Device):
 
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
         at, support = self._at, self._support
-        # what will be asked, and of which launch, cannot be known before it is made
+        # neither the audited launch nor the signs of its audit can be known before it is made
         secret, chosen = int(self._random.integers(2**63)), [audited(self._random, sample.times) for sample in samples]
         if cold and self._flush is None:
             self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches")
@@ -242,7 +242,7 @@ class Cuda(Device):
                 at.make_reference(seed, chosen[turn], samples[turn].sets)
                 at.compare(turn, chosen[turn])
 
-        # behind the gate no code can be loaded: what has not run yet runs without it
+        # no code can be loaded behind the gate: a sample that has not run yet runs without it
         times = self._time([sample.call for sample in samples], before, after, gated=all(sample.ready for sample in samples))
         for sample in samples:
             sample.ready = True
@@ -259,7 +259,7 @@ class Cuda(Device):
     def _time(
         self, calls: Sequence[Call], before: Callable[[int], None], after: Callable[[int], None], gated: bool
     ) -> list[float]:
-        """Microseconds of each call; `before` and `after` queue what belongs to it but is not timed."""
+        """Return the microseconds of each call. `before` and `after` queue work that belongs to a call but is not timed."""
         while len(self._events) < len(calls):
             self._events.append((cuda.Event(), cuda.Event()))
         raw = driver.CUstream(self.stream.handle)
@@ -276,7 +276,7 @@ class Cuda(Device):
                     end.record(self.stream)
                     after(turn)
             finally:
-                self._gate[0] = self._turn  # opens the gate, also when queueing failed
+                self._gate[0] = self._turn  # opens the gate, even if queueing failed
             if clock.now() - self._read_at > READING_SECONDS:
                 self.reading, self._read_at = self.monitor(), clock.now()
             self.stream.synchronize()
@@ -290,7 +290,7 @@ class Cuda(Device):
         return self._board.reading()
 
     def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
-        """From the board's counter; the time is that of all launches."""
+        """Return joules and microseconds per call, from the board's counter. The time is the mean of all calls."""
         if self._board.millijoules() is None:
             return None
         try:
@@ -302,7 +302,7 @@ class Cuda(Device):
             calls = max(1, math.ceil(seconds * 1e3 / start.time_till(end)))
             meter = Meter(self._board.millijoules, clock.now() + ENERGY_LEAD_SECONDS)
             start.record(self.stream)
-            for _ in range(calls):  # waits where the driver's queue is full
+            for _ in range(calls):  # waits if the driver's queue is full
                 sample.call()
                 meter.look(launching=True)
             end.record(self.stream)
@@ -373,14 +373,14 @@ class Cuda(Device):
 
 
 def visible(slug: str) -> list[str]:
-    """UUIDs of the GPUs of one model that this process may use (CUDA_VISIBLE_DEVICES counts)."""
+    """Return the UUIDs of the GPUs of one model that this process may use (CUDA_VISIBLE_DEVICES counts)."""
     cuda.init()
     devices = [cuda.Device(index) for index in range(cuda.Device.count())]
     return [uuid_at(device.pci_bus_id()) for device in devices if slugify(device.name()) == slug]
 
 
 def _succeed(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call; raises `cuda.RuntimeError` with the driver's own name of a failure."""
+    """Return the value of a driver call. Raises `cuda.RuntimeError` with the driver's own name of a failure."""
     if result[0] != driver.CUresult.CUDA_SUCCESS:
         raise cuda.RuntimeError(str(result[0]))
     return result[1] if len(result) > 1 else None

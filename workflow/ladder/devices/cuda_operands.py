@@ -1,6 +1,6 @@
 """The operands of a problem in a GPU's memory: drawn, poisoned, audited, and compared with a float64 reference.
 
-All is done by the pipeline's own kernels (`support.cu`) and the vendor's DGEMM, queued on one stream between the launches that are judged.
+The pipeline's own kernels (`support.cu`) and the vendor's DGEMM do all this, queued on one stream between the verified launches.
 """
 
 import math
@@ -19,17 +19,17 @@ from ladder.model.problem import Problem
 
 CHECK_BLOCKS, CHECK_THREADS = 1024, 256
 SHIFT_BYTES, SHIFTS = 256, 4096
-"""A buffer begins a random multiple of these bytes into its memory, less than a MiB."""
+"""A buffer begins a random multiple of `SHIFT_BYTES` into its memory, less than a MiB."""
 MAX_ROUND = 256
-"""Samples of a round."""
+"""The most samples of a round."""
 SUMS_BYTES, AUDIT_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8
-"""What a comparison and an audit write for one sample."""
+"""Bytes that a comparison and an audit write for one sample."""
 SAMPLED = 16
-"""Elements of the float64 reference that are computed a second time on the host."""
+"""Elements of the float64 reference that the host computes a second time."""
 
 
 class Support:
-    """The pipeline's own kernels on a stream, what they find of each sample of a round, and the device's memory."""
+    """The pipeline's own kernels on a stream, their findings for each sample of a round, and the device's memory."""
 
     def __init__(self, binary: bytes, stream: Any) -> None:
         self.stream = stream
@@ -38,13 +38,14 @@ class Support:
         self._sums = cuda.mem_alloc(MAX_ROUND * SUMS_BYTES)
         self._audits = cuda.mem_alloc(MAX_ROUND * AUDIT_BYTES)
         self._held: dict[int, int] = {}
-        """What was allocated: bytes by address."""
+        """Allocated bytes by address."""
 
     def allocate(self, size: int, what: str) -> Any:
-        """Device memory of `size` bytes for something.
+        """Return `size` bytes of device memory; messages call their use `what`.
 
-        Where there is not so much left, raises `Refused` if with what this process holds it is more than the device has in all, and
-        `OSError` if something else holds it: that is no property of a problem or a kernel, and may be otherwise the next time.
+        If not enough is left, raises `Refused` if the request and what this process holds exceed `MOST_OF_MEMORY` of the device's memory.
+        Else something else holds the memory, and it raises `OSError`: that is no property of a problem or a kernel, and may differ the next
+        time.
         """
         try:
             buffer = cuda.mem_alloc(size)
@@ -59,12 +60,12 @@ class Support:
         raise OSError(f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory")
 
     def free(self, buffer: Any) -> None:
-        """Give it back."""
+        """Free memory that `allocate` returned."""
         del self._held[int(buffer)]
         buffer.free()
 
     def function(self, name: str, layout: str) -> Any:
-        """One of the kernels, loaded; `layout` is that of `struct`."""
+        """Return one of the kernels, loaded; `layout` describes its arguments as in `struct`."""
         if name not in self._functions:
             self._functions[name] = self._module.get_function(name)
             self._functions[name].prepare(layout)
@@ -75,32 +76,32 @@ class Support:
         self.function(name, layout).prepared_async_call((blocks, 1), (CHECK_THREADS, 1, 1), self.stream, *arguments)
 
     def sums(self, turn: int = 0) -> int:
-        """Where the comparison of a sample's result is written."""
+        """Return the address to which the comparison of a sample's result is written."""
         return int(self._sums) + turn * SUMS_BYTES
 
     def audit(self, turn: int) -> int:
-        """Where the audit of a sample is written, which adds to what is there."""
+        """Return the address to whose contents the audit of a sample is added."""
         return int(self._audits) + turn * AUDIT_BYTES
 
     def clear_audits(self, samples: int) -> None:
-        """Queue the clearing of what was found of so many samples."""
+        """Queue the clearing of the audits of `samples` samples."""
         cuda.memset_d32_async(int(self._audits), 0, samples * AUDIT_BYTES // 4, self.stream)
 
     def errors(self, samples: int) -> list[Errors]:
-        """What the comparisons have found. Raises `cuda.Error` where the context is lost."""
+        """Return the findings of the comparisons. Raises `cuda.Error` if the context is lost."""
         sums = np.empty((samples, CHECK_BLOCKS, 7))
         cuda.memcpy_dtoh(sums, self._sums)
         return [errors_of(own) for own in sums]
 
     def audits(self, samples: int) -> list[Audit]:
-        """What the audits have found. Raises `cuda.Error` where the context is lost."""
+        """Return the findings of the audits. Raises `cuda.Error` if the context is lost."""
         sums = np.empty((samples, 3))
         cuda.memcpy_dtoh(sums, self._audits)
         return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in sums]
 
 
 class Operands:
-    """The operands of a problem on the device: sets of A, B and C, of which `cold` needs several, and what an audit needs beside them.
+    """The operands of a problem on the device: sets of A and B, of which `cold` needs several, a C per launch, and the reference.
 
     `blas` has the vendor's `product64`. There is no memory before `make`.
     """
@@ -109,28 +110,28 @@ class Operands:
         self.given, self.size = given, ELEMENT_TYPES[given.element_type].size
         self.draws = draws(given)
         self.extra = 0
-        """Rows of B below its K, so that the launches of a sample can each have rows of their own."""
+        """Rows of B below its K, so that each launch of a sample can have its own rows."""
         self.first = self.size * self.places[0].first
-        """Bytes from the beginning of a buffer to that of its matrix."""
+        """Bytes from the beginning of a buffer to its matrix."""
         self.sets: list[tuple[int, int]] = []
         """Buffers of A and B."""
         self.results = self.launches = 0
-        """Where the rooms for the buffers of C lie, one after another, and how many: one for each launch of a sample."""
+        """Address and number of the rooms for the buffers of C, which lie one after another: one for each launch of a sample."""
         self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1) * SHIFT_BYTES
-        """Bytes from one of them to the next."""
+        """Bytes from one room to the next."""
         self._shifts: list[int] = []
-        """How many `SHIFT_BYTES` into its room each buffer begins; the first one at its beginning."""
+        """How many `SHIFT_BYTES` into its room each buffer begins; the first is at the beginning of its room."""
         self.graphs: list[Any] = []
-        """Launches on these operands that were captured; the device's to free."""
+        """Captured launches on these operands. The device frees them."""
         self._unseen = 0
-        """A buffer of C that is not looked at."""
+        """A buffer of C that nobody looks at."""
         self._product = self._scale = 0
         """The float64 reference: R and S, M x N."""
         self._wide = self._projection = 0, 0
-        """A (M x K) and B (K x N) in float64; of an audit, B x and the square of each row of B (K)."""
+        """A (M x K) and B (K x N) in float64; then, of an audit, B x and the sum of squares of each row of B (K)."""
         self._buffers: list[Any] = []
         self._reference: tuple[Any, ...] = ()
-        """Which seed, set and row of B the float64 reference is of."""
+        """The seed, set and row of B that the float64 reference belongs to."""
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
 
@@ -140,7 +141,7 @@ class Operands:
         return places(self.given, self.extra)
 
     def make(self) -> None:
-        """Take memory for a launch on one set, and for the reference. Raises what `Support.allocate` does."""
+        """Allocate memory for a launch on one set, and for the reference. Raises as `Support.allocate` does."""
         m, n, k = self.given.m, self.given.n, self.given.k
         self._make_room(1, 1)
         self._unseen = self._allocate(self.places[2].total, self.size)
@@ -149,21 +150,20 @@ class Operands:
         self._projection = self._allocate(k, 8), self._allocate(k, 8)
 
     def free(self) -> None:
-        """Give all memory back."""
+        """Free all memory."""
         for buffer in self._buffers:
             self._support.free(buffer)
         self._buffers, self.sets = [], []
 
     def reserve(self, times: int, flush: int) -> int:
-        """Make room for samples of so many launches: rows of B, and sets of operands, whose number is returned.
+        """Make room for samples of `times` launches: rows of B, and sets of operands. Return the number of sets.
 
-        As many that the others have gone through `flush` bytes when a set's turn comes again. Raises what
-        `Support.allocate` does.
+        There are so many sets that the others go through `flush` bytes before a set's turn comes again. Raises as `Support.allocate` does.
         """
         count = min(times, 1 + math.ceil(flush / (self.size * sum(place.total for place in places(self.given)))))
         extra = view_step(self.given) * (math.ceil(times / count) - 1)
         if extra > self.extra:
-            self.extra, self.sets = extra, []  # the smaller buffers go with the operands
+            self.extra, self.sets = extra, []  # the smaller buffers are freed with the operands
         self._make_room(count, times)
         return count
 
@@ -176,47 +176,47 @@ class Operands:
             self._shifts = result_shifts(self._random, launches)
 
     def _allocate(self, count: int, size: int) -> int:
-        """Device memory for `count` elements of `size` bytes, freed with the operands.
+        """Return the address of device memory for `count` elements of `size` bytes, freed with the operands.
 
-        Where it begins is left to chance: how operands lie to each other sways the time of some launches by per cents.
+        It begins at a random place: how operands lie to each other changes the time of some launches by percents.
         """
         self._buffers.append(self._support.allocate(count * size + (SHIFTS - 1) * SHIFT_BYTES, "an operand"))
         return int(self._buffers[-1]) + SHIFT_BYTES * int(self._random.integers(SHIFTS))
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
-        """Where A, B and C of a launch of a sample begin."""
+        """Return where A, B and C of a launch of a sample begin."""
         return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.first
 
     def spare(self) -> tuple[int, int, int]:
-        """Addresses of A, of B and of a C that is not looked at."""
+        """Return addresses of A, of B and of a C that nobody looks at."""
         return *self._addresses(0, 0), self._unseen + self.first
 
     def _result(self, launch: int) -> int:
-        """The buffer of C of a launch of a sample."""
+        """Return the buffer of C of a launch of a sample."""
         return self.results + launch * self.stride + SHIFT_BYTES * self._shifts[launch]
 
     def _turn_of(self, launch: int, sets: int) -> tuple[int, int]:
-        """The set of operands that a launch of a sample has, and the row where its B begins."""
+        """Return the set of operands of a launch of a sample, and the row at which its B begins."""
         return launch % sets, view_step(self.given) * (launch // sets)
 
     def _addresses(self, index: int, row: int) -> tuple[int, int]:
-        """Where A, and B from `row` on, of a set begin."""
+        """Return where A, and B from `row` on, of a set begin."""
         a, b = self.sets[index]
         return a + self.first, b + self.first + self.size * row * self.given.ldb
 
     def _queue(self, name: str, layout: str, *arguments: Any, **more: int) -> None:
-        """Queue one of the pipeline's own kernels of the element type."""
+        """Queue one of the pipeline's own kernels for the element type."""
         self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
-        """Queue the drawing of A and B of the first sets."""
+        """Queue the drawing of A and B of the first `sets` sets."""
         for index in range(sets):
             for matrix in (0, 1):
                 draw = self.draws[matrix]._replace(seed=_seed(seed, index))
                 self._queue("fill", "PqqqqqiiiiiiiiiQ", self.sets[index][matrix], *self.places[matrix], *draw)
 
     def poison(self, buffer: int, seed: int) -> None:
-        """Queue the poisoning of a buffer of C: canaries, and where beta is not 0 its old values."""
+        """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
         place = self.places[2]
         if self.given.beta == 0:
             cuda.memset_d32_async(buffer, CANARY, place.total * self.size // 4, self._support.stream)
@@ -232,7 +232,7 @@ class Operands:
                 self.poison(self._result(launch), _seed(seed, launch % sets))
 
     def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
-        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, by cuBLAS DGEMM, of the operands of a launch."""
+        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands in float64, by cuBLAS DGEMM."""
         index, row = self._turn_of(launch, sets)
         if self._reference == (seed, index, row):
             return
@@ -253,9 +253,9 @@ class Operands:
         self._queue("widen", "PqqqPi", source, ld, rows, cols, out, absolute)
 
     def check_reference(self) -> None:
-        """Sampled elements of the reference agree with the host's arithmetic on what is in the device's memory: the judge is judged too.
+        """Compare sampled elements of the reference with the host's arithmetic on the data in the device's memory.
 
-        Raises `RuntimeError` where they do not.
+        This verifies the verification itself. Raises `RuntimeError` if they differ.
         """
         given = self.given
         dtype, alpha, beta = np.dtype(given.element_type), *(float(value) for value in scalars(given))
@@ -284,12 +284,12 @@ class Operands:
                 raise RuntimeError(f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of {expected}")
 
     def compare(self, turn: int, launch: int = 0, exact: bool = False) -> None:
-        """Queue the comparison of the C of a launch with the reference, for the sample of that turn."""
+        """Queue the comparison of a launch's C with the reference, for the sample of that turn."""
         result, sums = self._result(launch), self._support.sums(turn)
         self._queue("compare", "PqqqqqPPPi", result, *self.places[2], self._product, self._scale, sums, int(exact))
 
     def audit(self, turn: int, launch: int, sets: int, seed: int, secret: int) -> None:
-        """Queue the audit of a launch of a sample, for the sample of that turn; `secret` is the seed of the random signs."""
+        """Queue the audit of a launch, for the sample of that turn; `secret` is the seed of the random signs."""
         (index, row), p = self._turn_of(launch, sets), self.given
         (a, b), (place_a, place_b, place_c) = self.sets[index], self.places
         draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
@@ -301,7 +301,7 @@ class Operands:
         self._queue("audit_a", "PqqqqqiiiiiiiiiQPqqqqqiiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """A, B and C drawn anew from the problem's own seed, and the result of the first launch: flat, from the first element on."""
+        """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each is flat, from the first element on."""
         self.draw(self.given.seed, 1)
         self.poison(self._unseen, self.given.seed)
         self._support.stream.synchronize()
@@ -314,5 +314,5 @@ class Operands:
 
 
 def _seed(seed: int, index: int) -> int:
-    """The seed of a set of operands: that of the round for the first."""
+    """Return the seed of a set of operands; the first has the round's."""
     return (seed + index * 0x9E3779B97F4A7C15) % 2**64

@@ -22,20 +22,20 @@ class Device:
     kind: str
     name: str
     arch: str
-    """What kernels are compiled for: `sm_90`; the CPU compiles for itself, and this is its slug."""
+    """The architecture that kernels are compiled for: `sm_90`. The CPU compiles for itself, so this is its slug."""
     memory: int
-    """Bytes."""
+    """Bytes of memory; 0 if unknown."""
     uuids: tuple[str, ...] = ()
     driver: str = ""
 
 
 def slugify(name: str) -> str:
-    """`NVIDIA H200` -> `nvidia-h200`."""
+    """Return a name's slug: `NVIDIA H200` -> `nvidia-h200`."""
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
 def detect_gpus() -> list[Device]:
-    """The GPUs that the driver's management library (NVML) reports; none where there is no driver."""
+    """Return the GPUs that the driver's management library (NVML) reports; none without a driver."""
     if gpus := simulated():
         return list(gpus.detect())
     import pynvml
@@ -62,7 +62,7 @@ def detect_gpus() -> list[Device]:
 
 @lru_cache
 def detect_cpu() -> Device:
-    """The host CPU."""
+    """Return the host CPU."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     name = re.sub(r"\s+", " ", match.group(1)) if match else platform.processor() or platform.machine()
@@ -71,10 +71,10 @@ def detect_cpu() -> Device:
 
 
 def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Device]:
-    """The devices a campaign measures on, of those this machine has; `auto` is its GPUs, or the CPU where it has none.
+    """Return the devices of this machine that a campaign measures on; `auto` is its GPUs, or the CPU if it has none.
 
-    With `partitions` they are those of a cluster's machines, taken on trust: the jobs that run there check them (`here`).
-    Raises `InputError` for a device that is not here, one without problems, and problems that do not fit a device's memory.
+    With `partitions` they are the devices of a cluster's machines, taken on trust: the jobs that run there check them (`here`). Raises
+    `InputError` for a device that is not on this machine, one without problems, and problems that do not fit a device's memory.
     """
     if campaign.partitions:
         return _partitions(campaign)
@@ -84,7 +84,7 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
         match wanted:
             case "auto":
                 usable = [device for device in gpus or [cpu] if device.kind in campaign.problem_sizes]
-                # what no chosen kernel runs on is not measured: what was chosen is compiled
+                # a device that no chosen kernel runs on is not measured; the kernels are compiled all the same
                 chosen = [d for d in usable if any(kernel.kind == d.kind for kernel in campaign.kernels.values())]
                 if not usable:
                     kinds = ", ".join(sorted({device.kind for device in gpus or [cpu]}))
@@ -130,9 +130,9 @@ def _partitions(campaign: Campaign) -> list[Device]:
 
 
 def here(campaign: Campaign, dataset: str) -> Device:
-    """The device of this machine that a dataset is about; raises `InputError` where it has none.
+    """Return the device of this machine that a dataset is about. Raises `InputError` if it is not on this machine.
 
-    In a partition any machine's GPU of the model will do: they are one device, and `uuids` does not tell them apart.
+    In a partition any machine's GPU of the model will do: they are one device, and `uuids` is empty.
     """
     partition = campaign.partitions.get(dataset)
     slug = partition.device if partition else dataset
@@ -153,7 +153,7 @@ def here(campaign: Campaign, dataset: str) -> Device:
 
 
 def check_native(arch: str) -> None:
-    """Raise `InputError` where `arch` is a CPU other than this machine's: compilers make code for the CPU that they run on."""
+    """Raise `InputError` if `arch` is another CPU than this machine's: compilers make code for the CPU that they run on."""
     if arch.startswith("cpu-") and arch != detect_cpu().slug:
         raise InputError(
             f"{arch}: code for it is compiled on it, and {platform.node()} has {detect_cpu().slug}; "

@@ -1,21 +1,21 @@
-"""The power that a counter of energy tells, which moves in steps."""
+"""Power from a counter of energy, which moves in steps."""
 
 import time
 from collections.abc import Callable
 
 LOOK_SECONDS, LOOK_SHARE = 0.002, 0.25
-"""Between two looks, and the most of the time that they may take while the host has launches to make, for in a look it makes none, and the
-device may run dry. One takes about a millisecond, on some machines several."""
+"""The least time between two looks, and the most of the time that looks may take while the host has launches to make. During a look it
+makes none, and the device may run dry. A look takes about a millisecond, on some machines several."""
 KNOWN_SECONDS = 0.02
-"""A step between two looks that are further apart than this is passed over: when it was is not known."""
+"""A step between two looks that are further apart than this is ignored: nobody knows when it was."""
 
 
 class Meter:
-    """Watches a counter of millijoules that is brought up to date some ten times a second: the time between two such steps is known well,
-    that since the last of them is not.
+    """Watches a counter of millijoules that is updated some ten times a second.
 
-    `read` is None where the counter cannot be read. What passes before `since`, of `clock`, does not count, and nobody looks: by then
-    the host has launched so much that the device does not run dry meanwhile.
+    The time between two steps is known well; the time since the last one is not. `read` returns None if the counter cannot be read. Nobody
+    looks before `clock` reaches `since`, and nothing before it counts. By then the host has launched so much that the device does not run dry
+    meanwhile.
     """
 
     def __init__(self, read: Callable[[], int | None], since: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -24,9 +24,9 @@ class Meter:
         self._steps: list[tuple[float, int]] = []
 
     def look(self, launching: bool) -> None:
-        """See whether the counter has moved; to be called often. A step is taken to lie halfway between two looks.
+        """See whether the counter has moved; call it often. A step is taken to lie halfway between two looks.
 
-        `launching`: whether the host has launches to make still.
+        `launching` says whether the host still has launches to make.
         """
         now = self._clock()
         if now < self._again:
@@ -40,7 +40,7 @@ class Meter:
                 self._steps.append(((before + now) / 2, value))
 
     def watts(self) -> float | None:
-        """The mean power between the first step and the last; None where there are no two."""
+        """Return the mean power in watts between the first step and the last; None if there are not two."""
         if len(self._steps) < 2:
             return None
         (first_at, first), (last_at, last) = self._steps[0], self._steps[-1]

@@ -1,4 +1,4 @@
-"""One device for one job at a time, among all processes of all users of a machine."""
+"""A lock that gives a device to one job at a time, among all processes of all users of a machine."""
 
 import contextlib
 import errno
@@ -15,22 +15,22 @@ from ladder.devices.detect import Device, detect_gpus
 from ladder.devices.simulation import simulated
 
 COMMAND = 120
-"""Characters of another process's command that are shown."""
+"""The most characters of another process's command that are shown."""
 WAIT_SECONDS = 0.5
-"""Between attempts to take a device that another run holds."""
+"""Time between attempts to take a device that another run holds."""
 
 
 def visible(slug: str) -> list[str]:
-    """The UUIDs of the GPUs of a model that this process may use."""
+    """Return the UUIDs of the GPUs of a model that this process may use."""
     if gpus := simulated():
         return list(gpus.visible(slug))
-    from ladder.devices import cuda  # where there is no driver, it cannot be imported
+    from ladder.devices import cuda  # cannot be imported without a driver
 
     return cuda.visible(slug)
 
 
 def uuids(device: Device) -> list[str]:
-    """What can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
+    """Return what can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
     if device.kind == "cpu":
         return [device.slug]
     gpus = visible(device.slug)
@@ -40,7 +40,7 @@ def uuids(device: Device) -> list[str]:
 
 
 def first_gpu() -> Device:
-    """The first GPU that this process may use, as a device that has no other. Raises `InputError` for none."""
+    """Return the first GPU that this process may use, as a device with no other GPU. Raises `InputError` for none."""
     for device in detect_gpus():
         for uuid in visible(device.slug):
             return replace(device, uuids=(uuid,))
@@ -48,12 +48,12 @@ def first_gpu() -> Device:
 
 
 def _name(uuid: str) -> str:
-    """The name of a device's lock. Tests set `LADDER_LOCK`, so that no two of them wait for each other."""
+    """Return the name of a device's lock. Tests set `LADDER_LOCK`, so that no two of them wait for each other."""
     return f"{os.environ.get('LADDER_LOCK', 'gemm-ladder')} {uuid}"
 
 
 def holders(uuid: str) -> list[str]:
-    """The processes that hold a device, those that this user may see: pid and command (proc(5), /proc/net/unix)."""
+    """Return pid and command of the processes that hold a device, as far as this user may see them (proc(5), /proc/net/unix)."""
     table = Path("/proc/net/unix").read_text().splitlines()
     sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(f"@{_name(uuid)}")}
     processes = []
@@ -66,7 +66,7 @@ def holders(uuid: str) -> list[str]:
 
 
 def _open(process: Path) -> Iterator[str]:
-    """What a process has open, as far as it does not end meanwhile, and this user may see it."""
+    """Yield what a process has open, as far as it still runs and this user may see it."""
     with contextlib.suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with contextlib.suppress(OSError):
@@ -77,9 +77,9 @@ def _open(process: Path) -> Iterator[str]:
 def exclusive(candidates: Sequence[str], wait: bool = True) -> Iterator[tuple[str, int]]:
     """Hold one of several devices for timing, with a lock that every process of every user on this machine sees.
 
-    While all are held it waits, or raises `BlockingIOError`. Yields the device's UUID and the lock's file descriptor. The lock is a name in
-    the abstract namespace of Unix sockets (unix(7)): no file whose folder, owner or permissions could be wrong, and gone with the last
-    process that holds it.
+    If all are held it waits, or raises `BlockingIOError` if `wait` is false. Yields the device's UUID and the lock's file descriptor. The
+    lock is a name in the abstract namespace of Unix sockets (unix(7)). So there is no file whose folder, owner or permissions could be wrong,
+    and the lock is gone with the last process that holds it.
     """
     waiting = False
     while True:

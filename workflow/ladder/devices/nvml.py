@@ -1,4 +1,4 @@
-"""What NVML tells of a GPU: clocks, temperature, energy, its limits, and who else computes on it. Units are those that names end in."""
+"""A GPU through NVML: clocks, temperature, energy, limits, and other processes on it. Names end in their units."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,10 +14,10 @@ class Board:
         self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         bus = pynvml.nvmlDeviceGetPciInfo(self._handle).busId
         self.bus: str = bus if isinstance(bus, str) else bus.decode()
-        """By which CUDA finds it, whatever CUDA_VISIBLE_DEVICES says."""
+        """The PCI address, by which CUDA finds the GPU whatever CUDA_VISIBLE_DEVICES says."""
 
     def reading(self) -> dict[str, float | int | None]:
-        """Clocks, temperature and what holds the clock down, now. It takes the host about a millisecond."""
+        """Return clocks, temperature and throttle reasons now. This takes the host about a millisecond."""
         return _told({
             "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
             "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
@@ -26,18 +26,18 @@ class Board:
         })  # fmt: skip
 
     def millijoules(self) -> int | None:
-        """The board's counter of energy."""
+        """Return the board's counter of energy; None if it has none."""
         counted: int | None = _or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
         return counted
 
     def other_processes(self) -> int | None:
-        """How many processes besides this one compute on it."""
-        # in a container NVML may know processes by other numbers, so not by os.getpid(): whatever it lists, one of them is this one
+        """Return how many processes besides this one compute on the GPU; None if that is unknown."""
+        # in a container NVML may list other pids than os.getpid() returns, but one of those it lists is this process
         listed = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle))
         return len({process.pid for process in listed}) - 1 if listed else None
 
     def describe(self) -> dict[str, Any]:
-        """What does not change while it computes: its limits, and which GPU it is."""
+        """Return what does not change while the GPU computes: its limits, and which GPU it is."""
         return _told({
             "power_limit_w": lambda: pynvml.nvmlDeviceGetPowerManagementLimit(self._handle) / 1e3,
             "max_sm_clock_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
@@ -48,7 +48,7 @@ class Board:
 
 
 def uuid_at(bus: str) -> str:
-    """The UUID of the GPU at a place of the PCI bus: `0000:01:00.0`."""
+    """Return the UUID of the GPU at a PCI address such as `0000:01:00.0`."""
     pynvml.nvmlInit()
     return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode())))
 

@@ -1,4 +1,4 @@
-"""What operands are filled with, and where they lie in memory."""
+"""The contents of operands, and their places in memory."""
 
 import math
 from dataclasses import replace
@@ -14,20 +14,20 @@ from ladder.model.problem import Problem
 GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
-"""32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
+"""The 32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
 BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert")
-"""Distributions in which an element of B depends on its row: another part of B is no operand that goes with A."""
+"""Distributions in which an element of B depends on its row: other rows of B do not go with A."""
 
 
 RESULT_SHIFTS = 16
-"""Places where the C of a launch may begin in its room, on a boundary of a line or more: which, only chance tells. A launch that also
-computes what later ones of its sample are asked for does not know where to write it."""
+"""The number of places at which the C of a launch may begin in its room, each on a boundary of a line or more. The place is random, so a
+launch that also computes the results of later launches of its sample does not know where to write them."""
 TF32_DIGITS = 11
 """Significant bits of an operand in TF32: those after the point, and the one before."""
 
 
 class Draw(NamedTuple):
-    """What a matrix is filled with; the fields are those of `Draw` in `operands.h`."""
+    """The contents of a matrix; the fields are those of `Draw` in `operands.h`."""
 
     distribution: int
     matrix: int
@@ -42,7 +42,7 @@ class Draw(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a matrix lies in its buffer, in elements."""
+    """The place of a matrix in its buffer, in elements."""
 
     total: int
     first: int
@@ -52,14 +52,14 @@ class Place(NamedTuple):
 
 
 def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
-    """What A, B and C are filled with.
+    """Return the contents of A, B and C.
 
-    `exact` are whole numbers from -4 to 4 (fewer where K is so large that sums would not be exact), among which one in `period` along K is
-    wider than the next narrower format has bits: a kernel that rounds an operand anywhere is off by a whole number. |A||B| stays below a
-    quarter of where the accumulator stops counting, in every order of summation. Where elements of C have fewer bits, so many products
-    cancel in pairs, half of K apart, all but one in `alone`, that the standard deviation of sums over small ones is a sixteenth of where
-    those bits stop counting at most: each element shows one product left out. `exact_tf32` is for what rounds
-    operands to TF32: this leaves the wide ones as they are too.
+    `exact` draws whole numbers from -4 to 4, or fewer if K is so large that sums would not be exact. One in `period` along K has more bits
+    than the next narrower format: a kernel that rounds an operand anywhere is off by a whole number. In every order of summation |A||B| stays
+    below a quarter of the limit up to which the accumulator counts exactly. If elements of C have fewer bits, products cancel in pairs, half
+    of K apart, all but one in `alone`. Then the standard deviation of sums over small products is at most a sixteenth of the limit of those
+    bits: each element shows one product left out. `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as
+    they are too.
     """
     element = ELEMENT_TYPES[problem.element_type]
     digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
@@ -78,16 +78,19 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
 
 
 def whole(problem: Problem) -> bool:
-    """Whether every order of summation gives the same bits, to which results are then compared.
+    """Return whether every order of summation gives the same bits, to which results are then compared.
 
-    Of whole numbers, where alpha and beta are powers of two or 0.
+    This holds for whole numbers if alpha and beta are powers of two or 0.
     """
     factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
     return problem.distribution in ("integers", "exact", "exact_tf32") and all(factor in (0.0, 0.5) for factor in factors)
 
 
 def exactly(problem: Problem, tf32: bool = False) -> Problem:
-    """The problem with operands for which every order of summation gives the same bits: whole numbers, alpha and beta powers of two."""
+    """Return the problem with operands for which every order of summation gives the same bits.
+
+    The operands become whole numbers, and alpha and beta powers of two if they are not 0.
+    """
 
     def power(factor: float) -> float:
         return math.copysign(2.0 ** max(-1, min(1, round(math.log2(abs(factor))))), factor) if factor else 0.0
@@ -96,7 +99,7 @@ def exactly(problem: Problem, tf32: bool = False) -> Problem:
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
-    """Where A, B (with `extra` rows below its K) and C lie, in buffers of whole 32-bit words."""
+    """Return where A, B (with `extra` rows below its K) and C lie, in buffers of whole 32-bit words."""
 
     def place(rows: int, cols: int, ld: int) -> Place:
         total = rows * ld + problem.offset + 2 * GUARD
@@ -107,31 +110,34 @@ def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
 
 
 def view_step(problem: Problem) -> int:
-    """Rows of B between the operands of one launch of a sample and the next: none where that would spoil the distribution.
+    """Return the rows of B from one launch of a sample to the next: 0 if other rows would spoil the distribution.
 
-    So many that B begins on the same 16-byte boundary in all, and an even number: `alternating` goes by pairs of rows.
+    With this step B begins on the same 16-byte boundary in all launches. It is even, because `alternating` goes by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
 
 
 def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
-    """In which of `RESULT_SHIFTS` places the C of each launch of a sample begins; that of the first in the first."""
+    """Return in which of `RESULT_SHIFTS` places the C of each launch of a sample begins; the first launch's is in the first."""
     return [0, *random.integers(RESULT_SHIFTS, size=launches - 1).tolist()]
 
 
 def audited(random: np.random.Generator, times: int) -> int:
-    """Which of a sample's launches is looked at: the last in half of the samples, for what is put off until the next launch lacks there."""
+    """Return which launch of a sample is audited.
+
+    In half of the samples it is the last: a result that a kernel puts off until the next launch is missing there.
+    """
     return times - 1 if random.integers(2) else int(random.integers(times))
 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:
-    """alpha and beta rounded to the element type, as the kernels get them."""
+    """Return alpha and beta rounded to the element type, as the kernels get them."""
     element = np.dtype(problem.element_type).type
     return element(problem.alpha), element(problem.beta)
 
 
 def errors_of(sums: NDArray[np.float64]) -> Errors:
-    """`Errors` from a row of the seven sums of `compare` for each part of C."""
+    """Return the `Errors` from rows of seven sums, which `compare` writes for each part of C."""
     total, first = sums.sum(axis=0), int(sums[:, 3].argmax())
     return Errors(
         float(total[0]),

@@ -1,7 +1,7 @@
-"""The seam at which tests put simulated GPUs in place of this machine's.
+"""The seam at which tests replace this machine's GPUs with simulated ones.
 
-`LADDER_SIMULATION` names a Python file that detects, compiles for and opens GPUs that are not there. No command sets it. The fingerprint
-of every measurement made with it has `"simulated": true`, so no real run takes it over, and `ladder publish` refuses such a dataset.
+`LADDER_SIMULATION` names a Python file that detects, compiles for and opens GPUs that are not there. No command sets it. The fingerprint of
+every measurement made with it has `"simulated": true`: no real run reuses it, and `ladder publish` refuses such a dataset.
 """
 
 import os
@@ -16,10 +16,10 @@ VARIABLE = "LADDER_SIMULATION"
 
 @lru_cache
 def simulated() -> Any:
-    """The module that stands in for the GPUs, or None.
+    """Return the module that stands in for the GPUs, or None.
 
-    It has `detect() -> list[Device]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`,
-    `compile(source) -> (cubin, usage)` and `open_device(uuid, support) -> Device`.
+    It has `detect() -> list[Device]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`, `compile(source) -> (cubin, usage)`
+    and `open_device(uuid, support) -> Device`.
     """
     path = os.environ.get(VARIABLE)
     if not path:
