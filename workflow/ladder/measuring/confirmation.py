@@ -1,4 +1,4 @@
-"""The confirmation: what the sweep found best, measured again, all kernels side by side in the same rounds, in several fresh processes."""
+"""The confirmation: measures the finalists of all kernels again, side by side in the same rounds, in several fresh processes."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,55 +22,55 @@ from ladder.storage.journal import Journal
 from ladder.storage.samples import read, write
 
 ENERGY_SECONDS = 0.4
-"""How long launches follow each other to measure their energy."""
+"""How long launches follow each other while their energy is measured."""
 ENERGY_PROCESSES = 3
-"""The processes in which energy is counted: enough to show how far it repeats."""
+"""The processes in which energy is measured: enough to show how far it repeats."""
 ENERGY_TRIES = 3
-"""How often a process counts at the most: until launches followed each other, and the counter was seen to move."""
+"""The most times that a process measures energy: until launches followed each other and the counter moved."""
 ENERGY_SLACK = 0.2
-"""By what share a launch of that stretch may be faster than where it was timed: no result is looked at there, nor C poisoned."""
+"""How much faster than when it was timed a launch may be there, as a share: there no result is audited and C is not poisoned."""
 ROUNDS_BEFORE = 4
-"""Rounds, at the most, that pass before the first answer of a request to time."""
+"""The most rounds that pass before the first answer to a request to time."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Finalist:
-    """What is measured again on a problem: a kernel in one configuration, or a baseline."""
+    """A candidate that is measured again on a problem: a kernel in one configuration, or a baseline."""
 
     kernel: str
     configuration: str
     role: str
-    """`best` of its kernel in the sweep, `finalist`, or `control`: another kernel's configuration with the binary of one of those."""
+    """`best` of its kernel in the sweep, `finalist`, or `control`: another kernel's configuration with the binary of a best or a finalist."""
     us: float
     """The sweep's median time, in microseconds."""
     precision: str = ""
     apart: bool = False
-    """Whether it has rounds of its own: what uses the tensor cores, or is a baseline for context only. They draw power, or leave threads
-    spinning, at the cost of what is timed beside them."""
+    """Whether it has separate rounds: a candidate that uses the tensor cores, or a baseline other than the reference. Such candidates draw
+    power, or leave threads spinning, at the cost of those timed beside them."""
 
     @property
     def tensor_cores(self) -> bool:
-        """Whether it may use them."""
+        """Whether it may use the tensor cores."""
         return self.apart or is_baseline(self.kernel)
 
 
 @dataclass
 class ConfirmationJob(Job):
-    """The confirmation of a device."""
+    """The job that confirms a device's finalists."""
 
     samples: Sequence[Path] = ()
-    """The files of the sweep."""
+    """The sweep's files of samples."""
     swept: str = ""
     """Digest of the package's modules that sweep."""
     refill_us: float = 0.0
-    """What filling the caches once takes, in microseconds; 0 where it is not known."""
+    """Microseconds to fill the caches once; 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """What is timed side by side."""
+    """Finalists that are timed side by side."""
 
     process: int
     problem: Problem
@@ -82,11 +82,11 @@ class _Group:
 def finalists(
     rows: Iterable[Mapping[str, Any]], within: float, most: int, sha256: Mapping[Name, str]
 ) -> dict[Problem, list[Finalist]]:
-    """Who is measured again on each problem, by the rows of the sweep.
+    """Return the finalists and controls of each problem, from the rows of the sweep.
 
-    Of each kernel the configuration with the highest ratio to the reference, and those whose ratio is at most `within` below it, `most` in
-    all; what lost the race is none of them. With them the controls: other kernels' configurations with the same binary (`sha256`), raced
-    or not, which nothing but chance can tell apart.
+    The finalists of a kernel are the configuration with the highest ratio to the reference and those whose ratio is at most `within` below
+    it, `most` in all. A configuration that lost the race is no finalist. The controls are other kernels' configurations with the same binary
+    (`sha256`), raced or not: nothing but chance can tell them apart.
     """
     swept: dict[Problem, dict[str, list[tuple[float, Finalist]]]] = {}
     raced: dict[Problem, list[Finalist]] = {}
@@ -122,7 +122,7 @@ def finalists(
 
 
 class Confirmation:
-    """A run of a job: measures what the journal does not have yet, a record for every problem, state and process."""
+    """A run of the job: measures the groups that the journal lacks, one record each."""
 
     def __init__(
         self, job: ConfirmationJob, journal: Journal, finalists: Mapping[Problem, Sequence[Finalist]], uuid: str, lock: int
@@ -160,7 +160,7 @@ class Confirmation:
         return _Group(process, problem, state, candidates, digest(given))
 
     def _round_us(self, finalists: Iterable[Finalist]) -> float:
-        """What a round takes, in microseconds, by what the sweep measured."""
+        """Return the microseconds of a round, from the sweep's times."""
         return sum(max(finalist.us, self.limits.sample_us) for finalist in finalists)
 
     def _learn(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -169,9 +169,9 @@ class Confirmation:
                 self.failed[row["kernel"], row["element_type"], row["configuration"]] = row
 
     def measure_all(self) -> None:
-        """Measure process after process; returns when the journal has every group.
+        """Measure process after process; return when the journal has every group.
 
-        The smaller problems come first: after large ones the board may be at its power limit, and the clock held down.
+        Smaller problems come first: after large ones the board may be at its power limit, with the clock held down.
         """
         try:
             for process in range(1, self.job.plan["processes"] + 1):
@@ -184,7 +184,7 @@ class Confirmation:
             self.progress.bar.close()
 
     def rows(self) -> list[Mapping[str, Any]]:
-        """A row for every finalist, problem, state and process."""
+        """Return a row for every finalist, problem, state and process."""
         return [row | {"key": group.key} for group in self.groups for row in self.journal.records[group.key]["rows"]]
 
     def _measure(self, group: _Group) -> None:
@@ -214,10 +214,10 @@ class Confirmation:
         self.progress.done(group.key, f"{group.problem.label} {group.state}, process {group.process}")
 
     def _time(self, group: _Group, candidates: Sequence[Candidate]) -> dict[Candidate, dict[str, Any]]:
-        """The outcome of each candidate, timed beside the others.
+        """Return the outcome of each candidate, timed beside the others.
 
-        When the worker dies or hangs, each alone shows who did it, and the others are timed again without those. If none does it alone, all
-        are tried once more, and then they share the failure.
+        If the worker dies or hangs, each candidate is timed alone to find those to blame, and the others are timed together again. If none
+        fails alone, all are tried once more; if that fails too, they share the failure.
         """
         outcomes: dict[Candidate, dict[str, Any]] = {}
         for candidate in candidates:
@@ -239,7 +239,7 @@ class Confirmation:
         return outcomes
 
     def _samples(self, group: _Group, candidates: Sequence[Candidate]) -> dict[Candidate, dict[str, Any]]:
-        """The outcomes of candidates that were timed in the same rounds."""
+        """Return the outcomes of candidates, timed in the same rounds."""
         finalists = {candidate: group.finalists[candidate] for candidate in candidates}
         return dict(
             self.session.time(
@@ -253,7 +253,7 @@ class Confirmation:
         )
 
     def _count_energy(self, problem: Problem, candidate: Candidate, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The energy of one GEMM of a candidate that has been timed, and its power: the energy over the time of the same launches."""
+        """Return the energy of one GEMM of a timed candidate and its power, the energy over the time of the same launches; else a reason."""
         count = partial(self.session.count_energy, candidate, problem, row["repeats"], ENERGY_SECONDS)
         timed, why = median_interval(row["samples_us"])[0], ""
         for _ in range(ENERGY_TRIES):
@@ -270,7 +270,7 @@ class Confirmation:
         return {"reason": f"no energy: {why}"}
 
     def _attempt(self, do: Callable[[], T]) -> T | Failure:
-        """What is returned, by a second attempt if the worker was killed from outside, or the failure that was raised."""
+        """Return what `do` returns, or the failure that it raises. If the worker was killed from outside, it gets a second attempt."""
         try:
             return self.session.retry(do)
         except Failure as failure:
@@ -278,10 +278,9 @@ class Confirmation:
 
 
 def run(job: ConfirmationJob, journal_path: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
-    """Measure what the journal lacks on one of the devices and write the Parquet file; returns what is kept of the session, with the sweep's
-    files.
+    """Measure what the journal lacks on one of the devices and write the Parquet file; return the session in its metadata.
 
-    What a journal has from one GPU is not gone on with on another.
+    The session names the sweep's files. A journal begun on one GPU is not continued on another.
     """
     start, rows = clock.now(), [row for path in job.samples for row in read(path)[0]]
     sha256 = {name: str(row["sha256"]) for name, row in job.binaries.items()}

@@ -1,6 +1,6 @@
-"""Hardware counters of the best configuration of every rung, by Nsight Compute (`ncu`): what the models are held against.
+"""Hardware counters of every rung's best configuration, from Nsight Compute (`ncu`): the models are compared with them.
 
-Started as `python -m ladder.measuring.counters TASK`, below `ncu`, it launches one configuration once.
+`python -m ladder.measuring.counters TASK`, started below `ncu`, launches one configuration once.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from ladder.model.kernel import SUFFIX, Configuration, Kernel
 from ladder.model.problem import Problem
 
 SECONDS = 600.0
-"""Time that counting one kernel may take."""
+"""Time limit for counting one kernel."""
 METRICS = {
     "global_read_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "global_write_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
@@ -43,7 +43,8 @@ METRICS = {
     "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"). Of one GEMM, caches flushed before each launch."""
+"""Column of `counters.csv` -> metric of Nsight Compute (its guide, "Metrics Reference"), for one GEMM. Caches are flushed before each
+launch."""
 STALLS = {
     name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
     for name in (
@@ -51,22 +52,22 @@ STALLS = {
         "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping", "tex_throttle", "wait",
     )
 }  # fmt: skip
-"""Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): warps that do, an issued instruction."""
+"""Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): waiting warps per issued instruction."""
 ORIGIN = ["device", "uuid", "commit", "dirty"]
-"""Where and by what was counted, which need not be where and by what the dataset was measured."""
+"""Columns with the device and the code of the counts, which may differ from those of the dataset."""
 COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts"]
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 class NotCounted(Exception):
-    """Nsight Compute is missing, refused, or gave no counts; the message is why."""
+    """Nsight Compute is missing, refused, or gave no counts. The message says why."""
 
 
 def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
-    """The `metrics` in what `ncu --csv --page raw` printed, in bytes, counts and per cent; sums over its launches, else their means.
+    """Return the `metrics` in the output of `ncu --csv --page raw`, in bytes, counts and percent: sums over its launches, or means of ratios.
 
-    The table begins at the line with the column `ID`, and its first row are units; what comes before is of the program or of ncu itself.
-    Raises `NotCounted`, with ncu's own error where it gave one, if there is no table.
+    The table begins at the line with the column `ID`, and its first row has the units. Lines before it are from the program or from ncu
+    itself. Raises `NotCounted` if there is no table, with ncu's own error if it gave one.
     """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), None)
@@ -90,14 +91,14 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
 
 
 def stalls(task: Mapping[str, Any], most: int = 3) -> list[tuple[str, float]]:
-    """The reasons for which warps of a task wait the most, each with warps that do an issued instruction. Raises `NotCounted`."""
+    """Return the `most` frequent reasons why warps of a task wait, each with waiting warps per issued instruction. Raises `NotCounted`."""
     values = profile(task, STALLS.values())
     reasons = [(name.replace("_", " "), values[metric]) for name, metric in STALLS.items() if metric in values]
     return sorted(reasons, key=lambda reason: -reason[1])[:most]
 
 
 def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
-    """Run a task below `ncu`, which is looked for on the PATH; returns the metrics. Raises `NotCounted`."""
+    """Run a task below `ncu`, which must be on the PATH, and return the metrics. Raises `NotCounted`."""
     if not task["kernel"].endswith(SUFFIX["cuda"]):
         raise NotCounted("Nsight Compute counts on NVIDIA GPUs only")
     ncu = shutil.which("ncu")
@@ -111,7 +112,7 @@ def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) 
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # the program below ncu too
+        os.killpg(process.pid, signal.SIGKILL)  # kills the program below ncu too
         process.communicate()
         raise NotCounted(f"no counts within {SECONDS:g} s") from None
     try:
@@ -129,10 +130,9 @@ def tasks(
     support: Path,
     origin: Mapping[str, Any],
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """What is counted: how a row begins, of `KEY` to the binary's sha256, and the task for it, for every kernel on the problem that the
-    ladder is shown at.
+    """Return what to count for every kernel, on the problem that the ladder is shown at: a row's first columns, and the task.
 
-    `origin` has the columns `ORIGIN`: its `uuid` is that of the GPU.
+    The columns are `KEY` to the binary's sha256. `origin` has the columns `ORIGIN`; its `uuid` is that of the GPU.
     """
     rated = best[best["tflops"].notna() & best["kernel"].isin(list(chosen))]
     rows = (
@@ -163,7 +163,7 @@ def tasks(
 def count(
     todo: Sequence[tuple[dict[str, Any], dict[str, Any]]], measure: Callable[[Mapping[str, Any]], dict[str, float]] = profile
 ) -> pd.DataFrame:
-    """A row a task: its counters, or the reason why it has none. When the first has none the others are not tried."""
+    """Return a row per task: its counters, or the reason why it has none. If the first has none, the others are not tried."""
     rows: list[dict[str, Any]] = []
     for key, task in todo:
         if rows and rows[0].get("reason"):
@@ -181,7 +181,7 @@ def count(
 
 
 def launch(task: Mapping[str, Any]) -> None:
-    """Launch one configuration once, on operands as a measurement has them."""
+    """Launch one configuration once, on operands like those of a measurement."""
     device = open_device("cuda", task["uuid"], Path(task["support"]))
     problem = Problem(**task["problem"])
     device.operands(problem)

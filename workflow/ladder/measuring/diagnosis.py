@@ -1,4 +1,4 @@
-"""What went wrong in a result: its first wrong element, and which common mistake gives just these numbers."""
+"""The diagnosis of an incorrect result: its first incorrect element, and the common mistakes that give exactly these numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from ladder.devices.operands import CANARY, scalars, whole
 from ladder.model.problem import Problem
 
 ROWS = 2**28
-"""Products that are summed at a time: of a large problem only the rows up to the first wrong one are computed."""
+"""Products that are summed at a time. Of a large problem only the rows up to the first incorrect one are computed."""
 TILES = (128, 64, 32, 16, 8, 4, 2)
 POISON = np.full(2, CANARY, np.uint32).tobytes()
-"""What an element of any size has that nobody has written."""
+"""The bytes of an element of any size that nobody has written."""
 UNTOUCHED = "nothing is written there, or C is read although beta is 0: it was NaN before"
 COMPUTED = "it is computed as not a number, or from C, which was NaN before, although beta is 0"
-"""Of NaN with other bits: a GPU makes the same of every NaN that it reads."""
+"""For a NaN with other bits: a GPU turns every NaN that it reads into the same one."""
 Flat = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The first wrong element, C[row][column], what it is and should be, and how many of the elements looked at are wrong."""
+    """The first incorrect element, C[row][column], its value and the expected one, and how many of the elements looked at are incorrect."""
 
     row: int
     column: int
@@ -36,14 +36,14 @@ class Diagnosis:
 
 
 def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
-    """The matrix that begins at the first element, as far as there are elements; beyond them are zeros."""
+    """Return the matrix that begins at the first element. Beyond the last element are zeros."""
     needed = (rows - 1) * ld + cols
     padded = flat[:needed] if len(flat) >= needed else np.concatenate([flat, np.zeros(needed - len(flat), flat.dtype)])
     return np.lib.stride_tricks.as_strided(padded, (rows, cols), (ld * flat.itemsize, flat.itemsize)).astype(np.float64)
 
 
 def _wanted(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other: Any) -> tuple[Flat, Flat]:
-    """`alpha*A*B + beta*C` in float64 and `|alpha| |A| |B| + |beta| |C|` of some rows; `other` is what a mistake takes."""
+    """Return `alpha*A*B + beta*C` and `|alpha| |A| |B| + |beta| |C|` of some rows in float64; `other` has the values that a mistake uses."""
     alpha, beta = (float(value) for value in scalars(problem))
     alpha, beta, depth = other.get("alpha", alpha), other.get("beta", beta), other.get("k", problem.k)
     left = _matrix(a, problem.m, problem.k, other.get("lda", problem.lda))[rows, :depth]
@@ -57,10 +57,10 @@ def _wanted(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other:
 
 
 def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float) -> Diagnosis | None:
-    """Look at the `result` of a launch and that of a second one, `again`; None where no element is wrong by itself.
+    """Compare the `result` of a launch with float64 and with `again`, that of a second launch. Return None if no element is incorrect.
 
-    All are flat, from the first element of the matrix on, `old` is C before the launch. An element is wrong where it is off by more than
-    `bound` times |alpha| |A| |B| + |beta| |C|, on whole numbers where it is off at all.
+    All arrays are flat, from the first element of the matrix on; `old` is C before the launch. An element is incorrect if it is off by more
+    than `bound` times |alpha| |A| |B| + |beta| |C|, or on whole numbers if it is off at all.
     """
     step = max(1, ROWS // (problem.n * problem.k))
     bound = 0.0 if whole(problem) else bound
@@ -83,7 +83,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
     row, column = (int(index) for index in np.argwhere(wrong)[0])
 
     def same(**other: Any) -> bool:
-        """Whether a mistake gives this result."""
+        """Return whether a mistake gives this result."""
         taken = _matrix(result, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
         return not differ(taken, *_wanted(problem, a, b, old, rows, **other)).any()
 
@@ -92,7 +92,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
         guesses = ["a race, or memory that nobody set: two launches differ"]
     else:
         guesses = [words for words, other in _mistakes(problem) if same(**other)]
-        # a wrong stride meets the NaN between rows: it explains the same result, but not on the problems that have nothing there
+        # a wrong stride reads the NaN between rows: it explains the same result, but not on problems that have nothing there
         if problem.beta == 0 and np.isnan(block[row, column]) and (np.isnan(block).all() or not guesses):
             guesses.insert(0, UNTOUCHED if result[place : place + 1].tobytes() in POISON else COMPUTED)
     guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
@@ -102,7 +102,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
 
 
 def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Common mistakes in words, and as what `_wanted` takes."""
+    """Yield common mistakes in words, and as arguments of `_wanted`."""
     if problem.alpha != 1:
         yield "alpha is left out", {"alpha": 1.0}
     if problem.beta != 0:
@@ -122,11 +122,11 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:
-    """Whether only the last rows or columns are wrong, in words."""
+    """Return in words whether only the last rows or columns are incorrect; "" if not."""
     places = np.argwhere(wrong)
     row, column = places[:, 0] + looked_at.start, places[:, 1]
     rows, columns = problem.m - int(row.min()), problem.n - int(column.min())
-    if rows <= problem.m // 2 and rows < TILES[0]:  # what a tile leaves over is less than one
+    if rows <= problem.m // 2 and rows < TILES[0]:  # the rest that a tile leaves over is smaller than the tile
         return f"an edge: only the last {rows} rows are wrong"
     if columns <= problem.n // 2 and columns < TILES[0]:
         return f"an edge: only the last {columns} columns are wrong"

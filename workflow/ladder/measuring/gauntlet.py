@@ -1,6 +1,6 @@
-"""The small problems that every configuration must get right before it may have a speed: where GEMM kernels go wrong.
+"""The small problems that every configuration must compute correctly before it is timed: where GEMM kernels fail.
 
-One list for measuring, the GPU tests and the emulation.
+The measurements, the GPU tests and the emulation share this list.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PROBLEMS = (
     Problem(16, 16, 17, padding=4),
     Problem(31, 33, 37, offset=2, beta=1.0),
     Problem(32, 64, 8, alpha=2.0),
-    Problem(36, 40, 12, offset=1),  # rows as vectors want them, but where they begin
+    Problem(36, 40, 12, offset=1),  # row lengths suit vector accesses, but the first address does not
     Problem(33, 31, 1, padding=2),
     Problem(63, 65, 129, offset=3, padding=1, alpha=-1.0, beta=0.5),
     Problem(64, 32, 64, beta=-0.5),
@@ -37,25 +37,25 @@ PROBLEMS = (
     Problem(5, 515, 515, alpha=0.5),
     Problem(130, 259, 516, padding=2, offset=2, alpha=-1.0, beta=0.5),
 )
-"""On whole numbers, compared to the bit. alpha and beta are powers of two, `offset` and `padding` elements."""
+"""Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and `padding` are in elements."""
 ROUNDED = (
     Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
     Problem(67, 61, 300, distribution="nonfinite"),
     Problem(129, 65, 511, distribution="positive", alpha=-0.3),
 )
-"""On numbers that are rounded: within the bounds of `verify`; infinities and NaN where float64 has them."""
+"""Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them."""
 
 
 @lru_cache
 def problems(element_type: str, tf32: bool = False) -> Sequence[Problem]:
-    """The gauntlet for an element type; for what rounds operands to TF32, with whole numbers that this leaves as they are."""
+    """Return the gauntlet for an element type. With `tf32`, its whole numbers stay as they are when operands are rounded to TF32."""
     whole = "exact_tf32" if tf32 else "exact"
     exact = [replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS]
     return [*exact, *(replace(problem, element_type=element_type) for problem in ROUNDED)]
 
 
 def describe(problem: Problem) -> str:
-    """What sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5 beta=-1 exact`."""
+    """Return what sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5 beta=-1 exact`."""
     extras = {name: getattr(problem, name) for name in ("padding", "offset", "alpha", "beta")}
     usual = vars(Problem(1, 1, 1))
     words = [f"{name}={value:g}" for name, value in extras.items() if value != usual[name]]

@@ -1,4 +1,4 @@
-"""What a device is and what it can do at best: `environment.json`."""
+"""Describe a device and measure its peaks, for `environment.json`."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,11 @@ from ladder.devices.detect import Device
 from ladder.measuring.worker import open_device
 
 REPEATS = 100
-"""Empty launches in a sample, to tell what is left of the overhead of one where launches are repeated."""
+"""Empty launches in a sample, which show the overhead that a launch has if launches are repeated."""
 
 
 def library(device: Any) -> str:
-    """Name and version of the vendor's library that a device is compared with."""
+    """Return name and version of the vendor's library that a device is compared with."""
     if device.kind == "cuda":
         return f"cuBLAS {device.blas.version()}"
     from ladder.devices import blas
@@ -21,7 +21,7 @@ def library(device: Any) -> str:
 
 
 def probe(device: Device, uuid: str, support: Path) -> dict[str, Any]:
-    """Describe a device and measure its peaks on it; `support` is the compiled `devices/support.*`."""
+    """Return the description of a device and the peaks measured on it; `support` is the compiled `devices/support.*`."""
     opened = open_device(device.kind, uuid, support)
     try:
         empty = {"launch_us": opened.launch_us(1), "repeated_launch_us": opened.launch_us(REPEATS)}

@@ -1,4 +1,4 @@
-"""How far a measure job is."""
+"""The progress of a measure job."""
 
 import sys
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from tqdm import tqdm
 from ladder.core import clock
 
 LINE_SECONDS = 10.0
-"""Between lines of progress where there is no terminal."""
+"""Time between lines of progress if there is no terminal."""
 
 
 class Progress:
-    """A bar on a terminal, a line now and then elsewhere; the time left is told from expected costs, not from counts."""
+    """A bar on a terminal, else a line now and then. The time left comes from expected costs, not from counts."""
 
     def __init__(self, title: str, costs: Mapping[str, float]) -> None:
         self.title, self.costs = title, dict(costs)

@@ -1,7 +1,7 @@
 """The requests of a job to its worker, and the worker's answers.
 
 Requests are pickled: a worker trusts its job. Answers are JSON, because kernels run in the worker: what a kernel writes to the pipe is at
-worst no answer, and never a program that the job runs.
+worst no valid answer, and never code that the job runs.
 """
 
 import json
@@ -21,19 +21,19 @@ class Candidate:
 
     name: str
     configuration: str = "-"
-    """The label of one."""
+    """The configuration's label."""
     path: str | None = None
     """The kernel's file; None for a baseline."""
     binary: str = ""
     sha256: str = ""
-    """The digest of the binary that was compiled."""
+    """The digest of the compiled binary."""
     precision: str = ""
-    """"" for that of the element type."""
+    """The precision of its arithmetic; "" for the element type's."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """Open the device. `support` is the file of what the pipeline itself runs there."""
+    """Open the device. `support` is the file of the pipeline's own device code."""
 
     kind: str
     uuid: str
@@ -42,7 +42,7 @@ class Open:
 
 @dataclass(frozen=True)
 class SetProblem:
-    """Make the operands of a problem, and verify the reference on it. All candidates have to be loaded again."""
+    """Make the operands of a problem, and verify the reference on it. All candidates must be loaded again."""
 
     problem: Problem
     reference: str
@@ -50,7 +50,7 @@ class SetProblem:
 
 @dataclass(frozen=True)
 class RunGauntlet:
-    """Run a candidate on the gauntlet: `Trying` for each problem, then `Judged`."""
+    """Run a candidate on the gauntlet. Answers: `Trying` for each problem, then `Judged`."""
 
     element_type: str
     candidate: Candidate
@@ -58,7 +58,7 @@ class RunGauntlet:
 
 @dataclass(frozen=True)
 class Load:
-    """Make the launch of a candidate on the present problem, known from now on by its index."""
+    """Make the launch of a candidate on the present problem; later requests name it by its index."""
 
     index: int
     candidate: Candidate
@@ -66,14 +66,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Check:
-    """Launch a loaded candidate once and compare every element: `Judged`."""
+    """Launch a loaded candidate once and compare every element. Answer: `Judged`."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Diagnose:
-    """Look at what a candidate gets wrong on a problem: `Diagnosed`."""
+    """Examine what a candidate gets wrong on a problem. Answer: `Diagnosed`."""
 
     problem: Problem
     candidate: Candidate
@@ -81,9 +81,9 @@ class Diagnose:
 
 @dataclass(frozen=True)
 class Time:
-    """Time loaded candidates in the same rounds: `Sampled` for each, and `Alive` in between.
+    """Time loaded candidates in the same rounds. Answers: `Sampled` for each, and `Alive` in between.
 
-    `best` is the lower end of the best ratio to the reference so far, by which candidates leave the race.
+    `best` is the lower end of the best ratio to the reference so far. Candidates that are clearly below it leave the race.
     """
 
     indices: Sequence[int]
@@ -95,7 +95,7 @@ class Time:
 
 @dataclass(frozen=True)
 class CountEnergy:
-    """Count the energy of launches of a loaded candidate that follow each other for `seconds`: `Energy`."""
+    """Measure the energy of launches of a loaded candidate that follow each other for `seconds`. Answer: `Energy`."""
 
     index: int
     repeats: int
@@ -107,14 +107,14 @@ Request = Open | SetProblem | RunGauntlet | Load | Check | Diagnose | Time | Cou
 
 @dataclass(frozen=True)
 class Done:
-    """The request is done; the device has been busy for so many microseconds since it was opened."""
+    """The request is done. `busy_us` is how many microseconds the device has been busy since it was opened."""
 
     busy_us: float
 
 
 @dataclass(frozen=True)
 class Declined:
-    """The candidate cannot be run, or spoiled what is beside it; if `fatal`, the worker ends."""
+    """The candidate cannot be run, or it spoiled those beside it. If `fatal`, the worker ends."""
 
     status: Status
     reason: str
@@ -123,26 +123,26 @@ class Declined:
 
 @dataclass(frozen=True)
 class Unusable:
-    """The machine does not let the worker do its work."""
+    """The machine keeps the worker from its work."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Alive:
-    """The worker is timing, and has nothing to tell yet."""
+    """The worker is timing and has no result yet."""
 
 
 @dataclass(frozen=True)
 class Trying:
-    """The gauntlet's problem that is launched next, in words."""
+    """The gauntlet's problem of the next launch, in words."""
 
     problem: str
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a candidate. `tensor_cores` says whether its binary uses them, where that was looked at."""
+    """The verdict on a candidate. `tensor_cores` says whether its binary uses them, if that was examined."""
 
     status: Status
     reason: str
@@ -151,7 +151,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """The fields of a `diagnosis.Diagnosis`, or None if there is nothing to see, and whether the candidate was right this time."""
+    """The fields of a `diagnosis.Diagnosis`, or None if nothing was found, and whether the candidate was correct this time."""
 
     diagnosis: Mapping[str, Any] | None
     right: bool
@@ -184,7 +184,7 @@ ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Alive, Try
 
 
 def encode(answer: Answer) -> bytes:
-    """An answer as JSON: the name of its class, and its fields."""
+    """Return an answer as JSON: the name of its class, and its fields."""
     return json.dumps([type(answer).__name__, vars(answer)], default=_plain).encode()
 
 
@@ -193,7 +193,7 @@ def _plain(value: Any) -> Any:
 
 
 def decode(content: bytes) -> Answer:
-    """The answer in a message. Raises `ValueError` if it is none."""
+    """Return the answer in a message. Raises `ValueError` if it is not an answer."""
     try:
         name, fields = json.loads(content)
         answer: Answer = ANSWERS[name](**fields)

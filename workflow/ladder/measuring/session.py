@@ -1,6 +1,6 @@
-"""A session with a device: judges and times candidates in a worker, which is replaced when it cannot go on.
+"""A session with a device: verifies and times candidates in a worker, and replaces the worker if it cannot go on.
 
-The sweep, the confirmation and `ladder try` measure through it. What they do about a candidate that fails is their own.
+The sweep, the confirmation and `ladder try` measure through sessions. Each decides itself what to do about a candidate that fails.
 """
 
 import csv
@@ -36,28 +36,28 @@ Name = tuple[str, str, str]
 
 @dataclass
 class Job:
-    """What a job that measures is given, whether it sweeps or confirms."""
+    """The input of a job that measures, whether it sweeps or confirms."""
 
     device: str
     kind: str
     plan: Mapping[str, Any]
-    """`Campaign.plan` or `Campaign.confirmation`."""
+    """The result of `Campaign.plan` or `Campaign.confirmation`."""
     binaries: Mapping[Name, Mapping[str, Any]]
     """As `read_binaries` returns them."""
     support: Path
-    """The file of what the pipeline itself runs on the device."""
+    """The file of the pipeline's own device code."""
     fingerprint: Mapping[str, Any]
     code: str
     """Digest of the package's modules that measure."""
     environment: Mapping[str, Any]
-    """`environment.json`: what the device can do at most."""
+    """`environment.json`, with the limits of the device."""
 
     def binary(self, name: str, element_type: str, configuration: str) -> Mapping[str, Any]:
-        """The row of a binary; empty for a baseline, and for what was not compiled."""
+        """Return the row of a binary; empty for a baseline, and if the binary was not compiled."""
         return self.binaries.get((name, element_type, configuration), {})
 
     def candidate(self, name: str, element_type: str, configuration: str, precision: str) -> Candidate:
-        """A kernel in one configuration, or a baseline, as the worker launches it."""
+        """Return a kernel in one configuration, or a baseline, as the worker launches it."""
         if is_baseline(name):
             return Candidate(name, precision=precision)
         row = self.binary(name, element_type, configuration)
@@ -65,11 +65,11 @@ class Job:
         return Candidate(name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision)
 
     def open(self, uuid: str, lock: int) -> "Session":
-        """A session with the GPU, or the CPU, whose lock is held."""
+        """Return a session with the GPU, or the CPU, whose lock is held."""
         return Session(self.kind, uuid, self.support, self.environment, self.plan["limits"]["timeout_seconds"], lock)
 
     def row(self, uuid: str, candidate: Candidate, problem: Problem, state: str, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """A measurement as a row of samples: what was measured, when and where, and the columns of what came of it."""
+        """Return a measurement as a row of samples: what was measured, when and where, and the columns of its outcome."""
         return {
             "device": self.device,
             "kernel": candidate.name,
@@ -85,7 +85,7 @@ class Job:
 
 
 def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
-    """The rows of files `resources.csv`, whose `binary` becomes an absolute path: a kernel may change the worker's folder."""
+    """Return the rows of files `resources.csv`. Each `binary` becomes an absolute path: a kernel may change the worker's folder."""
     binaries = {}
     for path in paths:
         with path.open(newline="") as file:
@@ -96,7 +96,7 @@ def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
 
 
 def now() -> str:
-    """The time of day, as rows have it."""
+    """Return the time of day in UTC, as rows have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -109,10 +109,10 @@ def _retried(method: "Callable[Concatenate[Session, P], T]") -> "Callable[Concat
 
 
 class Session:
-    """The worker of a job or of `ladder try`, the operands it has, and the candidates it has loaded.
+    """The worker of a job or of `ladder try`, its operands, and the candidates that it has loaded.
 
-    What it is asked raises `Failure` if the worker ends, is killed at its time limit, or refuses, and `InputError` if the machine does not
-    let it work.
+    Requests raise `Failure` if the worker ends, is killed at its time limit, or refuses. They raise `InputError` if the machine keeps the
+    worker from its work.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class Session:
     ) -> None:
         self.kind, self.uuid, self.support = kind, uuid, support
         self.environment = environment
-        """`environment.json`, by which a time that the device cannot reach is known."""
+        """`environment.json`, which shows the times that the device cannot reach."""
         self.timeout_seconds = timeout_seconds
-        """Silence after which a worker is killed."""
+        """Seconds of silence after which a worker is killed."""
         self.lock = lock
         """The descriptor of the device's lock, which the worker holds too."""
         self.reference = BASELINES[kind][0]
@@ -135,11 +135,11 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a worker, be it dead by now."""
+        """Whether there is a worker, even if it has died by now."""
         return self._child is not None
 
     def worker(self) -> Child:
-        """The worker: a fresh one if the last has ended. Raises `InputError` if the device cannot be opened."""
+        """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device cannot be opened."""
         if self._child and self._child.ended():
             self.end()
         if self._child is None:
@@ -161,9 +161,9 @@ class Session:
         self._forget_problem()
 
     def retry(self, attempt: Callable[[], T]) -> T:
-        """What an attempt returns; of a second one if the worker was killed from outside, no kernel's fault unless it happens again.
+        """Return what an attempt returns. If the worker was killed from outside, try once more: the first time no kernel is to blame.
 
-        Raises its `Failure`; a worker that cannot go on has ended then.
+        Raises the attempt's `Failure`. A worker that cannot go on has ended by then.
         """
         for last in (False, True):
             try:
@@ -176,7 +176,7 @@ class Session:
         raise AssertionError("the second attempt returns or raises")
 
     def set_problem(self, problem: Problem) -> None:
-        """Have the operands of a problem made: in a fresh worker if they cannot be in the one in which kernels have run.
+        """Make the operands of a problem, in a fresh worker if the one in which kernels have run cannot make them.
 
         Raises `Failure` if the operands do not fit, and `InputError` if a fresh worker cannot make them either.
         """
@@ -198,7 +198,7 @@ class Session:
                     ) from None
 
     def load(self, problem: Problem, candidates: Iterable[Candidate]) -> list[int]:
-        """Have launches of candidates on a problem made; returns the indices by which the worker knows them."""
+        """Make launches of candidates on a problem; return the indices by which the worker knows them."""
         self.set_problem(problem)
         indices = []
         for candidate in candidates:
@@ -213,10 +213,10 @@ class Session:
     def run_gauntlet(
         self, candidate: Candidate, element_type: str, report: Callable[[str], None] = lambda problem: None
     ) -> Judged:
-        """The verdict of the gauntlet; `report` is given each of its problems, in words, before the launch on it."""
+        """Return the verdict of the gauntlet. `report` gets each of its problems, in words, before the launch on it."""
         problem, verdict = "", None
         check_binary(candidate)
-        self._forget_problem()  # the gauntlet has operands of its own
+        self._forget_problem()  # the gauntlet has its own operands
         try:
             for answer in self._ask(protocol.RunGauntlet(element_type, candidate)):
                 if isinstance(answer, Trying):
@@ -231,7 +231,7 @@ class Session:
 
     @_retried
     def check_integers(self, candidate: Candidate, problem: Problem) -> Judged:
-        """The verdict on one launch on whole numbers of the problem's size."""
+        """Return the verdict on one launch on whole numbers of the problem's size."""
         (index,) = self.load(exactly(problem, candidate.precision == "tf32"), [candidate])
         (verdict,) = self._ask(protocol.Check(index))
         assert isinstance(verdict, Judged)
@@ -239,7 +239,7 @@ class Session:
 
     @_retried
     def diagnose(self, candidate: Candidate, problem: Problem) -> Diagnosed:
-        """What is to be seen of what a candidate gets wrong on a problem."""
+        """Return the diagnosis of a candidate on a problem that it gets wrong."""
         self._forget_problem()
         (answer,) = self._ask(protocol.Diagnose(problem, candidate))
         assert isinstance(answer, Diagnosed)
@@ -256,10 +256,10 @@ class Session:
         best: float = 0.0,
         round_seconds: float = 0.0,
     ) -> Iterator[tuple[Candidate, dict[str, Any]]]:
-        """Time candidates in the same rounds; yields each when it is done, with its columns: its samples, or why they do not count.
+        """Time candidates in the same rounds. Yields each when it is done, with its columns: its samples, or why they do not count.
 
-        With each candidate comes whether it may use the tensor cores, on which depends what is too fast to be true. `best` is that of
-        `protocol.Time`; `round_seconds` are allowed beyond the usual silence. Not retried: some candidates may be done.
+        `candidates` says of each whether it may use the tensor cores, which decides what is too fast to be true. `best` is that of
+        `protocol.Time`; `round_seconds` extends the usual time limit. Not retried: some candidates may be done.
         """
         indices, began = self.load(problem, candidates), now()
         by_index = dict(zip(indices, candidates, strict=True))
@@ -272,14 +272,14 @@ class Session:
 
     @_retried
     def count_energy(self, candidate: Candidate, problem: Problem, repeats: int, seconds: float) -> Energy:
-        """The energy of a launch among launches that follow each other for some seconds, and its time."""
+        """Return the energy and the time of a launch among launches that follow each other for some seconds."""
         (index,) = self.load(problem, [candidate])
         (energy,) = self._ask(protocol.CountEnergy(index, repeats, seconds))
         assert isinstance(energy, Energy)
         return energy
 
     def summary(self) -> dict[str, Any]:
-        """What is kept of a job's session beside its measurements."""
+        """Return the facts about a job's session that are kept beside its measurements."""
         return {
             "busy_seconds": round(self._busy_us / 1e6, 3),
             "children": self.children,
@@ -295,7 +295,7 @@ class Session:
         return self.worker().ask(request, self.timeout_seconds)
 
     def _columns(self, answer: Sampled, problem: Problem, tensor_cores: bool) -> dict[str, Any]:
-        """What came of a candidate that was timed."""
+        """Return the outcome of a timed candidate."""
         verdict = answer.verdict
         if verdict["status"] != "correct":
             return {**verdict, "reason": f"while timed: {verdict['reason']}"}
@@ -326,7 +326,7 @@ def check_binary(candidate: Candidate) -> None:
 
 
 def columns_of(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a device read of itself, as columns: the median of each, and clock and throttling of every sample."""
+    """Return a device's readings as columns: the median of each, and clock and throttle reasons of every sample."""
     known = {name: [reading[name] for reading in readings if reading.get(name) is not None] for name in READINGS}
     throttle = [reading.get("throttle_reasons") for reading in readings]
     return {name: median_interval(values)[0] if values else None for name, values in known.items()} | {

@@ -1,4 +1,4 @@
-"""The worker process in which kernels run, supervised: what hangs is killed, what dies leaves a reason, and nothing is left behind."""
+"""The worker process in which kernels run, supervised: a hang is killed, a death gets a reason, and nothing is left behind."""
 
 import contextlib
 import ctypes
@@ -25,27 +25,30 @@ from ladder.measuring import protocol, worker_start
 from ladder.measuring.protocol import Answer, Declined, Done, Request, Unusable, decode
 
 START_SECONDS = 120.0
-"""Time a child has to open its device and make the operands of a problem."""
+"""Time limit for a child to open its device, or to make the operands of a problem."""
 FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""Signals by which a user, a batch system or a machine out of memory ends a process; a kernel's own faults have others."""
+"""Signals by which a user, a batch system or a machine out of memory ends a process. A kernel's own faults raise others."""
 LOOK_SECONDS = 0.5
-"""How often a child without an answer is looked at: what a kernel left behind may hold the pipe open when the child is gone."""
+"""Time between looks at a child without an answer: what a kernel left behind may hold the pipe open when the child is gone."""
 ANSWER_SECONDS = 10
-"""Time for the rest of an answer to come once it has begun."""
+"""Time limit for the rest of an answer that has begun."""
 ANSWER_BYTES = 1 << 24
-"""The most of an answer."""
+"""The most bytes of an answer."""
 LAST_BYTES = 4096
-"""What is read of the end of that which a child has printed."""
+"""Bytes read from the end of a child's output."""
 MARK = "GEMM_LADDER_CHILD"
-"""The variable in a child's environment by which the processes that a kernel starts there are known."""
+"""The variable in a child's environment that identifies the processes that a kernel starts there."""
 IDLE = {"OPENBLAS_THREAD_TIMEOUT": "20"}
-"""OpenBLAS's threads spin for 2^20 cycles after a call instead of 2^26: what is timed next waits until they rest."""
+"""OpenBLAS's threads then spin for 2^20 cycles after a call instead of 2^26: the next timing waits until they rest."""
 NO_FAULT = "no fault of a kernel's, and recorded of none; what was measured before is kept, run again once it is mended"
 _numbers = itertools.count()
 
 
 def pipe() -> tuple[Connection, Connection]:
-    """Our end and the child's: on ours, what has begun to come is waited for `ANSWER_SECONDS` at most (socket(7), SO_RCVTIMEO)."""
+    """Return our end and the child's end of a pipe.
+
+    Ours waits at most `ANSWER_SECONDS` for the rest of a message that has begun to come (socket(7), SO_RCVTIMEO).
+    """
     parents_end, childs_end = Pipe()
     with socket.socket(fileno=os.dup(parents_end.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", ANSWER_SECONDS, 0))
@@ -53,7 +56,7 @@ def pipe() -> tuple[Connection, Connection]:
 
 
 class Failure(Exception):
-    """The child ended, was killed at its time limit, or refused a request; `alive` where it can go on, `killed` if from outside."""
+    """The child ended, was killed at its time limit, or refused a request: `alive` if it can go on, `killed` if from outside."""
 
     def __init__(self, status: Status, reason: str, alive: bool, killed: bool = False) -> None:
         self.status, self.reason, self.alive, self.killed = status, plain(reason), alive, killed
@@ -65,17 +68,16 @@ class Failure(Exception):
         return {"status": self.status, "reason": self.reason}
 
     def during(self, what: str) -> "Failure":
-        """The same, whose reason begins with what was being done."""
+        """Return the same failure with a reason that begins with what was being done."""
         return Failure(self.status, f"{what}: {self.reason}", self.alive, self.killed)
 
 
 class Child:
-    """The worker process. The answers to a request are yielded until it is done.
+    """The worker process. A request yields its answers until it is done.
 
-    It holds the job's lock too: the device is not free before the last process that uses it is gone. It is a session of its own, so that a
-    kernel's signals to its process group reach nobody else. What kernels start there is adopted by this process, and ended with it.
-
-    Raises `InputError` where the device cannot be opened, in a second process either.
+    The child holds the job's lock too: the device is not free before the last process that uses it is gone. The child is its own session, so
+    that a kernel's signals to its process group reach nobody else. This process adopts the processes that kernels start there, and ends them
+    with the child. Raises `InputError` if the device cannot be opened in a second process either.
     """
 
     def __init__(self, kind: str, uuid: str, support: Path, lock: int | None) -> None:
@@ -115,8 +117,8 @@ class Child:
     def ask(self, request: Request, timeout: float) -> Iterator[Answer]:
         """Send a request; yield its answers, but not the last.
 
-        Raises `Failure` when none comes for `timeout` seconds, the child ends, or what it sends is no answer, and `InputError` where it says
-        that the machine lets it do no work.
+        Raises `Failure` if no answer comes for `timeout` seconds, the child ends, or it sends something that is no answer. Raises
+        `InputError` if the child answers that the machine keeps it from its work.
         """
         try:
             self.connection.send(request)
@@ -157,7 +159,7 @@ class Child:
         return ": ".join([f"the child process {how}", *last])
 
     def ended(self) -> bool:
-        """Whether the process is no more."""
+        """Return whether the process has ended."""
         return self.process.poll() is not None
 
     def kill(self) -> None:
@@ -165,7 +167,7 @@ class Child:
         self.process.wait()
 
     def close(self) -> None:
-        """Let the child end by itself, kill it if it does not, and end what kernels have left running there."""
+        """Let the child end by itself, kill it if it does not, and end the processes that kernels left running there."""
         with contextlib.suppress(OSError):
             self.connection.send(None)
         try:

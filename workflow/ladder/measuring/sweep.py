@@ -1,4 +1,4 @@
-"""A measure job: judges every configuration of a kernel on every problem and times the correct ones, each in the journal when it is done."""
+"""A measure job: verifies a kernel's configurations on every problem, times the correct ones, and journals each when it is done."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from ladder.storage.journal import Journal
 from ladder.storage.samples import write
 
 GROUP = 8
-"""Configurations timed side by side in the same rounds."""
+"""Configurations that are timed in the same rounds."""
 
 
 @dataclass(eq=False)
@@ -29,34 +29,34 @@ class _Entry:
     """A candidate on a problem."""
 
     planned: Mapping[str, Any]
-    """The candidate, as the plan has it."""
+    """The candidate in the plan."""
     candidate: Candidate
     problem: Problem
     key: str
 
 
 class Sweep:
-    """A run of a job: measures what the journal does not have yet."""
+    """A run of a job: measures what the journal lacks."""
 
     def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
         self.job, self.journal, self.uuid, self.warned = job, journal, uuid, False
         self.session = job.open(uuid, lock)
         self.gauntlet_seconds = 0.0
         """Wall time of this run's gauntlets."""
-        # the vendor's calls are no configurations of one kernel: they do not race
+        # baselines are not configurations of one kernel: they do not race
         self.limits = Limits(**dict(job.plan["limits"]) | ({} if job.plan["kernel"] else {"race": False}))
         self.entries = self._entries()
         self.entries_of: dict[Problem, list[_Entry]] = {}
         for entry in self.entries:
             self.entries_of.setdefault(entry.problem, []).append(entry)
         self.ratios: dict[str, tuple[float, float, float]] = {}
-        rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that only the time left is told from
+        rate = 1e7 if job.kind == "cuda" else 1e4  # FLOP per microsecond, a guess that is only used for the time left
         costs = {e.key: 5e4 + 12 * e.problem.flops / rate for e in self.entries if e.key not in journal.records}
         self.progress = Progress(f"{job.device} {Path(job.plan['kernel'] or 'baselines').name}", costs)
 
     def _entries(self) -> list[_Entry]:
         plan, entries = self.job.plan, []
-        everyone = digest(plan["candidates"])  # which of them lose the race depends on who takes part
+        everyone = digest(plan["candidates"])  # the losers of the race depend on all candidates
         for problem in (Problem(**given) for given in plan["problems"]):
             for planned in plan["candidates"]:
                 candidate = self.job.candidate(planned["name"], problem.element_type, planned["label"], planned["precision"])
@@ -72,7 +72,7 @@ class Sweep:
         return self.job.binary(planned["name"], problem.element_type, planned["label"])
 
     def measure_all(self) -> None:
-        """Measure problem after problem; returns when the journal has every entry."""
+        """Measure problem after problem; return when the journal has every entry."""
         try:
             for problem, entries in self.entries_of.items():
                 self._measure_problem(problem, [entry for entry in entries if entry.key not in self.journal.records])
@@ -81,12 +81,12 @@ class Sweep:
             self.progress.bar.close()
 
     def done(self) -> int:
-        """How many of the measurements the journal has."""
+        """Return how many of the measurements the journal has."""
         return sum(entry.key in self.journal.records for entry in self.entries)
 
     def _measure_problem(self, problem: Problem, entries: Sequence[_Entry]) -> None:
         outcomes = {entry.key: self._refused_before(entry) or self._run_gauntlet(entry) for entry in entries}
-        for entry in sorted(entries, key=_is_tf32):  # operands are made anew for those that round to TF32
+        for entry in sorted(entries, key=_is_tf32):  # TF32 last: its operands are others
             if outcomes[entry.key]["status"] == "correct":
                 outcomes[entry.key] |= self._check_integers(entry)
         correct = [entry for entry in entries if outcomes[entry.key]["status"] == "correct"]
@@ -98,18 +98,18 @@ class Sweep:
             self._time(problem, {entry: outcomes[entry.key].get("tensor_cores") for entry in group})
 
     def _best(self, problem: Problem) -> float:
-        """The lower end of the best ratio to the reference that has been measured on a problem; 0 for none."""
+        """Return the lower end of the best ratio to the reference measured on a problem; 0 for none."""
         records = [self.journal.records.get(entry.key) for entry in self.entries_of[problem]]
         return max([0.0, *(self._ratio(record)[1] for record in records if record and record["status"] == "correct")])
 
     def _ratio(self, record: Mapping[str, Any]) -> tuple[float, float, float]:
-        """The record's ratio to the reference, with its interval; computed once."""
+        """Return the record's ratio to the reference with its interval; computed once."""
         if record["key"] not in self.ratios:
             self.ratios[record["key"]] = paired_ratio(record["reference_us"], record["samples_us"])
         return self.ratios[record["key"]]
 
     def _refused_before(self, entry: _Entry) -> dict[str, Any] | None:
-        """The outcome of a candidate that the plan, the compiler or what the device computes has already ruled out."""
+        """Return the outcome of a candidate that the plan, the compiler or the device's arithmetic has already ruled out; None for others."""
         if entry.planned["objection"]:
             return {"status": "skipped", "reason": entry.planned["objection"]}
         row = self._binary(entry.problem, entry.planned)
@@ -121,12 +121,12 @@ class Sweep:
         return None
 
     def _run_gauntlet(self, entry: _Entry) -> dict[str, Any]:
-        """The outcome of the gauntlet for a candidate: once a binary and device, whatever the problem."""
+        """Return the outcome of the gauntlet for a candidate. It runs once per binary and device, whatever the problem."""
         element_type, sha256 = entry.problem.element_type, self._binary(entry.problem, entry.planned).get("sha256")
         key = digest(["gauntlet", sha256, self.job.plan["geometry"], entry.planned, element_type,
                       self.job.fingerprint, self.job.code])  # fmt: skip
         if key not in self.journal.records:
-            self.session.worker()  # what a process takes to start is not the gauntlet's
+            self.session.worker()  # the start of a process does not count as the gauntlet's time
             start = clock.now()
             outcome = _outcome(partial(self.session.run_gauntlet, entry.candidate, element_type))
             self.gauntlet_seconds += clock.now() - start
@@ -139,14 +139,14 @@ class Sweep:
         return {name: outcome[name] for name in ("status", "reason")}
 
     def _time(self, problem: Problem, group: Mapping[_Entry, bool | None]) -> None:
-        """Time candidates in the same rounds, or one by one if the worker breaks; the values say whether a binary uses tensor cores."""
+        """Time candidates in the same rounds, or one by one if the worker breaks. The values say whether a binary uses tensor cores."""
         left = {entry.candidate: entry for entry in group}
         seed = int(digest([entry.key for entry in group]), 16) % 2**32
 
         def time() -> None:
             if not left:  # all were done before the worker was killed
                 return
-            # a baseline may use tensor cores, a kernel if its binary has their instructions
+            # a baseline may use tensor cores; a kernel may if its binary has their instructions
             candidates = {member: bool(group[entry]) or not self.job.plan["kernel"] for member, entry in left.items()}
             for candidate, outcome in self.session.time(problem, candidates, self.limits, seed, best=self._best(problem)):
                 entry = left.pop(candidate)
@@ -186,7 +186,7 @@ def _outcome(judge: Callable[[], Judged]) -> dict[str, Any]:
 
 
 def run(job: Job, journal_path: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:
-    """Measure what the journal lacks on one of the devices and write the Parquet file; returns what is kept of the session."""
+    """Measure what the journal lacks on one of the devices and write the Parquet file; return the session in its metadata."""
     start = clock.now()
     journal = Journal(journal_path)
     try:

@@ -1,4 +1,4 @@
-"""Timed rounds: what is measured and its reference, interleaved in a seeded random order, until the median is known well enough."""
+"""Timed rounds: launches and their reference, interleaved in a seeded random order, until each median is known well enough."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,46 +15,46 @@ from ladder.measuring.verify import fault
 from ladder.model.campaign import Limits
 
 WARM_MOST = 3
-"""How many times a device's `warm_seconds` are spent at the most."""
+"""The warm-up takes at most this many times a device's `warm_seconds`."""
 LONG_US = 1e5
-"""A launch that takes so long is not made again only to warm up."""
+"""A launch that takes so long is not repeated just to warm up."""
 SETTLED = 0.02
-"""Two successive rounds that agree within this share of the time end the warm-up."""
+"""The warm-up ends when two successive rounds agree within this share of the time."""
 RACE_SAMPLES = 5
 """The fewest samples of a configuration that loses the race."""
 RACE_MARGIN = 0.05
-"""A configuration loses when even the upper end of its ratio is below the lower end of the best one's by this share."""
+"""A configuration loses if even the upper end of its ratio is below the lower end of the best one's by this share."""
 DRIFT_EVERY = 1.1
-"""A drift is looked for whenever the samples have grown by this factor: seldom enough to be cheap, and to find few that are none."""
+"""The growth of the samples from one look for a drift to the next: large enough to be cheap, and to find few drifts that are none."""
 
 
 @dataclass
 class Series:
-    """The samples of one candidate. Times of one launch in microseconds; element i of every list is from round i."""
+    """The samples of one candidate. Times are those of one launch, in microseconds; element i of every list is from round i."""
 
     repeats: int
-    """Launches a sample; the time is the sample's divided by this."""
+    """Launches per sample. The sample's time is divided by this."""
     samples: list[float] = field(default_factory=list)
     reference: list[float] = field(default_factory=list)
     readings: list[Mapping[str, Any]] = field(default_factory=list)
-    """What `Device.monitor` read while the round ran."""
+    """What `Device.monitor` returned while the round ran."""
     stop: str = ""
     """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`."""
     fault: str = ""
-    """What the audit of a timed launch found."""
+    """What the audit of a timed launch found; "" for nothing."""
     errors: Errors | None = None
-    """Of a timed launch of a round chosen at random, every element of its result."""
+    """Errors of every element of a timed launch's result, in a round chosen at random."""
 
 
 def measure(
     device: Device, launches: Mapping[int, Launch], reference: Launch, state: str, limits: Limits, seed: int, best: float = 0.0
 ) -> Iterator[tuple[int, Series] | None]:
-    """Measure several launches side by side; yields each key with its samples as soon as they suffice, and None after every round.
+    """Measure several launches side by side. Yields each key with its samples as soon as they suffice, and None after every round.
 
-    A round draws new operands, then times every launch that is not done and the reference once, in random order, and audits each.
-    Launches shorter than `limits.sample_us` are repeated within a sample, in state `cold` only on a device that rotates copies of the
-    operands for it; there each sample begins after a flush of the caches. With `limits.race` a launch leaves early that is clearly slower
-    than the best of these, or than one whose ratio to the reference is at least `best`.
+    A round draws new operands, then times the reference and every launch that is not done once, in random order, and audits each. Launches
+    shorter than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates copies of the operands for that.
+    Each cold sample begins after a flush of the caches. With `limits.race` a launch leaves early if it is clearly slower than the best of
+    these, or than one whose ratio to the reference is at least `best`.
     """
     cold, start, random = state == "cold", clock.now(), np.random.default_rng(seed)
     given: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
@@ -68,7 +68,7 @@ def measure(
     def total(samples: Mapping[int | None, Sample]) -> float:
         return sum(timed.us for timed in round_of(samples, seeds()).values())
 
-    # the first launches include the loading of code; the second ones tell how long one takes
+    # the first launches include loading code; the second ones show how long a launch takes
     single = {key: device.sample(launch, 1, cold) for key, launch in given.items()}
     times = round_of(single, seeds())
     quick = {key: single[key] for key, took in times.items() if took.us < LONG_US}
@@ -76,7 +76,7 @@ def measure(
     counts = {key: _repeats(took.us, limits.sample_us) if device.rotates or not cold else 1 for key, took in times.items()}
     device.reserve(max(counts.values()), cold)
     ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
-    # until two rounds agree; a launch as long as that has warmed up by now what there is to warm up
+    # until two rounds agree; a launch as long as the warm-up has warmed up everything by now
     warming = {key: sample for key, sample in ready.items() if times[key].us < device.warm_seconds * 1e6}
     before = sum(times[key].us for key in warming) if max(counts.values()) == 1 else math.inf
     while warming:
@@ -92,12 +92,12 @@ def measure(
     compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
     while active:
         order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
-        # on its own operands the reference of a problem is at hand
+        # the reference for the problem's own operands exists already
         seed = device.given.seed if turn == compared else seeds()
         times = round_of({key: ready[key] for key in order}, seed, compare=turn == compared)
         yield None
         faults = {key: fault(took.audit, device.given, given[key].tf32) for key, took in times.items()}
-        # who overwrites an operand spoils it for those that follow in the round
+        # a launch that overwrites an operand spoils it for those after it in the round
         spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))
         if faults[None] and order.index(None) <= spoilt:
             raise Refused("incorrect", f"the reference beside it became wrong: {faults[None]}", fatal=True)
@@ -144,7 +144,7 @@ def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, bes
 
 
 def _due(n: int, first: int) -> bool:
-    """Whether n samples are as many as at a look for a drift: at the first, and each time they have grown by `DRIFT_EVERY`."""
+    """Return whether to look for a drift after n samples: at `first`, and each time they have grown by `DRIFT_EVERY`."""
     return n == first or (n > first and int(math.log(n / first, DRIFT_EVERY)) > int(math.log((n - 1) / first, DRIFT_EVERY)))
 
 

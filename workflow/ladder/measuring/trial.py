@@ -1,4 +1,4 @@
-"""One try of a kernel: each configuration through the gauntlet, on whole numbers, and timed; what is wrong is diagnosed."""
+"""One try of a kernel: each configuration runs the gauntlet and whole numbers and is timed; incorrect results are diagnosed."""
 
 import re
 import time
@@ -31,7 +31,7 @@ ONCE = "a race, or memory that nobody set: wrong once, and right when launched a
 
 @dataclass(eq=False)
 class Entry:
-    """A compiled configuration of the kernel that is tried, of the best rung, or of the last try, and what came of it."""
+    """A compiled configuration of the tried kernel, of the best rung, or of the last try, and its outcome."""
 
     kernel: Kernel
     configuration: Configuration
@@ -42,31 +42,31 @@ class Entry:
     reason: str = ""
     tensor_cores: bool = False
     samples: Mapping[str, Any] = field(default_factory=dict)
-    """Columns of its samples, once it was timed."""
+    """Columns of its samples, once they are taken."""
     beside: Sequence["Entry"] = ()
-    """What was timed in the same rounds."""
+    """The entries that were timed in the same rounds."""
 
     @property
     def label(self) -> str:
-        """The configuration's label; the kernel's name if it has no parameters."""
+        """The configuration's label, or the kernel's name if it has no parameters."""
         return label_of(self.kernel.name, self.configuration.label)
 
     @property
     def candidate(self) -> Candidate:
-        """What the worker launches."""
+        """The candidate that the worker launches."""
         sha256 = self.resource["sha256"]
         path, label = str(self.kernel.path), self.configuration.label
         return Candidate(self.kernel.name, label, path, str(self.binary), sha256, self.kernel.precision)
 
     def ratio(self, other: "Entry | None" = None) -> tuple[float, float, float]:
-        """How many times as fast as the reference, or as another of the same rounds, with the ends of the interval, within-run."""
+        """Return the speedup over the reference, or over another entry of the same rounds, with the ends of its within-run interval."""
         times, others = self.samples["samples_us"], other.samples["samples_us"] if other else self.samples["reference_us"]
         rounds = min(len(times), len(others))
         return paired_ratio(others[:rounds], times[:rounds])
 
 
 def label_of(kernel: str, configuration: str) -> str:
-    """A configuration's label; the kernel's name if it has no parameters."""
+    """Return a configuration's label, or the kernel's name if it has no parameters."""
     return kernel if configuration == "-" else configuration
 
 
@@ -76,29 +76,29 @@ class Trial:
     def __init__(self, session: Session, problem: Problem, beside: Sequence[Entry], report: Callable[[str], None]) -> None:
         self.session, self.problem, self.beside = session, problem, beside
         self.report = report
-        """Called with what is being done."""
+        """Called with the current step."""
         self.others = 0.0
-        """While timed: the cores that other processes used, or how many computed on the GPU."""
+        """While timed: the cores that other processes used, or how many of them computed on the GPU."""
 
     def run(self, entries: Sequence[Entry]) -> None:
-        """Set what came of the entries: the gauntlet, whole numbers of the problem's size, then timed rounds."""
+        """Set the outcome of the entries: the gauntlet, whole numbers of the problem's size, then timed rounds."""
         for number, entry in enumerate(entries, 1):
             if any(other.status == "timeout" for other in entries[: number - 1]):
-                entry.status, entry.reason = "skipped", "another did not end"  # each would be waited for as long
+                entry.status, entry.reason = "skipped", "another did not end"  # each could take the whole time limit
             else:
                 self._judge(entry, f"checking {number} of {len(entries)}")
         correct = [entry for entry in entries if entry.status == "correct"]
         for start in range(0, len(correct), GROUP):
             group = correct[start : start + GROUP]
             if not self._time(group, self.beside) and len(group) + len(self.beside) > 1:
-                for entry in group:  # one of them did it, or of what is beside: each alone tells which
+                for entry in group:  # one of these, or of those beside, did it: each alone shows which
                     entry.status, entry.reason, entry.samples = "correct", "", {}
                     beside = [replace(other, samples={}) for other in entry.beside]
                     self._time([entry], ())
                     entry.beside = beside
 
     def _judge(self, entry: Entry, doing: str) -> None:
-        """The gauntlet, then a launch on whole numbers of the problem's size; what is wrong is diagnosed."""
+        """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an incorrect result."""
         tf32 = entry.kernel.precision == "tf32"
         small = {gauntlet.describe(problem): problem for problem in gauntlet.problems(self.problem.element_type, tf32)}
         at = self.problem
@@ -133,9 +133,9 @@ class Trial:
             entry.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict.reason}" if diagnosis else ""
 
     def _diagnose(self, entry: Entry, problems: Sequence[Problem]) -> tuple[Diagnosis | None, str]:
-        """What is seen on the first of several problems, and a guess at the mistake: what half of those that it gets wrong suggest.
+        """Return what is found on the first of several problems, and the mistake that at least half of the failed problems suggest.
 
-        One alone suggests too much: a stride that is wrong meets the NaN between rows, whatever it was taken for.
+        One problem alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
         """
         diagnoses: list[Diagnosis] = []
         for problem in problems:
@@ -155,7 +155,7 @@ class Trial:
         return (diagnoses[0] if diagnoses else None), (most[0] if 2 * len(most) >= len(diagnoses) else "")
 
     def _time(self, group: Sequence[Entry], beside: Sequence[Entry]) -> bool:
-        """Time configurations in the same rounds, beside others; False if the worker did not live through it."""
+        """Time configurations in the same rounds, beside others; return False if the worker did not survive."""
         others = [replace(entry) for entry in beside]
         for entry in group:
             entry.beside = others
@@ -164,7 +164,7 @@ class Trial:
         where = f"on {gauntlet.describe(self.problem)}, "
 
         def attempt() -> None:
-            # what is beside was judged when it was measured
+            # those beside were verified when they were measured
             candidates = {candidate: entry.tensor_cores or entry in others for candidate, entry in entries.items()}
             self.session.load(self.problem, candidates)
             with self._watch_others():
@@ -187,14 +187,14 @@ class Trial:
 
     @contextmanager
     def _watch_others(self) -> Iterator[None]:
-        """Count the cores that others use meanwhile, where it is cores that are timed."""
+        """Count the cores that other processes use meanwhile, if the CPU is timed."""
         start, used = clock.now(), self._used_by_others()
         yield
         if self.session.kind == "cpu":
             self.others = max(self.others, (self._used_by_others() - used) / (clock.now() - start))
 
     def _used_by_others(self) -> float:
-        """Seconds of a core that all but the worker have used, other virtual machines too, since the system or the worker started."""
+        """Return the core seconds that all but the worker have used, other virtual machines too, since the system or the worker started."""
         everyone, worker = psutil.cpu_times(), psutil.Process(self.session.worker().process.pid).cpu_times()
         return (
             sum(everyone) - everyone.idle - everyone.iowait - everyone.guest - everyone.guest_nice - worker.user - worker.system

@@ -1,4 +1,4 @@
-"""Whether a result is right: its errors against float64, the audits of timed launches, and the bounds they must keep."""
+"""Whether a result is correct: its errors against float64, the audits of timed launches, and the bounds that they must keep."""
 
 import math
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from ladder.devices.operands import whole
 from ladder.model.problem import Problem
 
 TF32_ROUNDOFF = 2.0**-11
-"""An operand rounded to TF32's 10 explicit bits."""
+"""The unit roundoff of an operand rounded to TF32's 10 explicit bits."""
 COMPONENT_FACTOR = 3.0
 FROBENIUS_FACTOR = 2.0
 ONE_SIDED = ("hilbert",)
-"""Distributions whose rounding errors all go one way: each product is smaller than the sum so far, which keeps the less of it the longer."""
+"""Distributions whose rounding errors have one direction: each product is smaller than the sum so far, which keeps less and less of it."""
 AUDIT_FACTOR = 4.0
-"""Rounding errors of a sum of K products have a standard deviation of about 0.3 sqrt(K) u of what the audit's scale measures; of all the
-rows and samples of a campaign none is then expected beyond a quarter of this."""
+"""Rounding errors of a sum of K products have a standard deviation of about 0.3 sqrt(K) u in units of the audit's scale. Among all rows
+and samples of a campaign, none is then expected beyond a quarter of this."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a verification. Errors are None where the result cannot be compared (NaN), or to the bit only."""
+    """The outcome of a verification. Errors are None if they were not computed, or cannot be because of a NaN."""
 
     status: Status
     reason: str = ""
@@ -33,20 +33,20 @@ class Verdict:
 
 
 def _growth(problem: Problem) -> float:
-    """How rounding errors grow with K, in units of roundoff."""
+    """Return how rounding errors grow with K, in units of roundoff."""
     return problem.k + 2.0 if problem.distribution in ONE_SIDED else math.sqrt(problem.k + 2)
 
 
 def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
-    """The verdict on a result of which every element was compared.
+    """Return the verdict on a result of which every element was compared.
 
-    On whole numbers, where all orders of summation give the same bits, the result must be these bits. Else: the worst case of a sum of K
-    products grows with K*u; rounding errors being as good as independent, it stays below a small multiple of sqrt(K)*u with probability
-    next to one (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). What rounding
-    the operands adds does not grow: at most 2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have (S/sqrt(K)).
-    The result's own rounding is relative to the result. Both the largest element's error and the Frobenius norm must keep their
-    bound. A NaN or an infinity where float64 has none, one that is missing, an element not written or a write outside C fails whatever the
-    errors.
+    On whole numbers, all orders of summation give the same bits, and the result must have these bits. Else both the largest element's error
+    and the Frobenius norm must keep their bounds. The worst case of a sum of K products grows with K*u. But rounding errors are almost
+    independent, so the error stays below a small multiple of sqrt(K)*u with probability close to one (Higham and Mary, A New Approach to
+    Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). Rounding the operands adds an error that does not grow: at most
+    2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have (S/sqrt(K)). The result's own rounding is relative to the
+    result. Whatever its errors, a result fails with a NaN or an infinity that float64 does not have, a missing one, an unwritten element, or
+    a write outside C.
     """
     element = ELEMENT_TYPES[problem.element_type]
     growth = _growth(problem)
@@ -75,11 +75,11 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
 
 
 def fault(audit: Audit, problem: Problem, tf32: bool = False) -> str:
-    """What an audit of a timed launch found, or "".
+    """Return what an audit of a timed launch found, or "".
 
-    A row of C times a vector of random signs differs from what it should be by the errors of its elements, which are as good as
-    independent (but for `ONE_SIDED`): their squares add up to `AUDIT_FACTOR` standard deviations of the row at most. On whole numbers
-    only the audit's own sums, in float64, and an output narrower than the sums are rounded.
+    A row of C times a vector of random signs differs from the expected value by the errors of the row's elements. These are almost
+    independent (except for `ONE_SIDED`), so their squares add up: the difference is at most `AUDIT_FACTOR` standard deviations of the row. On
+    whole numbers, only the audit's own float64 sums are rounded, and an output that is narrower than the sums.
     """
     element = ELEMENT_TYPES[problem.element_type]
     unit, operands, output = element.unit_roundoff, TF32_ROUNDOFF if tf32 else 0.0, element.output_roundoff

@@ -1,7 +1,6 @@
-"""The child process in which kernels run: whatever one does to it, the job that supervises it lives on.
+"""The child process in which kernels run. Whatever a kernel does to it, the job that supervises it lives on.
 
-Started by `ladder.measuring.worker_start`; answers the requests of its job (`protocol`) over the connection on that file
-descriptor.
+`ladder.measuring.worker_start` starts it. It answers the requests of its job (`protocol`) over the connection on the given file descriptor.
 """
 
 import ctypes
@@ -28,11 +27,11 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
 Files = tuple[Kernel, bytes] | None
-"""A candidate's kernel and binary as they are on the disk; a baseline has none."""
+"""A candidate's kernel and binary as they are on disk; None for a baseline."""
 MOST_WRITTEN = 1 << 28
-"""Bytes that a file may grow to in the worker; its own are binaries of kernels."""
+"""The most bytes of a file written in the worker; its own files are binaries of kernels."""
 LAUNCHES = 2
-"""Of every problem of the gauntlet: a race is seldom seen by one."""
+"""Launches per problem of the gauntlet: one seldom shows a race."""
 
 
 def _files(candidate: Candidate) -> Files:
@@ -44,12 +43,12 @@ def _files(candidate: Candidate) -> Files:
 
 @lru_cache(maxsize=64)
 def _parsed(path: Path, text: str) -> Kernel:
-    """The kernel in a file of this text: asked for again and again."""
+    """Return the kernel in a file with this text; cached, because it is needed again and again."""
     return kernel_file.parse(path)
 
 
 def open_device(kind: str, uuid: str, support: Path) -> Device:
-    """The device of a kind, together with its baselines."""
+    """Return the device of a kind, together with its baselines."""
     if kind == "cuda" and (gpus := simulated()):
         opened: Device = gpus.open_device(uuid, support)
         return opened
@@ -65,7 +64,7 @@ def open_device(kind: str, uuid: str, support: Path) -> Device:
 
 
 class Worker:
-    """Holds a device, the operands of a problem and the launches made for it."""
+    """A device, the operands of a problem, and the launches made for it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -79,7 +78,7 @@ class Worker:
         self.connection.send_bytes(encode(answer))
 
     def _do(self, request: Request) -> None:
-        """Do what is asked, and send all answers to it but the last."""
+        """Do a request and send all answers to it but the last."""
         match request:
             case protocol.Open(kind, uuid, support):
                 self.device = open_device(kind, uuid, support)
@@ -102,7 +101,7 @@ class Worker:
                 self._send(protocol.Energy(*[value / repeats for value in counted]) if counted else protocol.Energy(None, None))
 
     def _set_problem(self, problem: Problem, reference: str) -> None:
-        """Make the operands, and verify the reference on them."""
+        """Make the operands and verify the reference on them. Raises `RuntimeError` if the reference is not correct."""
         if self.present is not None:
             self.device.free(self.present)
         self.launches, self.present = {}, None
@@ -114,7 +113,7 @@ class Worker:
             raise RuntimeError(f"the reference {reference} is {verdict.status} on {self.given.label}: {verdict.reason}")
 
     def _launch(self, candidate: Candidate, files: Files) -> Launch:
-        """A candidate's launch on the present problem, made of its files."""
+        """Return a candidate's launch on the present problem, made from its files."""
         tf32 = candidate.precision == "tf32"
         if files is None:
             return replace(self.device.baseline(candidate.name), tf32=tf32)
@@ -127,7 +126,7 @@ class Worker:
         return replace(self.device.kernel(kernel, chosen, code), tf32=tf32)
 
     def _run_gauntlet(self, element_type: str, candidate: Candidate) -> None:
-        """Run a candidate on the gauntlet's problems; the verdict is that on the first problem that it gets wrong."""
+        """Run a candidate on the gauntlet. The verdict is that on the first problem that it gets wrong."""
         verdict, tensor_cores, files = Verdict("correct"), candidate.precision != "", _files(candidate)
         if self.device.kind == "cuda" and files:
             kept, tensor_cores = cubin.state(files[1]), cubin.uses_tensor_cores(files[1])
@@ -158,7 +157,7 @@ class Worker:
         self._send(protocol.Judged(verdict.status, verdict.reason, tensor_cores))
 
     def _diagnose(self, problem: Problem, candidate: Candidate) -> None:
-        """Launch a candidate on a problem that it gets wrong, and look at the result."""
+        """Launch a candidate on a problem that it gets wrong, and examine the result."""
         seen, wrong = [], []
         self.small[problem] = self.small.get(problem) or self.device.operands(problem)
         self.device.use(self.small[problem])
@@ -172,7 +171,7 @@ class Worker:
         self._send(protocol.Diagnosed(vars(diagnosis) if diagnosis else None, not wrong))
 
     def _time(self, request: protocol.Time) -> None:
-        """Time candidates side by side; send the samples of each, and the verdict on them, as soon as they suffice."""
+        """Time candidates side by side. Send the samples of each and the verdict on them as soon as they suffice."""
         chosen = {index: self.launches[index] for index in request.indices}
         before = self.device.other_processes()
         for done in timing.measure(
@@ -209,7 +208,7 @@ class Worker:
                 if refusal.fatal:
                     return
                 continue
-            except OSError as error:  # a disk, a library, memory that others hold: the machine's, for kernels raise nothing
+            except OSError as error:  # a disk, a library, memory that others hold: the machine's fault, for kernels raise nothing
                 self._send(protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}"))
                 return
             self._send(protocol.Done(self.device.busy_us))
@@ -217,13 +216,13 @@ class Worker:
 
 
 def main(descriptor: int) -> NoReturn:
-    """Serve the connection on a file descriptor, and end the process."""
-    # it dies with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on for ever. Ctrl-C is for the job, which ends the child
+    """Serve the connection on a file descriptor, then end the process."""
+    # die with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on forever. Ctrl-C is for the job, which ends the child
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # what a kernel prints, or writes elsewhere, fills no disk; Python ignores SIGXFSZ, and a write beyond it fails
+    # whatever a kernel writes, it must not fill a disk; Python ignores SIGXFSZ, and a write beyond the limit fails
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     Worker(Connection(descriptor)).serve()
-    os._exit(0)  # the system takes back what it holds sooner than the interpreter and the libraries do
+    os._exit(0)  # the system frees everything sooner than the interpreter and the libraries do

@@ -1,4 +1,4 @@
-"""The worker's first steps: the driver makes the GPU's context, which takes it a tenth of a second, while the worker's modules are imported.
+"""The worker's first steps: import its modules while the driver makes the GPU's context, which takes a tenth of a second.
 
 Run as `python -m ladder.measuring.worker_start FD KIND`; the GPU is the first that CUDA_VISIBLE_DEVICES shows.
 """
@@ -9,7 +9,7 @@ import threading
 
 
 def make_context() -> None:
-    """Make the GPU's primary context. Who opens the device finds it made; where it cannot be made, that one is told why."""
+    """Make the GPU's primary context ahead of time. If that fails, opening the device reports why."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
