@@ -1,5 +1,5 @@
-// The values of the operands: a function of distribution, matrix, place and seed alone, so that a device can draw them anew before every
-// sample and say afterwards whether they are still what they were. Included by support.cu and support.c: all devices draw alike.
+// The values of the operands. They depend only on distribution, matrix, place and seed: a device can draw them before every sample and check
+// afterwards that they are unchanged. Included by support.cu and support.c, so that all devices draw the same values.
 #ifdef __CUDACC__
 #define HD static __host__ __device__ inline
 #else
@@ -10,15 +10,15 @@
 
 typedef unsigned long long u64;
 
-// What is drawn. `ladder.devices.operands.Draw` has the same fields in the same order.
+// The contents of a matrix. `ladder.devices.operands.Draw` has the same fields in the same order.
 typedef struct {
   int distribution;  // index into ladder.core.types.DISTRIBUTIONS
   int matrix;        // 0: A (rows of M, columns of K), 1: B (K, N), 2: C (M, N)
   int k;             // of the problem
   int small;         // `integers`, `exact`: whole numbers from -small to small
   int wide;          // `exact`: bits of the wide ones
-  int period;        // `exact`: one in so many elements along K is wide
-  int alone;         // `exact`: of all but one in so many along K, each product of the second half cancels one of the first
+  int period;        // `exact`: one of this many elements along K is wide
+  int alone;         // `exact`: of all but one in this many along K, each product of the second half cancels one of the first
   int lowest;        // exponents of the element type's smallest and largest normal numbers
   int highest;
   u64 seed;
@@ -46,7 +46,7 @@ HD double two_to(double exponent) { return exp2(rint(exponent)); }
 
 HD double sign_of(u64 h) { return h & 1 ? -1 : 1; }
 
-// By what to multiply elements of A or B before they are squared: of float64, squares of `denormal` and `huge` ones are no numbers.
+// The factor for elements of A or B before they are squared: in float64, squares of `denormal` and `huge` ones underflow or overflow.
 HD double to_square(Draw d) {
   if (d.distribution == DENORMAL) return exp2(d.matrix ? (double)d.lowest : -(double)d.lowest);
   return d.distribution == HUGE_VALUES && d.matrix == 0 ? exp2(1.0 - d.highest) : 1;
@@ -60,10 +60,10 @@ HD double operand(Draw d, long long i, long long j) {
   const int exact = d.distribution == EXACT || d.distribution == EXACT_TF32;
   if (exact || d.distribution == INTEGERS) {
     const u64 whose = hashed(d.seed, 8 + d.matrix, other, 0);
-    // in turns along K the elements of A and those of B are wide: two wide ones never meet, so that products and sums stay whole and exact
+    // along K, elements of A and of B are wide in turns: two wide ones never meet, so that products and sums stay whole and exact
     if (exact && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)
       return sign_of(h) * (double)(((h >> 8) & ((1ull << (d.wide - 1)) - 1)) | (1ull << (d.wide - 1)) | 1);
-    if (exact) {  // none is 0: no product can be left out unseen
+    if (exact) {  // none is 0: no product can be left out unnoticed
       const long long half = d.k / 2, first = k < half || k >= 2 * half ? k : k - half;
       const int paired = d.matrix < 2 && first % d.alone != 0;
       const u64 g = paired ? hashed(d.seed, d.matrix, d.matrix ? first : i, d.matrix ? j : first) : h;
@@ -80,7 +80,7 @@ HD double operand(Draw d, long long i, long long j) {
     case INNER: return x * two_to((d.matrix ? -20 : 20) * unit(hashed(d.seed, 8, k, 0)));                 // A D and D^-1 B
     case OUTLIERS: return d.matrix == 0 && hashed(d.seed, 8, i, 0) % d.k == (u64)k ? 1e8 * sign_of(h) : x;  // one in each row of A
     case MASKED: return hashed(d.seed, 8, k, 0) % 64 ? x : d.matrix ? 0 : 1e12 * x;                       // large ones of A meet zeros of B
-    case CANCELLING:  // each product of the second half of K all but cancels one of the first, each second one the one before it
+    case CANCELLING:  // each product of the second half of K almost cancels one of the first; `alternating`: each second one the one before it
     case ALTERNATING: {
       const long long half = d.k / 2, partner = d.distribution == ALTERNATING ? k & ~1ll : k < half || k >= 2 * half ? k : k - half;
       const double first = unit(hashed(d.seed, d.matrix, d.matrix ? partner : i, d.matrix ? j : partner));

@@ -1,5 +1,5 @@
-/* What the pipeline itself runs on a CPU: drawing operands, the comparison with the reference, the audit of a timed launch, the peak rate of
- * multiply-adds and of copying. The GPU's are in support.cu, which explains them; `size` is the bytes of an element. */
+/* The pipeline's own code on a CPU: drawing operands, the comparison with the reference, the audit of a timed launch, the peak rates of
+ * multiply-adds and of copying. support.cu has the GPU's and explains them; `size` is the bytes of an element. */
 #include <omp.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,11 +20,11 @@ static int is_canary(const void *buffer, int size, long long at) {
   return word[0] == CANARY && (size == 4 || word[1] == CANARY);
 }
 
-/* How many threads OpenMP starts unless a kernel says otherwise. */
+/* Returns how many threads OpenMP starts unless a kernel sets another number. */
 int default_threads(void) { return omp_get_max_threads(); }
 
-/* Rounds to nearest and keeps denormals, whatever a kernel has set: MXCSR as it is after a reset (Intel 64 and IA-32 Architectures Software
- * Developer's Manual, volume 1, "MXCSR Control and Status Register"). OpenMP starts so many threads again. */
+/* Restores rounding to nearest and denormals, whatever a kernel has set: MXCSR as after a reset (Intel 64 and IA-32 Architectures Software
+ * Developer's Manual, volume 1, "MXCSR Control and Status Register"). OpenMP starts `threads` threads again. */
 void restore(int threads) {
   omp_set_num_threads(threads);
 #ifdef __SSE__
@@ -38,7 +38,7 @@ int evict(const void *buffer, long long bytes) {
   const char *from = buffer, *end = from + bytes;
 #if defined(__SSE2__)
   for (const char *line = (const char *)((uintptr_t)from & -64); line < end; line += 64) {
-#if defined(__CLFLUSHOPT__) /* does not wait for the one before */
+#if defined(__CLFLUSHOPT__) /* does not wait for the flush before it */
     __builtin_ia32_clflushopt((void *)line);
 #else
     __builtin_ia32_clflush(line);
@@ -115,7 +115,7 @@ static double changed(const void *buffer, const void *before, int size, Place p)
   return (double)count;
 }
 
-/* A loop of sums that may be added in any order: in vectors then. */
+/* A loop of sums that may be added in any order, and so in vectors. */
 #define SUMS(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #define PRAGMA(...) _Pragma(#__VA_ARGS__)
 

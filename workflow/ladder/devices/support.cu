@@ -1,5 +1,5 @@
-// What the pipeline itself runs on a GPU: drawing operands, the float64 copies of them, the comparison with the reference, the audit of a
-// timed launch, the peak rate. Compiled once an architecture, apart from every kernel that is measured.
+// The pipeline's own kernels on a GPU: drawing operands, their float64 copies, the comparison with the reference, the audit of a timed
+// launch, the peak rate. Compiled once per architecture, apart from every kernel that is measured.
 #include <cuda_fp16.h>
 
 #include "operands.h"
@@ -43,7 +43,7 @@ __device__ double least() {
   return double(*(const T*)&one);
 }
 
-// Where a matrix lies: `first` elements into a buffer of `total`; all around it and in the padding of its rows are canaries.
+// The place of a matrix: `first` elements into a buffer of `total`. Canaries are all around it and in the padding of its rows.
 struct Place {
   long long total, first, rows, cols, ld;
 };
@@ -67,7 +67,7 @@ __device__ void widen(const T* in, long long ld, long long rows, long long cols,
   }
 }
 
-// Canaries before and after a matrix that are none, counted by the first block.
+// Overwritten canaries before and after a matrix, counted by the first block.
 template <class T>
 __device__ double spoilt_round(const T* buffer, Place p) {
   const auto* words = (const typename Bits<T>::type*)buffer;
@@ -89,9 +89,9 @@ __device__ double total_of(double value) {  // over the block; in thread 0
   return value;
 }
 
-// Walks over the buffer of C. sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S, its place in C, elements that are not finite where R
-// is, or the other way round, canaries overwritten}. What is within the least positive number of the element type of R is off by nothing
-// there: no rounding is relative to results so small. With `exact`, R is rounded to the element type first.
+// Compares the buffer of C. sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S, its place in C, elements that are NaN or infinite in C
+// or R but not alike, overwritten canaries}. Where |C-R| is at most the element type's least positive number, |C-R|/S counts as 0: no rounding
+// is relative to results so small. With `exact`, R is rounded to the element type first.
 template <class T>
 __device__ void compare(const T* buffer, Place p, const double* R, const double* S, int exact, double* sums) {
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0;
@@ -127,10 +127,10 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
 
 __device__ double sign(u64 secret, long long j) { return mix(secret + j) & 1 ? 1 : -1; }
 
-// The audit of a launch (Freivalds, Probabilistic machines can use less running time, IFIP 1977): with x of random signs, C x and
-// alpha A (B x) + beta C0 x are the same but for rounding. audit = {max |C x - alpha A (B x) - beta C0 x| of a row over its scale, elements of A
-// and B, and round them, that are not what was drawn, canaries round C overwritten}. A block takes a row. First B: w = B x and the square of
-// each row of B, of the K rows from `skip` on.
+// The audit of a launch (Freivalds, Probabilistic machines can use less running time, IFIP 1977): for a vector x of random signs, C x and
+// alpha A (B x) + beta C0 x are equal except for rounding. audit = {max |C x - alpha A (B x) - beta C0 x| of a row over its scale, changed
+// elements in and around A and B, overwritten canaries around C}. A block takes a row. First B: w = B x and the sum of squares of each row
+// of B, for the K rows from `skip` on.
 template <class T>
 __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, double* w, double* squares, double* audit) {
   double changed = spoilt_round(buffer, p);
@@ -150,8 +150,8 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
   if (threadIdx.x == 0) atomicAdd(&audit[1], changed);
 }
 
-// Then A and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): what a row of sums without cancellation measures.
-// A row whose A (B x) is not finite is left to the comparison with the reference.
+// Then A and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): the size of a row of sums without cancellation.
+// The comparison with the reference covers rows whose A (B x) is not finite.
 template <class T>
 __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, Draw dc, const double* w, const double* squares, u64 secret,
                         double alpha, double beta, double* audit) {
@@ -188,7 +188,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
   }
   changed = total_of(changed), stray = total_of(stray);
   if (threadIdx.x == 0) {
-    atomicMax((u64*)&audit[0], (u64)__double_as_longlong(worst));  // of numbers that are not negative the bits have the same order
+    atomicMax((u64*)&audit[0], (u64)__double_as_longlong(worst));  // the bits of nonnegative numbers have the same order as the numbers
     atomicAdd(&audit[1], changed), atomicAdd(&audit[2], stray);
   }
 }
@@ -217,8 +217,8 @@ FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
 FOR_TYPE(float16, __half)
 
-// Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128: what the loop itself takes
-// (a counter, a comparison, a branch) is then 3 instructions in a thousand.
+// Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128. The loop itself (a counter,
+// a comparison, a branch) then takes 3 instructions in a thousand.
 extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, float b, float* out) {
   float x[8];
 #pragma unroll
@@ -232,5 +232,5 @@ extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, 
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum += x[i];
-  if (sum == 12345.678f) *out = sum;  // keeps the chains alive; as good as never true
+  if (sum == 12345.678f) *out = sum;  // keeps the chains alive; almost never true
 }
