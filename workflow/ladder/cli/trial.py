@@ -236,7 +236,7 @@ class Tries:
         return compiled(kernel, [(configuration, kernel.objection(configuration))], arch)[0]
 
     def _report(self, trial: Trial, mine: Sequence[Entry], last: Sequence[Entry]) -> None:
-        """Print the results of a trial, and keep it."""
+        """Print the results of a trial and keep its best entry."""
         problem, environment = trial.problem, trial.session.environment
         timed = sorted(
             (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]

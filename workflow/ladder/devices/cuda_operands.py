@@ -178,7 +178,7 @@ class Operands:
     def _allocate(self, count: int, size: int) -> int:
         """Return the address of device memory for `count` elements of `size` bytes, freed with the operands.
 
-        It begins at a random place: how operands lie to each other changes the time of some launches by percents.
+        It begins at a random place: how operands lie to each other changes the time of some launches by a few percent.
         """
         self._buffers.append(self._support.allocate(count * size + (SHIFTS - 1) * SHIFT_BYTES, "an operand"))
         return int(self._buffers[-1]) + SHIFT_BYTES * int(self._random.integers(SHIFTS))

@@ -32,7 +32,7 @@ class Diagnosis:
     wrong: int
     elements: int
     guesses: list[str]
-    """The mistakes that it looks like."""
+    """Mistakes that give such a result."""
 
 
 def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
