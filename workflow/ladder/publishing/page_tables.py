@@ -41,10 +41,7 @@ from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
 ACCURATE, NEGLIGIBLE = 1.05, 4.0
-"""An error counts as no larger than the reference's up to this factor.
-
-If the reference's error is smaller, it also counts up to this many units of roundoff.
-"""
+"""An error counts as no larger than the reference's up to this factor, or up to this many units of roundoff if the reference's is smaller."""
 
 
 def device(story: Story, kind: str) -> str:
@@ -150,10 +147,7 @@ def methods(story: Story, kind: str) -> str:
 
 
 def gains(story: Story, kind: str) -> str:
-    """Return the gains of every rung over the rung below, by direct pairs, over the problems that every rung has.
-
-    Without a confirmation there are no verdicts.
-    """
+    """Return the gains of every rung over the rung below, by direct pairs, on the problems that all have; unconfirmed ones get no verdict."""
     data, rows = story.data.get(kind), []
     common = data.common() if data else []
     for kernel in filter(story.below, story.ladder(kind)):
@@ -244,10 +238,7 @@ MEASURES = ["frobenius_error", "component_error"]
 
 
 def _beside_reference(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with errors in units of roundoff, beside those of the reference on the same problem and the allowed ones.
-
-    The columns end in `_reference` and `_allowed`.
-    """
+    """Return rows with errors in units of roundoff, those of the reference (`_reference`), and the allowed ones (`_allowed`)."""
     key = ["problem", *MEASURES]
     both = rows.dropna(subset=MEASURES).merge(references[key], on="problem", suffixes=("", "_reference"))
     for measure in MEASURES:
@@ -335,10 +326,7 @@ def compilers(story: Story, name: str) -> str:
 
 
 def limits(story: Story, device: str) -> str:
-    """Return the most by which two results of one configuration differ on a device model, by problem, `warm`, in float32.
-
-    The limits are those of `ladder repeat`.
-    """
+    """Return the limits of `ladder repeat`: the most by which two results differ on a device model, by problem, `warm`, in float32."""
     path = story.root / "results" / "published" / f"repeat-{device}.csv"
     if not path.exists():
         return NOTHING.capitalize() + "."
