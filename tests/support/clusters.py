@@ -193,9 +193,6 @@ class Slurm:
             )
         return sorted(found, key=lambda job: int(job.id))
 
-    def jobs_of(self, rule: str) -> list[Job]:
-        return [job for job in self.jobs() if job.rule.startswith(f"rule_{rule}")]
-
 
 class Run:
     """Snakemake submitting, in the background."""

@@ -52,13 +52,13 @@ def _by_name(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 class Disturbed(Project):
     """A copy of the project whose campaign gets killed."""
 
-    def __init__(self, folder: Path, campaign: str) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         # all but U=1 take longer: which configurations are confirmed must not be left to chance
         slow = "if (U > 1) for (volatile long i = 0; i < (long)M * N * K; ++i);"
         sweep = f"parameters: {{U: 1}}\nsweep: {{U: {list(range(1, 12))}}}\n---*/"
         self.write("kernels/cpu/90_many.c", c_kernel("many", slow + C_RIGHT).replace("---*/", sweep, 1))
-        self.campaign(campaign)
+        self.campaign(CAMPAIGN)
         self.start_of_campaign()
 
     def start_of_campaign(self) -> None:
@@ -66,10 +66,10 @@ class Disturbed(Project):
         for path in sorted((self.folder / "results").rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
 
-    def start(self, until: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
         """Start Snakemake as the leader of a process group of its own."""
         return subprocess.Popen(
-            [self.python, "-m", "snakemake", "--cores", "1", *COMMAND, *until],
+            [self.python, "-m", "snakemake", "--cores", "1", *COMMAND],
             cwd=self.folder,
             stdout=(self.folder / "log").open("wb"),
             stderr=subprocess.STDOUT,
@@ -136,12 +136,12 @@ class Disturbed(Project):
         }
 
 
-def strike(project: Disturbed, until: tuple[str, ...], target: str, step: int | None) -> tuple[str, int, dict[str, Any]]:
+def strike(project: Disturbed, target: str, step: int | None) -> tuple[str, int, dict[str, Any]]:
     """Run, and kill at a step (None for never); returns what was going on ("" if the run ended before), the exit code and the journals.
 
     A child or a job that is not there yet is waited for.
     """
-    process = project.start(until)
+    process = project.start()
     if step is None:
         process.wait()
     while process.poll() is None and (
@@ -169,15 +169,10 @@ def strike(project: Disturbed, until: tuple[str, ...], target: str, step: int | 
     return during, process.wait(), had
 
 
-def kill(
-    count: int, seed: int, folder: Path, targets: tuple[str, ...] = TARGETS, until: tuple[str, ...] = (), campaign: str = CAMPAIGN
-) -> dict[str, Any]:
-    """Kill `count` times; returns what was counted. Raises `AssertionError` where anything is lost, or repeated without need.
-
-    `until` are further arguments for Snakemake.
-    """
-    start, choose, project = time.monotonic(), random.Random(seed), Disturbed(folder, campaign)
-    project.write("log", project.ok(*COMMAND, *until))
+def kill(count: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Kill `count` times; return what was counted. Raises `AssertionError` if anything is lost, or repeated without need."""
+    start, choose, project = time.monotonic(), random.Random(seed), Disturbed(folder)
+    project.write("log", project.ok(*COMMAND))
     whole, steps = project.outcome(), project.steps()
     kills: list[tuple[str, str]] = []
     campaigns = 0
@@ -186,9 +181,9 @@ def kill(
         had: dict[str, dict[str, Any]] = {}
         done = False
         while not done:
-            target = targets[len(kills) % len(targets)]
+            target = TARGETS[len(kills) % len(TARGETS)]
             step = choose.randint(1, steps) if len(kills) < count else None
-            during, code, seen = strike(project, until, target, step)
+            during, code, seen = strike(project, target, step)
             had |= seen | project.journaled()
             if during:
                 kills.append((target, during))

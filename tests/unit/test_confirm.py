@@ -143,6 +143,8 @@ ALL = ("a", "b", "cublas")
 def test_all_are_timed_side_by_side_in_fresh_processes(make):
     asked, rows, session = make()
     assert sorted(timed(asked)) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]
+    loads = [(number, m, given[1].name) for number, what, m, given in asked if what == "load"]
+    assert sorted(loads) == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]  # each once
     assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), ALL))
     assert {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows} == {
         ("correct", "best", "cublas", 4, "GPU-1")
@@ -329,6 +331,10 @@ def test_nothing_to_confirm_is_an_empty_file(make, tmp_path):
 def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
     (tmp_path / "b").write_text("another")
     with pytest.raises(InputError, match=r"b: its sha256 is not the one in resources\.csv; expected what was compiled"):
+        make()
+    (tmp_path / "b").unlink()
+    (tmp_path / "b").mkdir()  # as of a row without a binary: its folder
+    with pytest.raises(InputError, match=r"b: its sha256 is not the one in resources\.csv"):
         make()
 
 

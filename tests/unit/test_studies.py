@@ -76,7 +76,8 @@ MEASURED = {
     ),
     "fuzz": (
         {what: {"answered": 1000, "refused": 234} for what in ("expressions", "headers", "campaigns")},
-        "1,234 expressions, 1,234 headers, 1,234 campaigns, random and hostile: each a right answer or a clear error, nothing executed",
+        "1,234 expressions, 1,234 headers, 1,234 campaigns, random and hostile, by a program before these tests: each a right answer or a "
+        "clear error, nothing executed",
     ),
     "kernel_tuner_compare": (
         {"kernel": "cuda/06_x", "runs": [{"cores": 1, "kernel_tuner": THEIRS, "faster": 2.04, "faster_without_compiling": 1}]},

@@ -229,20 +229,34 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
         assert output.splitlines()[-1].startswith("Error: ")
 
 
-def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(trials):
-    for name in ("slow", "fast"):
-        trials.write("right()", name=name)
+def earlier_results(trials, size, **medians):
+    """Samples of kernels on a square, by their medians in microseconds beside a reference of 2."""
     rows = [
-        vars(Problem(32, 32, 32))
+        vars(Problem(size, size, size))
         | {"kernel": kernel, "configuration": "-", "status": "correct", "state": "warm", "reference": "cublas", "key": kernel}
         | {"samples_us": [us] * 3, "reference_us": [2.0] * 3}
-        for kernel, us in (("slow", 9.0), ("fast", 5.0), ("gone", 1.0))
+        for kernel, us in medians.items()
     ]
     folder = trials.root / "results" / "default" / "simulated" / "samples"
     folder.mkdir(parents=True)
     samples.write(folder / "x.parquet", rows, {})
+
+
+def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(trials):
+    for name in ("slow", "fast"):
+        trials.write("right()", name=name)
+    earlier_results(trials, 32, slow=9.0, fast=5.0, gone=1.0)
     found = re.search(rf"; of fast ({INTERVAL}); ", trials.try_("slow(2); right()"))
     assert found and float(found[1].split()[0]) == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):
+    trials.write("slow(0.1); right()", name="fast")
+    earlier_results(trials, 256, fast=0.5)
+    assert re.search(rf"; of fast {INTERVAL}; ", trials.try_("right()", "--size", "256"))
+    assert "uniform, faster than the device: " in trials.try_(
+        "slow(0.1); right()", "--size", "256", code=1
+    )  # the kernel itself may not
 
 
 def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(trials):

@@ -148,7 +148,7 @@ def faults(measured: Measured) -> str:
 def fuzz(measured: Measured) -> str:
     """Return how many inputs of each kind were tried."""
     kinds = [f"{sum(measured[what].values()):,} {what}" for what in ("expressions", "headers", "campaigns")]
-    return f"{', '.join(kinds)}, random and hostile: each a right answer or a clear error, nothing executed"
+    return f"{', '.join(kinds)}, random and hostile, by a program before these tests: each a right answer or a clear error, nothing executed"
 
 
 @_study("Is the sweep fast?", f"{PYTHON} studies/beside_kernel_tuner.py compare")
@@ -317,7 +317,9 @@ def thin(measured: Measured) -> str:
     )
 
 
-@_study("Are runs told apart that differ, and no others?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json")
+@_study(
+    "Does `ladder compare` find what differs, and nothing else?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json"
+)
 def told_apart(measured: Measured) -> str:
     """Return the share of times of the same code that are called different, and the share of longer times that are found."""
     held_out = measured["held_out"]

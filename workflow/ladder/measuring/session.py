@@ -319,7 +319,7 @@ def check_binary(candidate: Candidate) -> None:
     if candidate.path is None:
         return
     path = Path(candidate.binary)
-    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != candidate.sha256:
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != candidate.sha256:
         raise InputError(
             f"{path}: its sha256 is not the one in resources.csv; expected what was compiled. Remove {path.parent} and run again"
         )
