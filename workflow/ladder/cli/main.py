@@ -13,7 +13,7 @@ Run = Callable[[Namespace], None]
 
 
 def publish(parser: ArgumentParser) -> Run:
-    """Publish a dataset of this machine. Without one, draw all published ones again and write their checksums anew.
+    """Publish a dataset of this machine. Without one, draw all published ones again and write new checksums.
 
     What was measured is copied to results/published/DEVICE/CAMPAIGN/RUN, and WHY is noted in results/published/index.yaml. RUN is the time
     of the run and the first digits of the GPU's UUID. The dataset becomes the one that figures and pages show; the one before becomes a

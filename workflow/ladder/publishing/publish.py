@@ -99,7 +99,7 @@ def check_drawn(folder: Path, drawn: Path) -> None:
     if wrong := _differ(expected, present, present):
         raise InputError(
             f"{drawn}: {', '.join(wrong)}; expected what {folder / SUMS} says was drawn when it was published. If the code that draws "
-            "has changed and is right, `ladder publish` writes the checksums anew; if it has not, the packages are not those of the lock"
+            "has changed and is right, `ladder publish` writes new checksums; if it has not, the packages are not those of the lock"
         )
 
 
