@@ -41,7 +41,7 @@ def launch(
         [programs[shape.function] for shape in shapes], [shape.grid for shape in shapes], [shape.block for shape in shapes],
         kernel.workspace_of(configuration, names) or 0,
         (problem.m, problem.n, problem.k), (problem.lda, problem.ldb, problem.ldc),
-        (problem.offset, problem.offset, GUARD + problem.offset), problem.alpha, problem.beta,
+        (*problem.offsets[:2], GUARD + problem.offsets[2]), problem.alpha, problem.beta,
     )  # fmt: skip
     return given, *arrays
 

@@ -33,7 +33,11 @@ pytestmark = pytest.mark.gpu
 LARGE = [(509, 503, 499), (1000, 10, 1000), (10, 1000, 1000), (96, 160, 2240), (640, 768, 512)]
 SERIES, AT_ONCE = 5, 3
 """Launches of a series, and how often two series run at once."""
-LAYOUTS: list[dict[str, Any]] = [{}, {"padding": 4, "alpha": -1.5, "beta": 0.5}, {"offset": 1, "alpha": 0.0, "beta": 1.0}]
+LAYOUTS: list[dict[str, Any]] = [
+    {},
+    {"padding": 4, "alpha": -1.5, "beta": 0.5},
+    {"padding": "1,4,2", "offset": "0,1,3", "alpha": 0.0, "beta": 1.0},
+]
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +143,7 @@ class Copies:
         import pycuda.driver as cuda
 
         old = gpu.look()[2]  # C as a launch finds it, from its first element on, and what lies after it
-        first = problem.offset * old.itemsize
+        first = problem.offsets[2] * old.itemsize
         fresh = np.zeros((SERIES, -(-(first + old.nbytes) // 256) * 256), np.uint8)
         fresh[:, first : first + old.nbytes] = old.view(np.uint8)
         self.fresh, self.place = cuda.to_device(fresh), cuda.mem_alloc(fresh.nbytes)

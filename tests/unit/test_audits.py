@@ -10,7 +10,8 @@ from ladder.measuring.verify import fault, judge
 from ladder.model.problem import Problem
 
 PROBLEMS = [
-    Problem(33, 40, 256), Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding=3, offset=2), Problem(16, 16, 64, element_type="float64"),
+    Problem(33, 40, 256), Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding="3,0,5", offset="2,1,3"),
+    Problem(16, 16, 64, element_type="float64"),
     Problem(30, 20, 128, distribution="normal"), Problem(30, 20, 128, distribution="positive", beta=1.0),
     Problem(20, 30, 90, distribution="scaled"), Problem(20, 30, 90, distribution="denormal"),
     Problem(20, 30, 90, distribution="denormal", element_type="float64"), Problem(20, 30, 90, distribution="huge"),
@@ -195,6 +196,22 @@ def test_launches_of_a_sample_have_rows_of_their_own_but_where_the_distribution_
         first = min(seen)
         assert {(address - first) // (4 * problem.ldb) for address in seen} == steps
         device.free(operands)
+
+
+def test_a_b_and_c_begin_as_far_from_a_boundary_as_is_asked():
+    device, seen = host(), []
+    operands = device.operands(Problem(5, 6, 7, offset="1,0,3", padding="1,2,0"))
+
+    def look(p, *matrices):
+        seen.append([matrix.ctypes.data % 16 for matrix in matrices] + [matrix.strides[0] for matrix in matrices])
+        right(p, *matrices)
+
+    device.check(launch(device, look))
+    device.time_round([device.sample(launch(device, look), 3)], False, 1)
+    device.free(operands)
+    assert {tuple(one[:2]) for one in seen} == {(4, 0)}
+    assert {one[2] % 8 for one in seen} == {4}  # C begins at random places in its room
+    assert {tuple(one[3:]) for one in seen} == {(4 * 8, 4 * 8, 4 * 6)}
 
 
 def test_where_the_next_launch_has_its_c_is_left_to_chance():

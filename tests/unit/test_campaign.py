@@ -57,6 +57,17 @@ def test_a_problem_may_have_operands_of_its_own():
     assert Problem(64, 64, 64).label == "64"
 
 
+def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
+    entries = [{"square": [64, 65], "padding": [1, 4, 2], "offset": [0, 1, 3]}, {"square": 66, "offset": 2}, [67, 67, 67]]
+    found = load(change(problems={"cuda": entries}, padding=[0, 5, 0])).problems("cuda", "float32")
+    assert [(p.label, p.lda, p.ldb, p.ldc, p.offsets, p.alignment) for p in found] == [
+        ("64 padding=1,4,2 offset=0,1,3", 65, 68, 66, [0, 1, 3], 4),
+        ("65 padding=1,4,2 offset=0,1,3", 66, 69, 67, [0, 1, 3], 4),
+        ("66 padding=0,5,0 offset=2", 66, 71, 66, [2, 2, 2], 8),
+        ("67 padding=0,5,0", 67, 72, 67, [0, 0, 0], 16),
+    ]
+
+
 def test_an_entry_may_have_several_distributions():
     entries = [
         {"M": 8, "N": 9, "K": [10, 20], "distribution": ["normal", "sparse"]},
@@ -118,6 +129,8 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ({"problems": {"cuda": [{"square": [0]}]}}, "sizes are whole numbers from 1"),
         ({"problems": {"cuda": [[64, 64]]}}, "problems.cuda[0]: got [64, 64]; expected a problem"),
         ({"problems": {"cuda": [{"square": 64, "padding": -1}]}}, "problems.cuda[0]: got"),
+        ({"problems": {"cuda": [{"square": 64, "offset": [1, 2]}]}}, "problems.cuda[0]: got"),
+        ({"padding": [1, 2]}, "padding: got [1, 2]; expected a whole number of elements from 0 to 4096, or three of them"),
         ({"problems": {"cuda": [{"square": 64, "seed": 1}]}}, "problems.cuda[0]: got"),
         ({"problems": {"gpu": [[1, 1, 1]]}}, "problems: unknown key 'gpu'; expected one of cpu, cuda"),
         ({"partitions": {"a": {}}}, "partitions.a: missing key device"),

@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from ladder.devices.base import Refused
+from ladder.devices.operands import GUARD
 from ladder.model.problem import Problem
 
 GIB = 2**30
@@ -57,10 +58,17 @@ def test_where_the_next_launch_has_its_c_is_left_to_chance(support):
     at = import_module("ladder.devices.cuda_operands").Operands(Problem(5, 6, 7), support, None)
     at.reserve(50, 0)
     steps = np.diff([at.of_launch(turn, 1)[2] for turn in range(50)])
-    assert at.of_launch(0, 1)[2] == at.results + at.first
+    assert at.of_launch(0, 1)[2] == at.results + at.firsts[2]
     assert len(set(steps.tolist())) > 10
     assert (steps >= 4 * at.places[2].total).all()
     assert (steps % 256 == 0).all()
+
+
+def test_a_b_and_c_begin_at_their_own_offsets(support):
+    at = import_module("ladder.devices.cuda_operands").Operands(Problem(5, 6, 7, padding="1,4,2", offset="0,1,3"), support, None)
+    at.reserve(3, 0)
+    (a, b), launch = at.sets[0], at.of_launch(2, 1)
+    assert launch == (a + 4 * GUARD, b + 4 * (GUARD + 1) + 2 * 4 * 10 * 4, at._result(2) + 4 * (GUARD + 3))
 
 
 def test_what_is_too_large_for_the_device_is_not_supported(support):

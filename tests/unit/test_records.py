@@ -163,6 +163,19 @@ def test_samples_outlive_the_columns_added_since(tmp_path):
         samples.read(tmp_path / "other.parquet")
 
 
+def test_numbers_of_a_b_and_c_are_text_and_single_ones_are_what_older_files_have(tmp_path):
+    import pyarrow as pa
+
+    path = tmp_path / "new.parquet"
+    samples.write(path, [{"key": "x", "samples_us": [], "padding": padding, "offset": 0} for padding in ("1,4,2", 3)], {})
+    assert [(row["padding"], row["offset"]) for row in samples.read(path)[0]] == [("1,4,2", 0), (3, 0)]
+    number = {"padding": pa.int32(), "offset": pa.int32()}
+    old = pa.schema([pa.field(field.name, number.get(field.name, field.type)) for field in samples.SCHEMA])
+    pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}], schema=old), path)
+    (row,), _ = samples.read(path)
+    assert (row["padding"], row["offset"]) == (3, 0)
+
+
 @pytest.mark.parametrize("foreign", ["3", "[]", "{}", '{"key": 1}', "[" * 9999])
 def test_a_journal_line_that_is_whole_and_not_ours_is_damaged(tmp_path, foreign):
     (tmp_path / "a.journal").write_text(f"{zlib.crc32(foreign.encode()):08x} {foreign}\n")

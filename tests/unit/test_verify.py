@@ -51,7 +51,7 @@ def verdict(problem, compute, tf32=False):
 CASES = [
     ((33, 17, 500), {}), ((64, 64, 64), {"alpha": -1.5, "beta": 0.5, "padding": 3}), ((1, 1, 1), {}), ((5, 3, 7), {"offset": 3}),
     ((33, 17, 50), {"element_type": "float64"}), ((1, 9, 2), {"beta": 1.0}), ((8, 8, 64), {"alpha": 0.0, "beta": 1.0}),
-    ((8, 8, 64), {"alpha": 0.0}),
+    ((8, 8, 64), {"alpha": 0.0}), ((9, 8, 7), {"padding": "1,4,2", "offset": "0,1,3", "beta": 0.5}),
 ]  # fmt: skip
 
 

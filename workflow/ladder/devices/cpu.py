@@ -75,10 +75,12 @@ class Operands:
         self.seed: int | None = None
         """The seed of the drawn matrices; None before the first draw."""
 
-    def address(self, array: NDArray[Any], row: int = 0) -> int:
-        """Return the address of the matrix in one of the arrays, or of a row of B."""
-        first = self.places[0].first + row * self.given.ldb
-        return int(array.ctypes.data) + first * array.itemsize
+    def addresses(self, row: int = 0, launch: int = 0) -> list[int]:
+        """Return the addresses of A, of a row of B, and of the C of a launch of a sample."""
+        firsts = [place.first for place in self.places]
+        firsts[1] += row * self.given.ldb
+        arrays = [*self.arrays, self.results[launch]]
+        return [array.ctypes.data + first * array.itemsize for array, first in zip(arrays, firsts, strict=True)]
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
         """Return A, K rows of B from `row` on, or C, as drawn."""
@@ -192,21 +194,20 @@ class Cpu(Device):
         at = self._at
         self._draw(self.given.seed)
         self._poison(1)
-        a, b, c = (at.address(array) for array in (*at.arrays, at.results[0]))
         launch.before()
-        self.busy_us += self._time(launch.bind(a, b, c))
+        self.busy_us += self._time(launch.bind(*at.addresses()))
         return self._compare(at.results[0].copy(), 0, whole(self.given))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         at = self._at
-        a, b, c, result = (array[at.places[0].first :].copy() for array in (*at.drawn, at.results[0]))
+        places = (*at.places, at.places[2])
+        a, b, c, result = (x[place.first :].copy() for x, place in zip((*at.drawn, at.results[0]), places, strict=True))
         return a, b, c, result
 
     def sample(self, launch: Launch, times: int, cold: bool = False) -> Sample:
         self.reserve(times, cold)
         at, step = self._at, view_step(self.given)
-        a, b = at.arrays
-        calls = [launch.bind(at.address(a), at.address(b, step * turn), at.address(at.results[turn])) for turn in range(times)]
+        calls = [launch.bind(*at.addresses(step * turn, turn)) for turn in range(times)]
 
         def call() -> None:
             for launch_call in calls:

@@ -111,8 +111,8 @@ class Operands:
         self.draws = draws(given)
         self.extra = 0
         """Rows of B below its K, so that each launch of a sample can have its own rows."""
-        self.first = self.size * self.places[0].first
-        """Bytes from the beginning of a buffer to its matrix."""
+        self.firsts = [self.size * place.first for place in self.places]
+        """Bytes from the beginning of a buffer of A, of B and of C to its matrix."""
         self.sets: list[tuple[int, int]] = []
         """Buffers of A and B."""
         self.results = self.launches = 0
@@ -185,11 +185,11 @@ class Operands:
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
         """Return where A, B and C of a launch of a sample begin."""
-        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.first
+        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.firsts[2]
 
     def spare(self) -> tuple[int, int, int]:
         """Return addresses of A, of B and of a C that nobody looks at."""
-        return *self._addresses(0, 0), self._unseen + self.first
+        return *self._addresses(0, 0), self._unseen + self.firsts[2]
 
     def _result(self, launch: int) -> int:
         """Return the buffer of C of a launch of a sample."""
@@ -202,7 +202,7 @@ class Operands:
     def _addresses(self, index: int, row: int) -> tuple[int, int]:
         """Return where A, and B from `row` on, of a set begin."""
         a, b = self.sets[index]
-        return a + self.first, b + self.first + self.size * row * self.given.ldb
+        return a + self.firsts[0], b + self.firsts[1] + self.size * row * self.given.ldb
 
     def _queue(self, name: str, layout: str, *arguments: Any, **more: int) -> None:
         """Queue one of the pipeline's own kernels for the element type."""
@@ -239,7 +239,7 @@ class Operands:
         self._reference = seed, index, row
         m, n, k = self.given.m, self.given.n, self.given.k
         alpha, beta = (float(value) for value in scalars(self.given))
-        (a, b), c = self._addresses(index, row), self._unseen + self.first
+        (a, b), c = self._addresses(index, row), self._unseen + self.firsts[2]
         for absolute, out in ((0, self._product), (1, self._scale)):
             self._widen(a, self.given.lda, m, k, self._wide[0], absolute)
             self._widen(b, self.given.ldb, k, n, self._wide[1], absolute)
@@ -305,11 +305,12 @@ class Operands:
         self.draw(self.given.seed, 1)
         self.poison(self._unseen, self.given.seed)
         self._support.stream.synchronize()
-        results = []
+        found = []
         for place, address in zip((*self.places, self.places[2]), (*self.sets[0], self._unseen, self.results), strict=True):
-            results.append(np.empty(place.total, np.dtype(self.given.element_type)))
-            cuda.memcpy_dtoh(results[-1], address)
-        a, b, c, result = (flat[self.places[0].first :] for flat in results)
+            buffer = np.empty(place.total, np.dtype(self.given.element_type))
+            cuda.memcpy_dtoh(buffer, address)
+            found.append(buffer[place.first :])
+        a, b, c, result = found
         return a, b, c, result
 
 

@@ -101,12 +101,12 @@ def exactly(problem: Problem, tf32: bool = False) -> Problem:
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
     """Return where A, B (with `extra` rows below its K) and C lie, in buffers of whole 32-bit words."""
 
-    def place(rows: int, cols: int, ld: int) -> Place:
-        total = rows * ld + problem.offset + 2 * GUARD
-        return Place(total + total % 2, GUARD + problem.offset, rows, cols, ld)
+    def place(offset: int, rows: int, cols: int, ld: int) -> Place:
+        total = rows * ld + offset + 2 * GUARD
+        return Place(total + total % 2, GUARD + offset, rows, cols, ld)
 
-    m, n, k = problem.m, problem.n, problem.k
-    return place(m, k, problem.lda), place(k + extra, n, problem.ldb), place(m, n, problem.ldc)
+    m, n, k, (a, b, c) = problem.m, problem.n, problem.k, problem.offsets
+    return place(a, m, k, problem.lda), place(b, k + extra, n, problem.ldb), place(c, m, n, problem.ldc)
 
 
 def view_step(problem: Problem) -> int:

@@ -114,7 +114,7 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
         for other, value in strides.items():
             if value != strides[name]:
                 yield f"leading dimension: {name} is taken for {other}", {name: value}
-    if problem.padding:
+    if any(problem.paddings):
         yield "leading dimensions are left out", {"lda": problem.k, "ldb": problem.n, "ldc": problem.n}
     for left in dict.fromkeys(problem.k % tile for tile in TILES):
         if 0 < left < problem.k:

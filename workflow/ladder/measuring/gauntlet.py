@@ -58,5 +58,9 @@ def describe(problem: Problem) -> str:
     """Return what sets a problem apart, for messages: `M=7 N=13 K=3 padding=3 offset=1 alpha=0.5 beta=-1 exact`."""
     extras = {name: getattr(problem, name) for name in ("padding", "offset", "alpha", "beta")}
     usual = vars(Problem(1, 1, 1))
-    words = [f"{name}={value:g}" for name, value in extras.items() if value != usual[name]]
+    words = [
+        f"{name}={value if isinstance(value, str) else format(value, 'g')}"
+        for name, value in extras.items()
+        if value != usual[name]
+    ]
     return " ".join([f"M={problem.m} N={problem.n} K={problem.k}", *words, problem.distribution])

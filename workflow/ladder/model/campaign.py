@@ -103,7 +103,7 @@ class Campaign:
     shard: int
     """The most configurations of a measure job; 0 for all of a kernel's."""
     operands: Mapping[str, Any]
-    """alpha, beta, padding, distribution and seed of every problem whose entry does not set them."""
+    """alpha, beta, padding, offset, distribution and seed of every problem whose entry does not set them."""
     width: float = WIDTH
     """The width of the figures in inches."""
     formats: Sequence[str] = ()

@@ -131,7 +131,7 @@ def load(
         energy=energy,
         partitions=_partitions(data.get("partitions", {}), source),
         shard=shard,
-        operands={name: data[name] for name in ("alpha", "beta", "padding", "distribution", "seed") if name in data},
+        operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},
         width=data.get("figures", {}).get("width", WIDTH),
         formats=data.get("figures", {}).get("formats", []),
     )
@@ -198,6 +198,11 @@ def _many(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def _value(name: str, value: Any) -> Any:
+    """Return the value of an operands' property as a problem has it: `[1, 4, 2]` for A, B and C is `1,4,2` there."""
+    return ",".join(map(str, value)) if name in ("padding", "offset") and isinstance(value, list) else value
+
+
 def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:
     partitions = {name: Partition(**entry) for name, entry in entries.items()}
     for name, partition in partitions.items():
@@ -217,7 +222,7 @@ def _sizes(entries: Sequence[Any], where: str) -> list[dict[str, Any]]:
             sizes = [(size, size, size) for size in _many(entry["square"])]
         else:
             sizes = list(itertools.product(_many(entry["M"]), _many(entry["N"]), _many(entry["K"])))
-        own = {name: _many(entry[name]) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
+        own = {name: _many(_value(name, entry[name])) for name in VARIED if name in entry} if isinstance(entry, dict) else {}
         for values in itertools.product(*own.values()):
             sizes_of_entries += [dict(zip(("m", "n", "k", *own), (*size, *values), strict=True)) for size in sizes]
     return sizes_of_entries

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ladder.core.types import ELEMENT_TYPES, flops
 
-VARIED = ("alpha", "beta", "padding", "distribution")
+VARIED = ("alpha", "beta", "padding", "offset", "distribution")
 """Keys of an entry of `problems` that override the campaign's."""
 
 
@@ -18,24 +18,34 @@ class Problem:
     element_type: str = "float32"
     alpha: float = 1.0
     beta: float = 0.0
-    padding: int = 0
-    """Elements added to every row: lda = K + padding, ldb = N + padding, ldc = N + 2 * padding, so that a mix-up shows."""
-    offset: int = 0
-    """Elements from an aligned address to the beginning of A, B and C."""
+    padding: int | str = 0
+    """Elements added to every row of A, B and C, such as `1,4,2`. A single number p means `p,p,2p`, so that a mix-up shows."""
+    offset: int | str = 0
+    """Elements from an aligned address to the beginning of A, B and C, such as `0,1,3`. A single number holds for all three."""
     distribution: str = "uniform"
     seed: int = 0
 
     @property
     def lda(self) -> int:
-        return self.k + self.padding
+        return self.k + self.paddings[0]
 
     @property
     def ldb(self) -> int:
-        return self.n + self.padding
+        return self.n + self.paddings[1]
 
     @property
     def ldc(self) -> int:
-        return self.n + 2 * self.padding
+        return self.n + self.paddings[2]
+
+    @property
+    def paddings(self) -> list[int]:
+        """Elements added to every row of A, of B and of C."""
+        return _three(self.padding, of_c=2)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Elements from an aligned address to the beginning of A, of B and of C."""
+        return _three(self.offset)
 
     @property
     def label(self) -> str:
@@ -50,7 +60,8 @@ class Problem:
     @property
     def alignment(self) -> int:
         """The largest power of two, at most 16, that divides the byte addresses of A, B and C."""
-        shift = self.offset * ELEMENT_TYPES[self.element_type].size
+        a, b, c = self.offsets
+        shift = (a | b | c) * ELEMENT_TYPES[self.element_type].size
         return min(16, shift & -shift) if shift else 16
 
     @property
@@ -74,3 +85,9 @@ class Problem:
             "ldc": self.ldc,
             "alignment": self.alignment,
         }
+
+
+def _three(given: int | str, of_c: int = 1) -> list[int]:
+    """Return the numbers of A, B and C. A single number is that of A and B; C has `of_c` times as many."""
+    numbers = [int(number) for number in str(given).split(",")]
+    return numbers if len(numbers) == 3 else [numbers[0], numbers[0], of_c * numbers[0]]

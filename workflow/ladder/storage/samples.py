@@ -19,6 +19,8 @@ SCHEMA = schema("samples")
 The confirmation sets `process` (from 1) and `role`. Its rows with the same `key` are from the same rounds.
 """
 
+THREES = ("padding", "offset")
+"""Columns with a number, or with three such as `1,4,2` for A, B and C. Files have them as text, files of older programs as int32."""
 READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
 """Columns with a device's readings of itself during the rounds: the median over the measurement."""
 
@@ -26,6 +28,8 @@ READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
 def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str, Any]) -> None:
     """Write measurements to a Parquet file, atomically. `session` says how they were made and becomes the file's metadata."""
     rows = [{name: record.get(name) for name in SCHEMA.names} for record in records]
+    for row in rows:
+        row |= {name: str(row[name]) for name in THREES if row[name] is not None}
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     metadata = {"session": json.dumps(session), "checksum": _checksum(table.to_pylist(), dict(session))}
     file = pa.BufferOutputStream()
@@ -37,6 +41,11 @@ def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps([rows, session]).encode()):08x}"
 
 
+def is_known(field: pa.Field) -> bool:
+    """Return whether a column is one of ours, in this program's type or an older one's."""
+    return field in SCHEMA or (field.name in THREES and field.type == pa.int32())
+
+
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the measurements in a Parquet file and its session.
 
@@ -45,7 +54,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """
     try:
         table = pq.ParquetFile(path).read()  # pq.read_table imports pandas, which takes longer than reading
-        if not {"key", "samples_us"} <= set(table.schema.names) or any(field not in SCHEMA for field in table.schema):
+        if not ({"key", "samples_us"} <= set(table.schema.names) and all(map(is_known, table.schema))):
             raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
         rows, metadata = table.to_pylist(), table.schema.metadata or {}
         session: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
@@ -56,4 +65,6 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             f"{path}: not a Parquet file of measurements: {error}. Where it is committed, restore it: git checkout. Else remove it "
             "and run again: what a journal beside it has is kept"
         ) from None
+    for row in rows:
+        row |= {name: int(row[name]) for name in THREES if str(row.get(name)).isdigit()}
     return [dict.fromkeys(SCHEMA.names) | row for row in rows], session
