@@ -1,5 +1,7 @@
 """Which campaigns a run may ask for, and when each is checked."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from ladder.devices import detect
 from ladder.devices.detect import Device
 from ladder.pipeline.campaigns import Campaigns
 from planted import ROOT
+from synthetic import index
 
 CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**40)
 BASE = {"problems": {"cpu": [{"square": 8}], "cuda": [{"square": 8}]}, "kernels": ["cpu/02*"]}
@@ -69,6 +72,61 @@ def test_other_kernels_make_another_campaign_of_both(checkout):
     run = campaigns(checkout, config={"kernels": ["cpu/02_reordered_ikj"]})
     assert run.reproduce_name == "reproduce-cpu-02_reordered_ikj"
     assert run.targets(run.reproduce_name).measured("best.csv") == ["results/reproduce-cpu-02_reordered_ikj/cpu-y/best.csv"]
+
+
+def published(root: Path, *kernels: str) -> None:
+    """Publish a dataset of CPU kernels, as far as its files' names go, and the claims about it."""
+    folder = root / "results" / "published" / "cpu-x" / "default" / "1"
+    (folder / "samples").mkdir(parents=True)
+    (folder / "environment.json").touch()
+    for name in (*kernels, "baselines"):
+        (folder / "samples" / f"{name}.float32.parquet").touch()
+    index(root / "results" / "published")
+    entries = [
+        {"id": "gains:a", "key": ["gain", kernels[0], "01_other", "float32", "8x16x32", "warm"]},
+        {"id": "gains:b", "key": ["gain", kernels[0], "01_other", "float32", "64", "warm"]},
+        {"id": "whole", "key": []},
+        {"id": "kills", "key": []},
+    ]
+    (root / "results" / "published" / "claims.json").write_text(json.dumps(entries))
+    write(root, "config/claims.yaml", [{"id": "gains"}, {"id": "whole"}, {"id": "kills", "study": "kill"}])
+
+
+def test_what_is_published_is_measured_and_not_what_else_lies_there(checkout):
+    write(checkout, "config/reproduce.yaml", BASE | {"campaign": "reproduce", "kernels": "published"})
+    with pytest.raises(InputError, match=r"config/reproduce\.yaml: kernels: got published, but .*published has none"):
+        campaigns(checkout).targets("reproduce")
+    published(checkout, "02_reordered_ikj", "09_removed_since")
+    shutil.copy(checkout / "kernels" / "cpu" / "02_reordered_ikj.c", checkout / "kernels" / "cpu" / "02_mine.c")
+    (checkout / "kernels" / "cpu" / "03_half.c").write_text(HALF)
+    run = campaigns(checkout)
+    assert list(run.targets("reproduce").campaign.kernels) == ["cpu/02_reordered_ikj"]
+    assert run.reproduce_name == "reproduce"
+    assert list(campaigns(checkout).targets("default").campaign.kernels) == ["cpu/02_mine", "cpu/02_reordered_ikj"]
+    (checkout / "kernels" / "cpu" / "02_reordered_ikj.c").write_text(HALF)
+    with pytest.raises(InputError, match=r"02_reordered_ikj\.c: no header"):
+        campaigns(checkout).targets("reproduce")
+
+
+def test_one_claim_is_measured_by_the_kernels_and_problems_that_it_is_about(checkout):
+    published(checkout, "02_reordered_ikj")
+    shutil.copy(checkout / "kernels" / "cpu" / "02_reordered_ikj.c", checkout / "kernels" / "cpu" / "02_mine.c")
+
+    def asked(claim: str) -> tuple[str, list[str], list[str]]:
+        run = campaigns(checkout, config={"claim": claim})
+        plan = run.targets(run.reproduce_name).campaign
+        assert run.data[plan.name]["claim"] == claim  # by which the job that judges knows it
+        return plan.name, list(plan.kernels), [problem.label for problem in plan.problems("cpu", "float32")]
+
+    assert asked("gains") == ("reproduce-gains", ["cpu/02_reordered_ikj"], ["8x16x32", "64"])
+    name, kernels, problems = asked("gains:b")
+    assert (kernels, problems) == (["cpu/02_reordered_ikj"], ["64"])
+    assert re.fullmatch("reproduce-gains-b-[0-9a-f]{6}", name)
+    assert asked("whole") == ("reproduce-whole", ["cpu/02_mine", "cpu/02_reordered_ikj"], ["8"])
+    with pytest.raises(InputError, match=r"claim: got 'gain'; .*did you mean gains\?"):
+        asked("gain")
+    with pytest.raises(InputError, match=r"claim: got 'kills', which a study decides; expected a claim about a dataset"):
+        asked("kills")
 
 
 def test_a_campaign_is_checked_when_it_is_asked_for(checkout):

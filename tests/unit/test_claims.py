@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import synthetic
 import yaml
@@ -25,6 +26,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
+from ladder.pipeline.published import Published
 from ladder.publishing import pages
 from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import ANSWERS, PUBLISHED
@@ -103,7 +105,8 @@ def test_what_is_set_by_hand_stands_in_the_sentence():
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
     path = ROOT / "config" / "reproduce.yaml"
-    plan = campaign_file.load(yaml.safe_load(path.read_text()), "reproduce.yaml", discover(ROOT))
+    data = yaml.safe_load(path.read_text()) | {"kernels": Published(ROOT / PUBLISHED, {}).ids()}
+    plan = campaign_file.load(data, "reproduce.yaml", discover(ROOT))
     labels = {kind: {problem.label for problem in plan.problems(kind, "float32")} for kind in ("cuda", "cpu")}
     names = {kernel.name for kernel in plan.kernels.values()}
     for claim in CLAIMS.values():
@@ -263,9 +266,10 @@ def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
     entries = judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
     failed = [entry for entry in entries.values() if entry["state"] == FAILED]
     assert [entry["id"] for entry in failed] == ["ratio-10"]
-    assert "NOT REPRODUCED ratio-10 (Rung 10 has " in report.text(list(entries.values()))
+    assert "\nNot reproduced: Rung 10 has " in report.text(list(entries.values()))
     assert re.search(
-        r"\): 0\.9\d* \(0\.\d+ to 0\.\d+\); published 0\.9\d*, runs differ by x1\.0\d* at most", report.failure(failed[0])
+        r" Here 0\.9\d* \(95 % interval 0\.\d+ to 0\.\d+\), published 0\.9\d*, runs differ by at most ×1\.0\d*\. ratio-10, slowed$",
+        report.failure(failed[0]),
     )
 
 
@@ -304,6 +308,30 @@ def test_what_is_wrong_is_not_exact(checkout, tmp_path):
     one.tables["summary"].loc[0, "status"] = "incorrect"
     (entry,) = (entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
     assert (entry["state"], entry["value"]) == (FAILED, 1)
+    row = one.tables["summary"].loc[0]
+    assert entry["rows"] == [f"{row['kernel']} {row['configuration']} {row['problem']} float32 warm"]
+    assert report.failure(entry).splitlines()[1:] == [f"  {row}" for row in entry["rows"]]
+    many = entry | {"rows": [f"row {i}" for i in range(7)]}
+    assert report.failure(many).splitlines()[-2:] == ["  row 4", "  and 2 more"]
+
+
+def test_a_kernel_of_ones_own_refutes_nothing(checkout, tmp_path):
+    one = evidence.of_samples(made(tmp_path / "mine", 25))
+    summary = one.tables["summary"]
+    one.tables["summary"] = pd.concat([summary, summary.iloc[:1].assign(kernel="colmajor", status="incorrect")])
+    (entry,) = (entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
+    assert (entry["state"], entry["value"]) == (REPRODUCED, 0)
+
+
+def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
+    folder = synthetic.write(
+        tmp_path / "short", 27, problems=SIZES[1:], kernels=[it for it in KERNELS if it != "05_register_tile"]
+    )
+    entries = judged_entries(checkout, folder).values()
+    told = report.text([entry | {"dataset": "results/short/gpu"} for entry in entries])
+    assert "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem 1024)\n" in told
+    assert "  ratio-10: reproduced\n" in told
+    assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", told)
 
 
 def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_path):
@@ -483,9 +511,11 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert len(rows) == len(entries)
     assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
     told = report.text([*own, *published]).splitlines()
-    assert re.match(r"nvidia-x/again: 2 reproduced", told[0])  # one's own comes last, where it is seen, claim by claim
-    assert re.match(r"results/reproduce/slowed: 1 not reproduced, \d+ reproduced", told[1])
-    assert len(told) > 3
+    assert told[0] == "results/reproduce/slowed:"
+    assert "  ratio-10: not reproduced" in told
+    assert told[-3] == "The published data, judged again: 2 reproduced."
+    assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", told[-2])  # the verdict is last, where it is seen
+    assert re.match(r"Not reproduced: Rung 10 has", told[-1])
     path = tmp_path / "claims.json"
     judged.write(entries, path)
     assert json.loads(Path(path).read_text()) == entries

@@ -34,13 +34,3 @@ rule reproduced:
         code=code_digest.digest("claims.report"),
     script:
         "../scripts/reproduced.py"
-
-
-# Print them, and fail if a claim was not reproduced. The job has no output, so it runs each time.
-rule reproduce:
-    input:
-        table=f"results/{REPRODUCED}/reproduced.json",
-    log:
-        f"results/{REPRODUCED}/logs/reproduce.log",
-    script:
-        "../scripts/reproduce.py"

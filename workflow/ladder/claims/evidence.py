@@ -1,8 +1,8 @@
 """Find the values of a dataset or a study for each item of a claim."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ class Finding:
     """Further names for the claim's expressions."""
     limit_of: Limited = ("", "", "", False)
     """The key of the limit between runs."""
+    rows: Sequence[str] = ()
+    """The rows that a claim about their number counts, as text."""
 
     def half(self, confidence: float) -> float:
         """Return half the width of the interval, in logarithms."""
@@ -118,10 +120,28 @@ def find(claim: Claim, data: Data) -> list[Finding]:
     if claim.whole and rows:
         picked = rows if claim.which is None else _chosen(rows, claim.which)
         alone = picked[0] if claim.which is None else {}
-        findings = [_found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())]
+        found = _found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())
+        findings = [found and replace(found, rows=[] if claim.which is None else [_words(row) for row in picked])]
     else:
         findings = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if _as_usual(row)]
     return [finding for finding in findings if finding]
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    """Return what identifies a row, and its reason if it has one."""
+    names = ("kernel", "configuration", "other", "other_configuration", "name", "problem", "element_type", "state")
+    text = " ".join(str(row[name]) for name in names if row.get(name) == row.get(name) and row.get(name) not in (None, "-"))
+    reason = row.get("reason")
+    return f"{text}: {reason.partition(chr(10))[0]}" if isinstance(reason, str) and reason else text
+
+
+def lacking(claim: Claim, data: Data, key: Key) -> dict[str, str]:
+    """Return the parts of an item's key that no row of the data has, by column: its problem, for example, if that was not measured."""
+    if not claim.table or claim.table not in data.tables:
+        return {}
+    table = data.tables[claim.table]
+    of_key = zip([name for name in IDENTITY if name in table], key, strict=False)
+    return {name: value for name, value in of_key if value not in set(table[name].astype(str))}
 
 
 def _as_usual(row: Mapping[str, Any]) -> bool:

@@ -8,17 +8,20 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ladder.analysis.repeatability import Limit, limits
 from ladder.claims.definitions import Claim, Key, read
-from ladder.claims.evidence import Data, Finding, find, of_samples, of_studies
+from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, of_studies
 from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE
+from ladder.model.campaign import is_baseline
+from ladder.pipeline.published import Published
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
 from ladder.storage.published_index import runs
 
@@ -147,7 +150,8 @@ def _judged(
         return [_entry(claim, data.name, ELSEWHERE)]
     findings = {finding.key: finding for finding in find(claim, data)}
     if not origins and not claim.relative:
-        return [_entry(claim, data.name, judge(claim, it, None, None, len(findings)), it) for it in findings.values()] or [
+        states = {key: judge(claim, it, None, None, len(findings)) for key, it in findings.items()}
+        return [_entry(claim, data.name, states[key], it) | _refuting(states[key], it) for key, it in findings.items()] or [
             _entry(claim, data.name, NOTHING)
         ]
     known = {
@@ -157,14 +161,20 @@ def _judged(
     entries = []
     for key, origin in origins.items():
         if key not in findings:
-            entries.append(_entry(claim, data.name, NOTHING, origin=origin))
+            entries.append(_entry(claim, data.name, NOTHING, origin=origin) | {"lacks": lacking(claim, data, key)})
             continue
         limit = known[origin["dataset"]].get(findings[key].limit_of)
         published = Finding(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
         state = judge(claim, findings[key], published, limit, near if claim.near else len(origins))
         factor = None if limit is None else float(f"{math.exp(limit.half):.6g}")
-        entries.append(_entry(claim, data.name, state, findings[key], origin) | {"limit": factor})
+        entry = _entry(claim, data.name, state, findings[key], origin) | {"limit": factor}
+        entries.append(entry | _refuting(state, findings[key]))
     return entries or [_entry(claim, data.name, NOTHING)]
+
+
+def _refuting(state: str, finding: Finding) -> dict[str, Any]:
+    """Return the rows that refute a claim about how many there are, as a part of its entry."""
+    return {"rows": list(finding.rows)} if state == FAILED and finding.rows else {}
 
 
 def _published_data(root: Path) -> list[Data]:
@@ -259,12 +269,26 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
     environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}
     for name, folder in runs(root / PUBLISHED).items():
         environments |= {name: read_environment(folder / "environment.json")} if name in names else {}
-    claims = read(root)
+    claims, ids = read(root), Published(root / PUBLISHED, {}).ids()
     near = _near(claims, origins)
-    for claim, data in product(claims, everything):
+    for claim, data in product(claims, [_of_kernels(data, ids) for data in everything]):
         if claim.study in data.measured if claim.study else claim.table in data.tables:
             entries += _judged(claim, data, origins.get(claim.id, {}), environments, root, near)
     return entries
+
+
+def _of_kernels(data: Data, ids: Sequence[str]) -> Data:
+    """Return data with the rows of baselines and of these kernels only: claims are not about anybody's own kernels.
+
+    Data stay as they are if none of the kernels is of their device kind.
+    """
+    names = {id.split("/")[1] for id in ids if id.startswith(f"{data.environment.get('kind')}/")}
+    tables = dict(data.tables)
+    for table, column in product(tables if names else (), ("kernel", "other")):
+        if column in tables[table]:
+            known = tables[table][column].map(lambda name: name in names or is_baseline(str(name)))
+            tables[table] = tables[table][known.astype(bool)]
+    return replace(data, tables=tables)
 
 
 def write(entries: Sequence[Entry], path: Path) -> None:

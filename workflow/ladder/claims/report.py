@@ -9,6 +9,8 @@ from ladder.claims.study import NOTHING
 
 STATES = (FAILED, REPRODUCED, UNSURE, DISPUTED, NOTHING, ELSEWHERE)
 """The states of claims, the gravest first."""
+NAMED = 5
+"""The most rows that are named where a claim is refuted."""
 
 
 def counts(entries: Sequence[Entry]) -> dict[str, Counter[str]]:
@@ -36,22 +38,55 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def text(entries: Sequence[Entry]) -> str:
-    """Return text for a terminal: a line per published dataset, a line per claim for the user's datasets, and every entry not reproduced."""
+    """Return text for a terminal: a line per claim for the user's datasets, the published data in a line, and last the verdict."""
+    own, others = ([entry for entry in entries if is_own(entry) is here] for here in (True, False))
     lines = []
-    for dataset in dict.fromkeys(entry["dataset"] for entry in sorted(entries, key=is_own)):
-        of_it = [entry for entry in entries if entry["dataset"] == dataset]
-        lines.append(f"{dataset or 'not published yet'}: {summary(of_it)}")
-        lines += [f"  {id}: {states_text(counted)}" for id, counted in counts(of_it).items() if is_own(of_it[0])]
-        lines += [f"  NOT REPRODUCED {failure(entry)}" for entry in of_it if entry["state"] == FAILED]
-    return "\n".join(lines)
+    for dataset in dict.fromkeys(entry["dataset"] for entry in own):
+        of_it = [entry for entry in own if entry["dataset"] == dataset]
+        lines.append(f"{dataset}:")
+        lines += [f"  {id}: {states_text(counted)}{_lacking(of_it, id)}" for id, counted in counts(of_it).items()]
+    left = [id for id in counts(others) if id not in counts(own)]
+    if own and left:
+        lines.append(f"Decided by studies, not by a campaign: {', '.join(left)}. docs/artifact.md has their commands.")
+    if others:
+        lines.append(f"The published data, judged again: {summary(others)}.")
+    return "\n".join([*lines, verdict(own), *(f"Not reproduced: {failure(entry)}" for entry in failed(entries))])
+
+
+def failed(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that were not reproduced."""
+    return [entry for entry in entries if entry["state"] == FAILED]
+
+
+def verdict(own: Sequence[Entry]) -> str:
+    """Return a line with the number of the user's entries in each state."""
+    if not own:
+        return "Claims: nothing was measured here that they are about"
+    counted = Counter(entry["state"] for entry in own)
+    always = [f"{counted.pop(state, 0)} {state}" for state in (REPRODUCED, FAILED)]
+    return f"Claims: {', '.join([*always, *(f'{counted[state]} {state}' for state in STATES if counted[state])])}"
+
+
+def _lacking(entries: Sequence[Entry], id: str) -> str:
+    """Return what a dataset lacks for the items of a claim that were not measured, in parentheses; "" if that is unknown."""
+    lacks: dict[str, list[str]] = {}
+    for entry in entries:
+        for name, value in entry.get("lacks", {}).items() if entry["id"].split(":")[0] == id else ():
+            lacks.setdefault(name, []).append(value)
+    parts = [f"no {name} {', '.join(dict.fromkeys(values))}" for name, values in lacks.items()]
+    return f" (this campaign has {'; '.join(parts)})" if parts else ""
 
 
 def failure(entry: Entry) -> str:
-    """Return an entry as text: its name, sentence and numbers."""
-    limit = f", runs differ by x{entry['limit']:.4g} at most" if entry["limit"] else ""
-    published = f"; published {entry['published']:.4g}" if entry["published"] is not None else ""
-    text = f"{entry['id']} ({entry['says']} Where: {entry['where']})"
-    return f"{text}: {entry['value']:.4g} ({entry['low']:.4g} to {entry['high']:.4g}){published}{limit}"
+    """Return an entry as sentences: the claim, the numbers, and the rows that refute it."""
+    apart = entry["low"] != entry["high"]
+    interval = f" (95 % interval {entry['low']:.4g} to {entry['high']:.4g})" if apart else ""
+    limit = f", runs differ by at most ×{entry['limit']:.4g}" if entry["limit"] else ""
+    published = f", published {entry['published']:.4g}" if entry["published"] is not None else ""
+    rows = entry.get("rows", [])
+    more = [f"  and {len(rows) - NAMED} more"] if len(rows) > NAMED else []
+    text = f"{entry['says']} Here {entry['value']:.4g}{interval}{published}{limit}. {entry['id']}, {entry['dataset']}"
+    return "\n".join([text, *(f"  {row}" for row in rows[:NAMED]), *more])
 
 
 PAGE = """<!doctype html>

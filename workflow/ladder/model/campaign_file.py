@@ -66,7 +66,7 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
     data |= {key: value if files and whole.get(key) == value else yaml_schema.typed(value) for key, value in given.items()}
     if len(files) < 2 and data != whole:
         source += " and --config"
-    return (data | {"campaign": _narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
+    return (data | {"campaign": narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source
 
 
 def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
@@ -76,10 +76,13 @@ def _other_kernels(whole: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     return right and kernels != whole.get("kernels", "all")
 
 
-def _narrowed(name: str, patterns: Sequence[str]) -> str:
-    """Return the name of a campaign with other kernels: `default-cpu-mine`, with a digest at the end if it is too long or not unique."""
+def narrowed(name: str, patterns: Sequence[str]) -> str:
+    """Return the name of a campaign for some kernels or one claim: `default-cpu-mine`.
+
+    It ends with a digest if it would be too long or not unique.
+    """
     plain = "-".join([name, *(re.sub("[^a-z0-9_]+", "-", pattern) for pattern in patterns)])
-    exact = all(re.fullmatch("(cuda|cpu)/[a-z0-9_]+", pattern) for pattern in patterns)
+    exact = all(re.fullmatch("((cuda|cpu)/)?[a-z0-9_-]+", pattern) for pattern in patterns)
     return (
         plain
         if exact and len(plain) <= MOST_OF_NAME
@@ -150,7 +153,8 @@ def load(
     return campaign
 
 
-def _unknown(value: str, known: Sequence[str]) -> str:
+def unknown(value: str, known: Sequence[str]) -> str:
+    """Return what was expected in place of an unknown name, with the nearest known one."""
     close = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
     return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
 
@@ -165,7 +169,7 @@ def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel], refused: 
     for index, pattern in enumerate(patterns):
         matches[pattern] = fnmatch.filter(kernels, pattern)
         if not matches[pattern]:
-            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {_unknown(pattern, list(kernels))}")
+            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {unknown(pattern, list(kernels))}")
     chosen = set(itertools.chain.from_iterable(matches.values()))
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
 
@@ -178,12 +182,12 @@ def _check_parameters(
 ) -> Mapping[str, Mapping[str, Sequence[int]]]:
     for id, lists in parameters.items():
         if id not in kernels:
-            raise InputError(f"{source}: parameters.{id}: unknown kernel; {_unknown(id, list(kernels))}")
+            raise InputError(f"{source}: parameters.{id}: unknown kernel; {unknown(id, list(kernels))}")
         for name, values in lists.items():
             if name not in kernels[id].parameters:
                 known = list(kernels[id].parameters)
                 raise InputError(
-                    f"{source}: parameters.{id}.{name}: got {list(values)}; {_unknown(name, known) if known else 'it has no parameters'}"
+                    f"{source}: parameters.{id}.{name}: got {list(values)}; {unknown(name, known) if known else 'it has no parameters'}"
                 )
     return {id: lists for id, lists in parameters.items() if id in chosen}
 

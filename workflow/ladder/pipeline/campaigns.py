@@ -4,6 +4,7 @@ Snakemake knows its targets only after it has read the rules. So the rules ask f
 anything that only one target needs is checked only for that target.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,13 +14,16 @@ from typing import Any
 
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError
+from ladder.core.files import read_json
 from ladder.devices import detect
 from ladder.devices.detect import Device
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
+from ladder.pipeline.published import Published
 from ladder.pipeline.targets import Targets, about_gpus
+from ladder.storage.dataset_layout import CLAIMS, JUDGED, PUBLISHED
 
 REPRODUCE = "reproduce"
 """The campaign of `snakemake reproduce`, unless the command line names another."""
@@ -53,7 +57,41 @@ class Campaigns:
     def _read(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         data, source = campaign_file.read(self.root / "config", self.config_files, config)
         yaml_schema.check(data, "config", source)
-        return data, source
+        if data.get("kernels") == "published":
+            data = data | {"kernels": self._published(source)}
+        return (self._needed(data, source) if "claim" in data else data), source
+
+    def _published(self, source: str) -> list[str]:
+        """Return the ids of the published kernels that this checkout has. Raises `InputError` if it has none."""
+        here = {*self.kernels, *self.refused}
+        ids = [id for id in Published(self.root / PUBLISHED, {}).ids() if id in here]
+        if not ids:
+            raise InputError(f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this checkout's kernels")
+        return ids
+
+    def _needed(self, data: Mapping[str, Any], source: str) -> dict[str, Any]:
+        """Return the data of a campaign with only those kernels and problems that its `claim` is about.
+
+        Raises `InputError` for an unknown claim, and for one that a study decides.
+        """
+        claim, path = data["claim"], self.root / PUBLISHED / JUDGED
+        keys = {entry["id"]: entry["key"] for entry in (read_json(path) if path.exists() else [])}
+        names = {name for id, key in keys.items() if f"{id}:".startswith(f"{claim}:") for name in (id, *key)}
+        if not names:
+            known = list(dict.fromkeys(id.split(":")[0] for id in keys))
+            raise InputError(f"{source}: claim: got {claim!r}; {campaign_file.unknown(claim, known)}")
+        claims = yaml_schema.load(yaml_schema.read(self.root / CLAIMS), str(CLAIMS))
+        if any("study" in it for it in claims if it["id"] == claim.split(":")[0]):
+            raise InputError(
+                f"{source}: claim: got {claim!r}, which a study decides; expected a claim about a dataset. "
+                "docs/artifact.md has the command of the study"
+            )
+        kernels = sorted(id for id in {**self.kernels, **self.refused} if id.split("/")[1] in names)
+        sizes = sorted([int(size) for size in name.split("x")] for name in names if re.fullmatch(r"\d+(x\d+x\d+)?", name))
+        problems = {kind: [size * (3 // len(size)) for size in sizes] for kind in data["problems"]}
+        # a claim about all rows together names no kernel and no problem
+        needed = ({"kernels": kernels} if kernels else {}) | ({"problems": problems} if sizes else {})
+        return {**data, **needed, "campaign": campaign_file.narrowed(data["campaign"], [claim])}
 
     @cached_property
     def _named(self) -> tuple[dict[str, Any], str]:

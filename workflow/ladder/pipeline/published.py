@@ -37,6 +37,15 @@ class Published:
         """The folder of the featured run of each device and campaign."""
         return featured(self.folder)
 
+    def ids(self) -> list[str]:
+        """Return the ids of the kernels that the featured runs measured: those that claims are about."""
+        return sorted({id for device in self.featured for id in self._ids(device)})
+
+    def _ids(self, device: str) -> list[str]:
+        kind = "cpu" if device.startswith("cpu-") else "cuda"
+        names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
+        return [f"{kind}/{name}" for name in names]
+
     def redrawn(self) -> list[str]:
         """Return the checks that every featured dataset draws the published figures, and the page that shows them all."""
         compared = [f"results/{REDRAWN}/compared.checked"] if together(self.folder) else []
@@ -120,9 +129,7 @@ class Published:
 
     def headers(self, device: str) -> list[Path]:
         """Return the files of a dataset's kernels that still exist; their headers hold the models."""
-        kind = "cpu" if device.startswith("cpu-") else "cuda"
-        names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
-        return [self.kernels[id].path for id in (f"{kind}/{name}" for name in names) if id in self.kernels]
+        return [self.kernels[id].path for id in self._ids(device) if id in self.kernels]
 
     def resources(self, device: str) -> list[Path]:
         """Return the compilers' reports on all configurations of a dataset."""
