@@ -24,7 +24,7 @@ from ladder.claims.answers import LIMITS, STUDIES, above_limits
 from ladder.claims.study import binaries, command_line
 from ladder.compiling.compile import compile_kernel
 from ladder.core import files
-from ladder.core.errors import InputError
+from ladder.core.errors import NOTHING_MEASURED, InputError
 from ladder.core.files import ROOT
 from ladder.devices import detect
 from ladder.devices.lock import first_gpu
@@ -35,10 +35,10 @@ MOST_OF_ONE = 1 / 3
 
 
 def seconds(command: list[str], folder: Path) -> float:
-    """Wall time of a command, which must succeed."""
+    """Wall time of a command, which must succeed or have nothing to do."""
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
+    if done.returncode not in (0, NOTHING_MEASURED):
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
     return time.perf_counter() - start
 

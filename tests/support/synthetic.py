@@ -135,7 +135,7 @@ def write(
                 beside = _reference_us(problem) / speed * level * _noise(random, 8, False)
                 for name in kernels:
                     for place, label in enumerate(configurations[name][:2]):
-                        row = _row(name, label, problem, device, GPUS[0], random)
+                        row = _row(name, label, problem, device, facts["attributes"].get("uuid", GPUS[0]), random)
                         row |= {"state": state, "process": process, "role": "finalist" if place else "best"}
                         us = _us(name, problem, 0.01 * place**2) / speed * own[name, (problem.m, problem.n, problem.k)]
                         if state == "cold" and us > 1000:

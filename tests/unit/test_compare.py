@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,11 +13,12 @@ from ladder.analysis import compare, repeatability
 from ladder.analysis.dataset import Dataset
 from ladder.cli import main as command
 from ladder.core import verdicts
-from ladder.core.errors import InputError
+from ladder.core.errors import NOTHING_MEASURED, InputError
 from ladder.core.stats import between_runs
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.data import View
 from ladder.figures.layout import style
+from ladder.storage import samples
 from ladder.storage.dataset_layout import DRAWN_FROM
 
 KERNELS = (
@@ -67,7 +69,8 @@ def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
 
 @pytest.mark.slow
 def test_two_per_cent_are_found_and_nothing_else_is(runs):
-    rows = [compare.changes(one, runs[5], {}) for one in runs[:4]]
+    limits = repeatability.of_nights(runs[:4], runs[5])
+    rows = [compare.changes(one, runs[5], limits) for one in runs[:4]]
     slowed = [it[it["kernel"].isin(SLOWED)] for it in rows]
     others = [it[~it["kernel"].isin(SLOWED)] for it in rows]
     count = sum(map(len, slowed))
@@ -77,7 +80,7 @@ def test_two_per_cent_are_found_and_nothing_else_is(runs):
     assert np.median([ratio for it in slowed for ratio in it["ratio"]]) == pytest.approx(1 / 1.02, abs=0.003)
     assert sum(called(it).sum() for it in others) <= 0.05 * sum(map(len, others))
     for one in runs[:4]:
-        found = compare.Comparison(one, runs[5], compare.changes(one, runs[5], {})).slower(0.01)
+        found = compare.Comparison(one, runs[5], compare.changes(one, runs[5], limits)).slower(0.01)
         assert set(found["kernel"]) == set(SLOWED)
     unsure = compare.Comparison(runs[0], runs[5], rows[0].assign(sure=False))
     assert unsure.slower(0.01).empty  # one in twenty of the same code is called slower too
@@ -160,7 +163,7 @@ def test_the_environments_come_first(tmp_path, capsys):
     told = capsys.readouterr().out
     assert told.index("fingerprint.driver: 1 -> 2") < told.index("Of ")
     assert "peaks" not in told  # what was measured always differs
-    assert "is not published for these devices" in told
+    assert "No verdict is sure: nobody knows how far runs of the same code differ there" in told
     (found,) = json.loads((tmp_path / "c.json").read_text())
     assert found["environment"] == {"fingerprint.driver": ["1", "2"]}
     assert {row["verdict"] for row in found["changes"]} == {verdicts.SAME}
@@ -170,19 +173,94 @@ def test_the_environments_come_first(tmp_path, capsys):
 
 
 def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):
-    one = synthetic.write(tmp_path / "a" / "gpu", **SMALL)
-    other = synthetic.write(tmp_path / "b" / "gpu", seed=1, **SMALL, slower={"03_shared_tile": 1.2})
-    folders = [str(one.parent), str(other.parent)]
+    nights = [synthetic.write(tmp_path / f"night{seed}" / "gpu", seed, **SMALL, of_run=0.002).parent for seed in range(3)]
+    last = synthetic.write(tmp_path / "b" / "gpu", 3, **SMALL, slower={"03_shared_tile": 1.2}).parent
+    folders = [*map(str, nights), "--", str(last)]
     command.main(["compare", *folders])
-    assert "slower 03_shared_tile 256 warm" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "slower 03_shared_tile 256 warm" in told
+    assert f"How far runs of the same code differ: by 3 runs, {nights[0]}/gpu, " in told
     with pytest.raises(SystemExit) as left:
         command.main(["compare", *folders, "--fail-if-slower", "10%"])
     assert left.value.code == compare.SLOWER == 3
     command.main(["compare", *folders, "--fail-if-slower", "30 %"])
-    command.main(["compare", *reversed(folders), "--fail-if-slower", "0.1%"])
+    faster = [str(last), *map(str, nights[1:]), "--", str(nights[0])]
+    command.main(["compare", *faster, "--fail-if-slower", "0.1%", "--json", str(tmp_path / "c.json")])
+    assert json.loads((tmp_path / "c.json").read_text())[0]["nights"][0] == f"{last}/gpu"
     with pytest.raises(SystemExit, match="2"):
         command.main(["compare", *folders, "--fail-if-slower", "0.02"])
     assert "got '0.02'; expected per cent, such as 2%" in capsys.readouterr().err
+
+
+def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
+    """Where nothing is published: with limits of three nights, as `test_two_per_cent_are_found_and_nothing_else_is` has them."""
+    made = {"of_run": 0.001, "problems": LARGE[:3], "kernels": KERNELS}
+    nights = [synthetic.write(tmp_path / f"night{seed}", seed, **made) for seed in range(3)]
+    slowed = synthetic.write(tmp_path / "slowed", 7, slower=dict.fromkeys(SLOWED, 1.02), **made)
+    same = synthetic.write(tmp_path / "same", 8, **made)
+    (found,) = compare.compare([*nights, slowed], tmp_path)
+    assert found.rows["limit"].notna().all()
+    # two nights more than one for each of 11 finalists beside the reference, each kernel's best and its neighbor
+    limits = repeatability.of_nights(list(map(Dataset.open, nights)), Dataset.open(slowed))
+    assert {limit.degrees for (_, _, state, _), limit in limits.items() if state == "warm"} == {2 * 11}
+    assert set(found.slower(0.01)["kernel"]) == set(SLOWED)
+    assert len(found.slower(0.01)) >= 0.75 * len(found.rows[found.rows["kernel"].isin(SLOWED)])
+    (unchanged,) = compare.compare([*nights, same], tmp_path)
+    assert unchanged.slower(0.0).empty
+    noisy = {"of_run": 0.03} | {name: made[name] for name in ("problems", "kernels")}
+    nights = [synthetic.write(tmp_path / f"noisy{seed}", seed, **noisy) for seed in range(4)]
+    (unsteady,) = compare.compare(nights, tmp_path)
+    assert not unsteady.rows["sure"].any()  # what runs of the same code do
+    assert (unsteady.rows["limit"] > 1.04).all()
+
+
+def test_nights_on_several_machines_have_the_limits_of_machines(tmp_path):
+    def night(number):
+        folder = synthetic.write(tmp_path / f"{number}", number, of_run=0.003, fingerprint={"uuids": [f"GPU-{number}"]}, **SMALL)
+        return Dataset.open(folder)
+
+    *nights, b = [night(number) for number in range(4)]
+    several = repeatability.of_nights(nights, b)
+    assert {limit.degrees for limit in several.values()} == {2}
+    again = Dataset.open(synthetic.write(tmp_path / "again", 9, of_run=0.003, fingerprint={"uuids": ["GPU-2"]}, **SMALL))
+    assert repeatability.of_nights(nights, again) == {}  # none of these machines was measured twice
+
+
+def test_a_night_without_limits_is_not_green(tmp_path, capsys):
+    one = synthetic.write(tmp_path / "a", **SMALL)
+    other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2})
+    command.main(["compare", str(one), str(other)])
+    assert "  slower? 03_shared_tile 256" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        command.main(["compare", str(one), str(other), "--fail-if-slower", "2%"])
+    assert left.value.code == 1
+    assert "Compare with 3 or more runs of your own: ladder compare A1 A2 A3 -- B" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="1"):
+        command.main(["compare", str(one), str(one), str(other)])
+    assert "got 3 folders; expected A and B, or 3 or more runs of the same code and B" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_night_that_measured_nothing_is_not_green(tmp_path, capsys, confirmed):
+    one = synthetic.write(tmp_path / "a", **SMALL | ({} if confirmed else {"processes": 0}))
+    copied = shutil.copytree(one, tmp_path / "b")
+    for same in (one, copied):
+        with pytest.raises(SystemExit) as left:
+            command.main(["compare", str(one), str(same)])
+        assert left.value.code == NOTHING_MEASURED == 4
+        assert f"{one} and {same}: hold the same measurements; expected two runs" in capsys.readouterr().err
+    others = [synthetic.write(tmp_path / f"{seed}", seed, **SMALL) for seed in (1, 2)]
+    with pytest.raises(SystemExit, match="4"):
+        command.main(["compare", *map(str, [*others, one, copied])])
+
+
+def test_a_night_that_only_confirmed_again_is_another_run(tmp_path):
+    one = synthetic.write(tmp_path / "a", **SMALL)
+    again = shutil.copytree(one, tmp_path / "b")
+    path = again / "confirmed.parquet"
+    rows, session = samples.read(path)
+    samples.write(path, [row | {"time": "2026-01-02"} for row in rows], session)
+    assert compare.compare([one, again], tmp_path)
 
 
 def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
@@ -218,10 +296,11 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / name / "environment.json").write_text("{}")
     a, b, c, d = (tmp_path / name for name in "abcd")
-    assert compare.matched(a, b) == [(a / "cpu", b / "cpu")]
-    assert compare.matched(c, d) == [(c / "alone", d)]
+    assert compare.matched([a, b]) == [[a / "cpu", b / "cpu"]]
+    assert compare.matched([c, d]) == [[c / "alone", d]]
+    assert compare.matched([a, a, b]) == [[a / "cpu", a / "cpu", b / "cpu"]]
     with pytest.raises(InputError, match="have the datasets cpu, gpu and alone; expected one in each, or some of the same name"):
-        compare.matched(a, c)
+        compare.matched([a, c])
     with pytest.raises(InputError, match=r"d: no environment\.json and samples"):
         Dataset.open(d)
     with pytest.raises(InputError, match="nothing: no environment"):
@@ -231,7 +310,7 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
 def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     one = synthetic.write(tmp_path / "a", **SMALL)
     other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.25})
-    (found,) = compare.compare(one, other, tmp_path)
+    (found,) = compare.compare([one, other], tmp_path)
     dataset = Dataset.open(one)
     data = View(dataset.tables(DRAWN_FROM), dataset.environment, "warm")
     style(data.width)
@@ -239,7 +318,7 @@ def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     assert [it.get_title(loc="left") for it in axes] == ["warm", "cold"]
     rows = found.rows[found.rows["state"] == "warm"].set_index("kernel")["ratio"]
     cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
-    assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}
+    assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}?": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}
     (image,) = axes[0].get_images()
     red, green, blue = image.get_array()[[label.get_text() for label in axes[0].get_yticklabels()].index("03 shared tile"), 0]
     assert red > blue > green

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import synthetic
 from ladder.analysis import repeatability
+from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
 from ladder.storage import csv_files, samples
 
@@ -193,24 +194,23 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
 def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
     for name, machine in (("one", "GPU-1"), ("two", "GPU-2")):
         write_dataset(tmp_path / name, machine, 1.0)
-    assert len(repeatability.differences([repeatability.read_run(tmp_path / name) for name in ("one", "two")])) == 1
+    assert len(repeatability.differences([repeatability.run_of(Dataset.open(tmp_path / name)) for name in ("one", "two")])) == 1
     path = tmp_path / "two" / "confirmed.parquet"
     rows, session = samples.read(path)
     samples.write(path, [row | {"binary_sha256": "f" * 64} for row in rows], session)
-    assert repeatability.differences([repeatability.read_run(tmp_path / name) for name in ("one", "two")]).empty
+    assert repeatability.differences([repeatability.run_of(Dataset.open(tmp_path / name)) for name in ("one", "two")]).empty
 
 
 def test_a_run_is_one_confirmation_on_one_device(tmp_path):
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "environment.json").write_text("{}")
+    synthetic.write(tmp_path / "none", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas"), processes=0)
     with pytest.raises(InputError, match=r"none/confirmed\.parquet: missing; expected a dataset whose campaign has not left"):
-        repeatability.read_run(tmp_path / "none")
+        repeatability.run_of(Dataset.open(tmp_path / "none"))
     write_dataset(tmp_path / "two", "GPU-1", 1.0)
     path = tmp_path / "two" / "confirmed.parquet"
     rows, session = samples.read(path)
     samples.write(path, [*rows, rows[0] | {"uuid": "GPU-2"}], session)
     with pytest.raises(InputError, match=r"confirmed\.parquet: measured on 2 devices; expected one"):
-        repeatability.read_run(tmp_path / "two")
+        repeatability.run_of(Dataset.open(tmp_path / "two"))
 
 
 def test_the_limit_is_that_of_the_machines(tmp_path):

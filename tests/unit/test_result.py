@@ -203,3 +203,14 @@ def test_a_damaged_file_is_a_line_that_names_it(dataset, tmp_path, name, garbage
     (folder / name).write_bytes(garbage)
     with pytest.raises(InputError, match=re.escape(str(folder / name))):
         final_table.summary({"aggregate": [folder / "best.csv"]}, 24, 80)
+
+
+def test_a_run_that_measured_nothing_says_so(dataset):
+    made = {"measure": [dataset / "best.csv"], "aggregate": [dataset / "summary.csv"]}
+    assert final_table.nothing_measured(made, {"all", "measure"}) == ""
+    assert final_table.nothing_measured(made, {"all", "confirm", "figures"}) == ""
+    assert final_table.nothing_measured({"compile": [dataset / "best.csv"]}, {"all"}) == ""  # for want of a device
+    for ran in ({"all"}, {"all", "figures"}):
+        assert final_table.nothing_measured(made, ran).startswith(
+            "Nothing was measured: all measurements are from earlier runs, the"
+        )

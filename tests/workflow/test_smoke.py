@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from ladder.core.errors import NOTHING_MEASURED
 from ladder.storage import samples
 from planted import Project
 
@@ -90,10 +91,13 @@ def test_the_costs_are_printed_and_recorded(smoke):
 
 
 def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
-    again = smoke.ok("--snakefile", "workflow/Snakefile", *SMOKE)  # the first run took the Snakefile of the project's folder
+    """It says that nothing was measured, and an exit code of its own says it to a nightly run."""
+    # the first run took the Snakefile of the project's folder
+    again = smoke.ok("--snakefile", "workflow/Snakefile", *SMOKE, code=NOTHING_MEASURED)
     assert "1 of 1 steps (100%) done" in again
-    table, printed = (log[log.index("steps (100%) done") : log.index("Complete log")] for log in (smoke.log, again))
-    assert printed == table
+    table, printed = (log[log.index("steps (100%) done") :].partition("Complete log")[0] for log in (smoke.log, again))
+    told = r"Nothing was measured: .*, the last of 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, .* remove results/smoke first\n"
+    assert re.fullmatch(re.escape(table) + told, printed)
 
 
 def test_the_report_is_one_offline_page(smoke):

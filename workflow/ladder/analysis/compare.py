@@ -1,5 +1,6 @@
 """Compare two datasets: of two commits, machines, drivers or days."""
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -10,12 +11,13 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.repeatability import Limit, Limited, limited, limits
+from ladder.analysis.repeatability import Limit, Limited, limited, limits, of_nights
 from ladder.core import verdicts
 from ladder.core.errors import InputError
-from ladder.core.files import write_whole
+from ladder.core.files import digest, write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, between_runs
 from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.storage.dataset_layout import files
 
 WHAT = ["kernel", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state"]
 """The columns that identify what is compared: a kernel on a problem in a state."""
@@ -27,6 +29,16 @@ MEASURED = ("peaks", "idle", "launch_us", "repeated_launch_us")
 """Keys of `environment.json` that hold measured values, which always differ."""
 SLOWER = 3
 """The exit code of `ladder compare --fail-if-slower` if something is slower."""
+NIGHTS = 3
+"""The fewest runs of the same code that show how far such runs differ."""
+NO_LIMITS = (
+    f"nobody knows how far runs of the same code differ there: it is published for other devices. Compare with {NIGHTS} or more runs of "
+    "your own: ladder compare A1 A2 A3 -- B"
+)
+
+
+class NothingMeasured(InputError):
+    """Two datasets hold the same measurements."""
 
 
 def title(dataset: Dataset) -> str:
@@ -34,24 +46,37 @@ def title(dataset: Dataset) -> str:
     return f"{dataset.folder}: {dataset.environment['name']}, {dataset.environment['time'][:10]}"
 
 
-def matched(a: Path, b: Path) -> list[tuple[Path, Path]]:
-    """Return the pairs of datasets to compare: the two folders, their subfolders of the same name, or the only subfolder of each.
+def matched(folders: Sequence[Path]) -> list[list[Path]]:
+    """Return the datasets to compare, a list with one of each folder for each comparison.
 
-    Raises `InputError` if there are none.
+    They are the folders, their subfolders of the same name, or the only subfolder of each. Raises `InputError` if there are none.
     """
-    inside = [{path.parent.name: path.parent for path in sorted(folder.glob("*/environment.json"))} for folder in (a, b)]
-    for index, folder in enumerate((a, b)):
+    inside = [{path.parent.name: path.parent for path in sorted(folder.glob("*/environment.json"))} for folder in folders]
+    for index, folder in enumerate(folders):
         if (folder / "environment.json").exists() or not inside[index]:
             inside[index] = {folder.name: folder}
-    first, second = inside
-    if len(first) == len(second) == 1:
-        return [(*first.values(), *second.values())]  # type: ignore[list-item]
-    both = [(first[name], second[name]) for name in first if name in second]
-    if not both:
+    if all(len(found) == 1 for found in inside):
+        return [[path for found in inside for path in found.values()]]
+    everywhere = [[found[name] for found in inside] for name in inside[0] if all(name in found for found in inside)]
+    if not everywhere:
         raise InputError(
-            f"{a} and {b}: have the datasets {', '.join(first)} and {', '.join(second)}; expected one in each, or some of the same name"
+            f"{' and '.join(map(str, folders))}: have the datasets {' and '.join(', '.join(found) for found in inside)}; expected one in "
+            "each, or some of the same name"
         )
-    return both
+    return everywhere
+
+
+def _check_distinct(sides: Sequence[Dataset]) -> None:
+    """Raise `NothingMeasured` if two datasets hold the same measurements, whatever folders they lie in."""
+    seen: dict[str, Path] = {}
+    for side in sides:
+        key = digest([hashlib.sha256(path.read_bytes()).hexdigest() for path in files(side.folder)])
+        if key in seen:
+            raise NothingMeasured(
+                f"{seen[key]} and {side.folder}: hold the same measurements; expected two runs. A run in a folder that has all "
+                "measurements already measures nothing: give each run a folder of its own"
+            )
+        seen[key] = side.folder
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
@@ -95,8 +120,8 @@ def changes(a: Dataset, b: Dataset, known: Mapping[Limited, Limit]) -> pd.DataFr
     leaves out 1 by more than a thousandth, and the ratio differs from 1 by more than runs of the same code do (`limit`, a factor,
     if it is known).
 
-    One row in twenty of unchanged code may still be called faster or slower. A row is `sure` if its verdict also holds at the
-    confidence at which at most one comparison in twenty has any false verdict (Bonferroni's inequality). Without both
+    One row in twenty of unchanged code may still be called faster or slower. A row is `sure` if it has a limit and its verdict also
+    holds at the confidence at which at most one comparison in twenty has any false verdict (Bonferroni's inequality). Without both
     confirmations every verdict is `UNCONFIRMED`.
     """
     left_out = a.finalists.left_out or b.finalists.left_out
@@ -141,7 +166,7 @@ def _judged(
         "high": high,
         "limit": math.exp(limit.half) if limit else None,
         "verdict": called,
-        "sure": called != SAME and verdict(1 - (1 - CONFIDENCE) / count)[0] == called,
+        "sure": limit is not None and called != SAME and verdict(1 - (1 - CONFIDENCE) / count)[0] == called,
     }
 
 
@@ -152,18 +177,21 @@ class Comparison:
     a: Dataset
     b: Dataset
     rows: pd.DataFrame
+    nights: Sequence[Path] = ()
+    """The runs of the same code that the limits come from, if they are not published ones."""
 
     def text(self) -> str:
         """Return lines for a terminal: what differs between the environments, then what is faster or slower."""
-        lines = [f"A {title(self.a)}", f"B {title(self.b)}", "What differs between them:"]
+        lines = [f"A {title(self.a)}", f"B {title(self.b)}"]
+        if self.nights:
+            lines.append(f"How far runs of the same code differ: by {len(self.nights)} runs, {', '.join(map(str, self.nights))}")
+        lines.append("What differs between A and B:")
         differs = differing(self.a, self.b)
         lines += [f"  {key}: {_shown(first)} -> {_shown(second)}" for key, (first, second) in differs.items()] or ["  nothing"]
         counts = self.rows["verdict"].value_counts()
         lines.append(f"Of {len(self.rows)} times, B against A: {', '.join(f'{counts[it]} {it}' for it in counts.index)}.")
         if not self.rows["limit"].notna().any():
-            lines.append(
-                "How far runs of the same code differ is not published for these devices: only processes were allowed for."
-            )
+            lines.append(f"No verdict is sure: {NO_LIMITS}.")
         changed = self.rows[self.rows["verdict"].isin(["faster", "slower"])]
         for row in changed.sort_values("ratio").to_dict("records"):
             b = "" if row["configuration"] == row["other_configuration"] else f" -> {row['other_configuration']}"
@@ -172,17 +200,19 @@ class Comparison:
                 f"{row['other_us']:.5g} us, x{row['ratio']:.4f} ({row['low']:.4f} to {row['high']:.4f}), {row['configuration']}{b}"
             )
         if (changed["sure"] == 0).any():
-            lines.append("  ?: in so many rows, one in twenty of the same code is called faster or slower too")
+            lines.append("  ?: not sure: one in twenty of the same code is called faster or slower too, and more without a limit")
         return "\n".join(lines)
 
     def slower(self, by: float) -> pd.DataFrame:
         """Return the rows that are surely slower and whose estimated times are longer by the share `by` or more.
 
-        Raises `InputError` if a dataset has no confirmation.
+        Raises `InputError` if a dataset has no confirmation, or if no row has a limit.
         """
         rows = self.rows
         if (rows["verdict"] == UNCONFIRMED).any():
             raise InputError(f"{self.a.folder} and {self.b.folder}: not both have a confirmation; expected two that have")
+        if not rows["limit"].notna().any():
+            raise InputError(f"{self.a.folder} and {self.b.folder}: {NO_LIMITS}")
         return rows[(rows["verdict"] == "slower") & rows["sure"] & (1 / rows["ratio"] >= 1 + by)]
 
     def data(self) -> dict[str, Any]:
@@ -192,6 +222,7 @@ class Comparison:
                 {"folder": str(side.folder)} | {name: side.environment[name] for name in ("device", "name", "time", "project")}
                 for side in (self.a, self.b)
             ],
+            "nights": list(map(str, self.nights)),
             "environment": {key: list(values) for key, values in differing(self.a, self.b).items()},
             "changes": json.loads(self.rows.to_json(orient="records", double_precision=10)),
         }
@@ -201,18 +232,24 @@ def _shown(value: Any) -> str:
     return "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def compare(a: Path, b: Path, published: Path) -> list[Comparison]:
-    """Compare all datasets of the two folders that belong together.
+def compare(folders: Sequence[Path], published: Path) -> list[Comparison]:
+    """Compare all datasets of the last folder with those of the one before that belong to them.
 
-    Raises `InputError` if there are none, or if two have no kernel, problem and state in common.
+    Further folders before these hold runs of the same code, which show how far such runs differ; without any, `published` shows it.
+    Raises `InputError` for two such runs, if no datasets belong together, or if they have no kernel, problem and state in common.
+    Raises `NothingMeasured` if two hold the same measurements.
     """
+    if not (len(folders) == 2 or len(folders) > NIGHTS):
+        raise InputError(f"got {len(folders)} folders; expected A and B, or {NIGHTS} or more runs of the same code and B")
     comparisons = []
-    for first, second in matched(a, b):
-        sides = Dataset.open(first), Dataset.open(second)
-        rows = changes(*sides, limits(published, sides[0].environment, sides[1].environment, "time_"))
+    for paths in matched(folders):
+        *nights, b = sides = [Dataset.open(path) for path in paths]
+        _check_distinct(sides)
+        a, own = nights[-1], nights if len(nights) > 1 else []
+        rows = changes(a, b, of_nights(own, b) if own else limits(published, a.environment, b.environment, "time_"))
         if rows.empty:
-            raise InputError(f"{first} and {second}: have no kernel, problem and state in common; expected some to compare")
-        comparisons.append(Comparison(*sides, rows))
+            raise InputError(f"{a.folder} and {b.folder}: have no kernel, problem and state in common; expected some to compare")
+        comparisons.append(Comparison(a, b, rows, [night.folder for night in own]))
     return comparisons
 
 

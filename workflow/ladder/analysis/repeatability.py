@@ -80,20 +80,24 @@ def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
     return {"commit": environment["project"]["commit"], "confirmed_sha256": hashlib.sha256(confirmation).hexdigest()}
 
 
-def read_run(folder: Path, name: str = "") -> Run:
-    """Return the run of a published dataset. Raises `InputError` if it has no confirmation, or one from several devices."""
-    path = folder / f"{CONFIRMED}.parquet"
-    if path not in files(folder):
+def run_of(dataset: Dataset, name: str = "") -> Run:
+    """Return the run of a dataset. Raises `InputError` if it has no confirmation, or one from several devices."""
+    folder = dataset.folder
+    if folder / f"{CONFIRMED}.parquet" not in files(folder):
         raise InputError(
-            f"{path}: missing; expected a dataset whose campaign has not left the confirmation out (confirm.processes)"
+            f"{folder / CONFIRMED}.parquet: missing; expected a dataset whose campaign has not left the confirmation out "
+            "(confirm.processes)"
         )
-    dataset = Dataset.open(folder)
+    source, measured = made_from(folder, dataset.environment), ratios(dataset.finalists)
+    return Run(name or folder.name, dataset.environment["device"], machine(dataset), source, measured, dataset.pairs)
+
+
+def machine(dataset: Dataset) -> str:
+    """Return the UUID of the device that the confirmation was measured on. Raises `InputError` unless it is one device."""
     machines = {record["uuid"] for record in dataset.records if record["process"]}
     if len(machines) != 1:
-        raise InputError(f"{path}: measured on {len(machines)} devices; expected one")
-    source = made_from(folder, dataset.environment)
-    measured = ratios(dataset.finalists)
-    return Run(name or folder.name, dataset.environment["device"], machines.pop(), source, measured, dataset.pairs)
+        raise InputError(f"{dataset.folder / CONFIRMED}.parquet: measured on {len(machines)} devices; expected one")
+    return str(machines.pop())
 
 
 def ratios(finalists: Finalists) -> pd.DataFrame:
@@ -182,8 +186,26 @@ def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], 
     path = published / f"repeat-{other['device']}.csv"
     if first["device"] != other["device"] or not path.exists():
         return {}
-    machine, another = (it.get("attributes", {}).get("uuid") for it in (first, other))
-    return of_table(read_csv(path), bool(machine) and machine == another, of)
+    uuid, another = (it.get("attributes", {}).get("uuid") for it in (first, other))
+    return of_table(read_csv(path), bool(uuid) and uuid == another, of)
+
+
+def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[Limited, Limit]:
+    """Return the limits on the difference of two runs' log times, from runs of one's own of the same code.
+
+    They are for one machine if `other` was measured where the last of the runs was, else for several. On one machine each contestant
+    of each further run adds a degree of freedom. Raises `InputError` for a run without a confirmation.
+    """
+    runs = [run_of(night) for night in nights]
+    found, same = table(runs), machine(other) == runs[-1].machine
+    limits = of_table(found, same, "time_")
+    if same:
+        for row in found.to_dict("records"):
+            degrees = row["contestants"] * (row["runs"] - 1)
+            if limited(row) in limits:
+                sd = limits[limited(row)].half / LIMIT
+                limits[limited(row)] = Limit(math.sqrt(2) * student_t(degrees) * sd, degrees)
+    return limits
 
 
 def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[Limited, Limit]:
@@ -265,7 +287,7 @@ def contents(published: Path) -> dict[Path, bytes]:
     by_device: dict[str, list[Run]] = {}
     for name, folder in published_index.runs(published).items():
         if (folder / f"{CONFIRMED}.parquet").exists():
-            run = read_run(folder, name)
+            run = run_of(Dataset.open(folder), name)
             by_device.setdefault(run.device, []).append(run)
     files = {}
     for device, runs in by_device.items():

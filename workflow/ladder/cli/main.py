@@ -81,14 +81,21 @@ def repeat(parser: ArgumentParser) -> Run:
 def compare(parser: ArgumentParser) -> Run:
     """Say what is faster and slower in dataset B than in A: of two commits, machines, drivers or days.
 
-    First what differs between their environments, then every kernel and problem of which the times differ by more than processes and,
-    where `ladder repeat` knows them, runs of the same code do. A and B are datasets, or folders with datasets of the same names.
+    First what differs between their environments, then every kernel and problem of which the times differ by more than processes and
+    runs of the same code do. A and B are datasets, or folders with datasets of the same names. How far runs differ is published for some
+    devices (`ladder repeat`). For any other, give three or more runs of the same code before B: B is compared with the last of them.
 
-    Exit codes: 0, or 1 where there is nothing to compare, 2 for arguments that are none, and 3 where --fail-if-slower finds something.
-    A change as large as the given one is found in half of the runs: give half of what must not be missed.
+    Exit codes: 0; 1 where the folders cannot be compared, or nobody knows how far runs differ; 2 for arguments that are none; 3 where
+    --fail-if-slower finds something; 4 where two folders hold the same measurements, because a run measured nothing. A change as large
+    as the given one is found in half of the runs: give half of what must not be missed.
     """
-    parser.add_argument("one", type=Path, metavar="A", help="a folder results/CAMPAIGN/DEVICE or results/CAMPAIGN")
-    parser.add_argument("other", type=Path, metavar="B", help="another")
+    parser.add_argument(
+        "folders",
+        type=Path,
+        nargs="+",
+        metavar="FOLDER",
+        help="A [A2 A3 ...] B: folders results/CAMPAIGN/DEVICE or results/CAMPAIGN",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, not only what changed, as JSON")
     parser.add_argument("--figure", type=Path, metavar="STEM", help="draw STEM.svg and STEM.png")
     parser.add_argument(
@@ -101,9 +108,14 @@ def compare(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder.analysis import compare
         from ladder.cli import compare_figure
+        from ladder.core.errors import NOTHING_MEASURED
         from ladder.core.files import ROOT
 
-        comparisons = compare.compare(given.one, given.other, ROOT / "results" / "published")
+        try:
+            comparisons = compare.compare(given.folders, ROOT / "results" / "published")
+        except compare.NothingMeasured as error:
+            print(f"Error: {error}", file=sys.stderr)
+            sys.exit(NOTHING_MEASURED)
         print("\n\n".join(comparison.text() for comparison in comparisons))
         if given.json:
             compare.write_json(comparisons, given.json)
@@ -246,7 +258,8 @@ def parser() -> ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default that of the process. An `InputError` prints its message and exits with code 1."""
-    given = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    given = parser().parse_args([word for word in words if word != "--"])  # it may set the last folder apart, with options behind
     try:
         with clear_errors():
             given.run(given)

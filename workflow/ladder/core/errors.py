@@ -10,6 +10,8 @@ from pathlib import Path
 REASON_CHARACTERS = 2000
 """The most characters of a reason that are recorded."""
 INTERRUPTED = "Interrupted: what was finished before is kept, run again to go on"
+NOTHING_MEASURED = 4
+"""The exit code of a campaign that was made before, and of a comparison of a run with itself: nothing new was measured."""
 OF_DISKS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,

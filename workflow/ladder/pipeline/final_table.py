@@ -1,7 +1,8 @@
 """Print the end of a run: a table of the best configurations that fits the screen, the places of all results, and failed kernels."""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ KERNELS_FAILED = 2
 
 A kernel fails if one of its configurations is `incorrect`, `compile_error`, `launch_error` or `timeout`.
 """
+MEASURING = ("measure", "confirm")
+"""The rules whose jobs measure."""
 LINES, COLUMNS = 24, 999
 """The size of the screen if the output is not a terminal."""
 LEAST_LINES = 6
@@ -67,6 +70,21 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
             f"{drawn} published dataset(s) drawn again, each byte as it was published; tables and figures in results/{REDRAWN}/"
         )
     return "\n".join(text).rstrip(), "\n".join(failures(folders, compiled))
+
+
+def nothing_measured(made: Mapping[str, Sequence[Path]], ran: Collection[str]) -> str:
+    """Return a message if a run has measurements, and all of them are from earlier runs; else "".
+
+    `made` are the files of all jobs by rule, `ran` the rules of the jobs that this run has done.
+    """
+    measured = [path for rule in MEASURING for path in made.get(rule, []) if path.exists()]
+    if not measured or not set(MEASURING).isdisjoint(ran):
+        return ""
+    last = datetime.fromtimestamp(max(path.stat().st_mtime for path in measured))
+    return (
+        f"Nothing was measured: all measurements are from earlier runs, the last of {last:%Y-%m-%d %H:%M}. To measure again, run in "
+        f"another folder, or remove {measured[0].parts[0]}/{measured[0].parts[1]} first"
+    )
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
