@@ -534,3 +534,9 @@ def test_rounds_read_clocks_and_throttle_reasons(gpu):
         gpu.time_round([gpu.sample(gpu.baseline("cublas"), 1000)], False, 1)
         assert 300 < gpu.reading["sm_clock_mhz"] < 3000
         assert gpu.reading["throttle_reasons"] >= 0
+
+
+def test_the_caches_are_faster_than_the_memory_behind_them(gpu):
+    peaks = gpu.peaks()
+    assert peaks["l2_tb_s"] > peaks["copy_tb_s"]
+    assert 50 < peaks["l2_latency_ns"] < 0.7 * peaks["memory_latency_ns"] < 2000

@@ -94,3 +94,65 @@ def test_what_this_process_holds_counts(support):
     support.free(held)
     with pytest.raises(OSError, match="something else"):
         support.allocate(20 * GIB, "an operand")
+
+
+class Loads:
+    """The kernels that measure memories: each load of a chase takes 250 ns from L2, and 600 ns where the cache was emptied before."""
+
+    def __init__(self):
+        self.emptied, self.ns, self.queued = False, 0.0, []
+
+    def function(self, name, layout):
+        self.name = name
+        return type(name, (), {"prepared_async_call": lambda *given: self.launch(name, given[1:])})()
+
+    stream = None
+
+    def sums(self):
+        return 0
+
+    def launch(self, name, given):
+        grid, block, _, buffer, count, times, _ = given
+        self.queued.append((name, grid, block, int(buffer), count, times))
+        self.ns = (600 if self.emptied else 250) * times
+        self.emptied = False
+
+
+def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
+    monkeypatch.delitem(sys.modules, "ladder.devices.memory_peaks", raising=False)
+    memory_peaks = import_module("ladder.devices.memory_peaks")
+    driver, loads, uploaded = sys.modules["pycuda.driver"], Loads(), []
+
+    def upload(words):
+        uploaded.append(words)
+        return Buffer(len(uploaded))
+
+    driver.to_device = upload
+    driver.memcpy_dtoh = lambda found, source: found.__setitem__(slice(None), loads.ns * np.array([0.5, 1, 1, 1.5]))
+
+    def time_calls(calls):
+        for call in calls:
+            call()
+        return [1000.0] * len(calls)
+
+    def empty():
+        loads.emptied = True
+
+    l2 = 1 << 20
+    found = memory_peaks.measure(loads, time_calls, 4, l2, empty)
+    assert found == pytest.approx(
+        {"l2_tb_s": memory_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12, "l2_latency_ns": 250, "memory_latency_ns": 600}
+    )
+    chases = [launch for launch in loads.queued if launch[0] == "peak_chase"]
+    assert {launch[1:3] for launch in chases} == {((4, 1), (1, 1, 1))}  # one thread on each SM
+    assert {launch[3:5] for launch in chases} == {(1, l2 // 4 // 128), (2, 8 * l2 // 128)}
+    del sys.modules["ladder.devices.memory_peaks"]
+    for words in uploaded:  # a cycle through all lines, each once
+        at, lines = 0, []
+        for _ in range(len(words)):
+            assert at % 32 == 0
+            lines.append(at // 32)
+            at = words[at // 32, 0]
+        assert at == 0
+        assert sorted(lines) == list(range(len(words)))
+        assert np.abs(np.diff(lines)).mean() > len(words) / 4  # in no order that could be foreseen

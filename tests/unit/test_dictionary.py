@@ -6,11 +6,13 @@ import pytest
 import synthetic
 from columns import fits
 from ladder.analysis import repeatability
+from ladder.analysis.compare import flat
 from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
 from ladder.measuring import counters
 from ladder.model.kernel_file import discover
 from ladder.storage import columns, csv_files, samples
+from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
 UNITS = {"us": "µs", "tflops": "TFLOP/s", "mhz": "MHz", "c": "°C", "j": "J", "w": "W", "bytes": "B", "seconds": "s", "percent": "%",
          "sectors": "sectors of 32 B"}  # fmt: skip
@@ -70,6 +72,13 @@ def test_units_are_what_names_promise():
             if column.type != "string" and "_per_" not in column.name and end in UNITS:
                 assert column.unit == UNITS[end], (table.name, column)
             assert column.meaning
+
+
+def test_every_key_of_a_published_environment_is_in_it():
+    known = [column.name for column in columns.environment()]
+    for path in (ROOT / PUBLISHED).rglob("environment.json"):
+        for key in flat(read_environment(path)):
+            assert key in known or any(name.endswith("*") and key.startswith(name[:-1]) for name in known), (path, key)
 
 
 def test_there_is_no_entry_without_a_column():

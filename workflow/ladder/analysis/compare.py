@@ -79,17 +79,17 @@ def _check_distinct(sides: Sequence[Dataset]) -> None:
         seen[key] = side.folder
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
+def flat(value: Any, path: str = "") -> dict[str, Any]:
     """Return the leaves of nested mappings by their keys, joined with dots."""
     if not isinstance(value, Mapping):
         return {path: value}
-    return {key: leaf for name, part in value.items() for key, leaf in _flat(part, f"{path}.{name}".lstrip(".")).items()}
+    return {key: leaf for name, part in value.items() for key, leaf in flat(part, f"{path}.{name}".lstrip(".")).items()}
 
 
 def differing(a: Dataset, b: Dataset) -> dict[str, tuple[Any, Any]]:
     """Return what differs between the environments of two datasets, by its key in `environment.json`; None if one has no such key."""
     first, second = (
-        _flat(
+        flat(
             {name: part for name, part in side.environment.items() if name not in MEASURED}
             | {"measuring code": side.sessions[-1]["code"]}
         )

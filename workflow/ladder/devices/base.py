@@ -177,7 +177,10 @@ class Device(ABC):
 
     @abstractmethod
     def peaks(self) -> dict[str, float]:
-        """Return limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted."""
+        """Return limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted.
+
+        A GPU also has `l2_tb_s`, reads from the L2 cache, and the mean time of one load, `l2_latency_ns` and `memory_latency_ns`.
+        """
 
     @abstractmethod
     def launch_us(self, times: int) -> float:

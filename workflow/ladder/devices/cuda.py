@@ -15,6 +15,7 @@ from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.core import clock
+from ladder.devices import memory_peaks
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.detect import slugify
@@ -348,10 +349,13 @@ class Cuda(Device):
             cuda.memcpy_dtod_async(int(target), int(source), half, self.stream)
 
         times = np.array([self.time_calls([multiply_add, copy]) for _ in range(30)])
+        l2 = self.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
+        memory = memory_peaks.measure(self._support, self.time_calls, self.names["sm_count"], l2, copy)
         source.free()
         target.free()
         fma_us, copy_us = np.median(times[10:], axis=0).tolist()
-        return {"fp32_tflops": blocks * 256 * rounds * 1024 * 2 / fma_us * 1e-6, "copy_tb_s": 2 * half / copy_us * 1e-6}
+        rates = {"fp32_tflops": blocks * 256 * rounds * 1024 * 2 / fma_us * 1e-6, "copy_tb_s": 2 * half / copy_us * 1e-6}
+        return rates | memory
 
     def launch_us(self, times: int) -> float:
         fma = self._support.function("peak_fma", "iffP")

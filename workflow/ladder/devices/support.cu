@@ -234,3 +234,35 @@ extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, 
   for (int i = 0; i < 8; ++i) sum += x[i];
   if (sum == 12345.678f) *out = sum;  // keeps the chains alive; almost never true
 }
+
+// L2 bandwidth: all blocks read a buffer that fits the cache `passes` times, past L1. A block reads another part in each pass, so that every
+// SM reads both halves of a cache that has two.
+extern "C" __global__ void __launch_bounds__(THREADS) peak_read(const float4* in, int count, int passes, float* out) {
+  float sum = 0;
+  for (int pass = 0; pass < passes; ++pass) {
+    const int block = (blockIdx.x + pass) % gridDim.x;
+#pragma unroll 4
+    for (int i = block * THREADS + threadIdx.x; i < count; i += gridDim.x * THREADS) {
+      const float4 value = __ldcg(in + i);
+      sum += value.x + value.y + value.z + value.w;
+    }
+  }
+  if (sum == 12345.678f) *out = sum;
+}
+
+__device__ u64 nanoseconds() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Latency: the only thread of each block follows a chain of word indices through a buffer of `lines` cache lines, past L1. ns[block] is what
+// all of its `steps` loads take. The loads are volatile, and stay between the two readings of the clock; the store needs the last one.
+extern "C" __global__ void peak_chase(const unsigned* next, int lines, int steps, double* ns) {
+  unsigned at = unsigned((long long)lines * blockIdx.x / gridDim.x) * 32;
+  const u64 start = nanoseconds();
+#pragma unroll 8
+  for (int step = 0; step < steps; ++step) asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(at) : "l"(next + at));
+  const u64 end = nanoseconds();
+  ns[blockIdx.x] = at == ~0u ? 0 : double(end - start);
+}

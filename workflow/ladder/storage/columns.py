@@ -1,6 +1,6 @@
 """The data dictionary in `schemas/data.yaml`: name, type, unit and meaning of every column of every table and Parquet file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -48,6 +48,12 @@ class Table:
     columns: tuple[Column, ...]
 
 
+def environment() -> list[Column]:
+    """Return the keys of `environment.json`, those within others joined with dots; `.*` at the end stands for any name."""
+    data: dict[str, Any] = load(SOURCE.read_text(), str(SOURCE))
+    return [Column(name, *column) for name, column in data["environment"].items()]
+
+
 @lru_cache
 def tables() -> dict[str, Table]:
     """Return the tables of the dictionary by name."""
@@ -70,15 +76,19 @@ def schema(table: str) -> pa.Schema:
     )
 
 
+def _section(title: str, text: str, columns: Iterable[Column], what: str) -> Iterator[str]:
+    yield f"## {title}\n\n{text}\n\n| {what} | type | unit | meaning |\n|---|---|---|---|"
+    for column in columns:
+        yield f"| `{column.name}` | `{column.type}` | {column.unit} | {column.meaning.replace('|', chr(92) + '|')} |"
+    yield ""
+
+
 def _sections() -> Iterator[str]:
     yield HEAD
     for table in tables().values():
-        yield f"## {table.name}\n\n`{table.files}`. A row is {table.row}.\n\n| column | type | unit | meaning |\n|---|---|---|---|"
-        yield from (
-            f"| `{column.name}` | `{column.type}` | {column.unit} | {column.meaning.replace('|', chr(92) + '|')} |"
-            for column in table.columns
-        )
-        yield ""
+        yield from _section(table.name, f"`{table.files}`. A row is {table.row}.", table.columns, "column")
+    described = "`environment.json` describes device, software and commit. Keys within keys are joined with dots."
+    yield from _section("environment", described, environment(), "key")
 
 
 def page() -> str:

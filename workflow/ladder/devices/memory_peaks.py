@@ -1,0 +1,69 @@
+"""Measure a GPU's memories: the bandwidth of the L2 cache, and the time of one load from L2 and from global memory.
+
+The loads are a pointer chase: each has the address of the next, so none can begin before the one before it is done (Saavedra-Barrera, CPU
+Performance Evaluation and Execution Time Prediction Using Narrow Spectrum Benchmarking, 1992, chapter 4).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pycuda.driver as cuda
+from numpy.typing import NDArray
+
+from ladder.devices.base import Call
+from ladder.devices.cuda_operands import CHECK_THREADS, Support
+
+LINE = 128
+"""Bytes of a cache line. A chase takes one load from each."""
+OF_L2, BEYOND_L2 = 1 / 4, 8
+"""Buffers as parts of the L2 cache: one that fits it, even if the cache is two halves that keep copies, and one of which little fits it."""
+PASSES = 200
+"""How often a bandwidth sample reads its buffer."""
+STEPS = 2000
+"""Loads of a chase."""
+SAMPLES = 5
+
+
+def chain(size: int) -> NDArray[np.uint32]:
+    """Return a row per cache line of a buffer of `size` bytes. Its first word is the place of the next line, as an index of words.
+
+    One cycle in random order leads through all lines, so nothing can foresee an address, and no line comes twice in a chase.
+    """
+    order = np.random.default_rng(0).permutation(size // LINE).astype(np.uint32)
+    words = np.zeros((order.size, LINE // 4), np.uint32)
+    words[order, 0] = np.roll(order, -1) * (LINE // 4)
+    return words
+
+
+def measure(
+    support: Support, time_calls: Callable[[Sequence[Call]], list[float]], sms: int, l2_bytes: int, flush: Call
+) -> dict[str, float]:
+    """Return `l2_tb_s`, and `l2_latency_ns` and `memory_latency_ns`, the mean over the SMs. `flush` empties the L2 cache of buffers."""
+    read, chase = support.function("peak_read", "PiiP"), support.function("peak_chase", "PiiP")
+    near, far = (cuda.to_device(chain(int(part * l2_bytes))) for part in (OF_L2, BEYOND_L2))
+    near_bytes, far_bytes = (int(part * l2_bytes) // LINE * LINE for part in (OF_L2, BEYOND_L2))
+
+    def read_near() -> None:
+        blocks = (8 * sms, 1), (CHECK_THREADS, 1, 1)
+        read.prepared_async_call(*blocks, support.stream, int(near), near_bytes // 16, PASSES, support.sums())
+
+    def latency(buffer: int, size: int, before: Call) -> float:
+        def one() -> None:
+            chase.prepared_async_call((sms, 1), (1, 1, 1), support.stream, buffer, size // LINE, STEPS, support.sums())
+
+        means, ns = [], np.empty(sms)
+        for _ in range(SAMPLES):
+            time_calls([before, one])
+            cuda.memcpy_dtoh(ns, support.sums())
+            means.append(ns.mean() / STEPS)
+        return float(np.median(means))
+
+    bandwidth = PASSES * near_bytes / np.median([time_calls([read_near]) for _ in range(SAMPLES)]) * 1e-6
+    found = {
+        "l2_tb_s": float(bandwidth),
+        "l2_latency_ns": latency(int(near), near_bytes, read_near),
+        "memory_latency_ns": latency(int(far), far_bytes, flush),
+    }
+    for buffer in (near, far):
+        buffer.free()
+    return found
