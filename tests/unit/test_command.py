@@ -60,9 +60,9 @@ def test_who_stops_reading_is_no_error():
 def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
     monkeypatch.setattr(publish, "publish", lambda source, published, *given: (source, published.relative_to(ROOT).parts, *given))
     monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])
-    for options, repeat in (([], False), (["--repeat"], True)):
+    for options, given in (([], (False, False)), (["--repeat"], (True, False)), (["--not-from-lock"], (False, True))):
         command.main(["publish", "here", "why not", *options])
         told = capsys.readouterr().out
-        assert f"published {(Path('here'), ('results', 'published'), 'why not', repeat)}; now commit it" in told
+        assert f"published {(Path('here'), ('results', 'published'), 'why not', *given)}; now commit it" in told
     command.main(["publish"])
     assert capsys.readouterr().out == "".join(f"drew {ROOT}/results/published/{name} again\n" for name in "ab")

@@ -19,6 +19,7 @@ from planted import ROOT
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
 A, B = (f"nvidia-{letter}/default" for letter in "ab")
+NUMPY = provenance.package_versions()["numpy"]
 RUN, LATER = "2026-01-01T0123-5dee", "2026-01-01T0223-5dee"
 
 
@@ -125,6 +126,61 @@ def test_the_latest_is_featured_and_the_one_before_becomes_a_repeat(copy, measur
     publish.publish(measured / "nvidia-b", copy, "shown again")
     assert published_index.read(copy)[B] == {"featured": RUN, "runs": {RUN: "shown again"}}
     assert not (copy / B / LATER).exists()
+
+
+def described(source, folder, **python):
+    """A copy of a dataset whose environment says other things of Python."""
+    shutil.copytree(source, folder)
+    path = folder / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"python": python}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        {"packages": {}, "differs_from_lock": {"nvidia-cublas": "13.1.0.3 (lock 13.1.1.3)"}},
+        {"packages": {"nvidia-cublas": "13.1.0.3", "numpy": NUMPY}},  # older than that key
+    ],
+)
+def test_a_dataset_with_other_packages_than_the_lock_is_named_in_the_index(copy, measured, tmp_path, python):
+    source, words = (
+        described(measured / "later", tmp_path / "default" / "later", **python),
+        "nvidia-cublas 13.1.0.3 (lock 13.1.1.3)",
+    )
+    before = published_index.read(copy)
+    with pytest.raises(
+        InputError, match=r"later: measured with nvidia-cublas 13\.1\.0\.3 \(lock 13\.1\.1\.3\); expected .*--not-from-lock"
+    ):
+        publish.publish(source, copy, "other cuBLAS", repeat=True)
+    assert published_index.read(copy) == before
+    publish.publish(source, copy, "other cuBLAS", repeat=True, not_from_lock=True)
+    index = published_index.read(copy)
+    assert index[B]["not_from_lock"] == {LATER: words}
+    environment = json.loads((copy / B / LATER / "environment.json").read_text())
+    assert published_index.from_lock(index, f"{B}/{LATER}", environment) == f"no: {words}"
+
+
+def test_whether_the_packages_were_those_of_the_lock(copy, measured, tmp_path):
+    source = described(measured / "later", tmp_path / "default" / "later", packages={}, differs_from_lock={})
+    publish.publish(source, copy, "from the lock", repeat=True)
+    index = published_index.read(copy)
+    assert "not_from_lock" not in index[B]
+    for run, known in ((LATER, "yes"), (RUN, "not known")):  # the latter's environment says nothing
+        assert (
+            published_index.from_lock(index, f"{B}/{run}", json.loads((copy / B / run / "environment.json").read_text())) == known
+        )
+
+
+def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_path):
+    (tmp_path / "envs").mkdir()
+    lock = "numpy==2.4.6 ; python_full_version < '3.12' \\\n    --hash=sha256:0\nnumpy==2.5.5 \\\n    # via pandas==9\npandas==3.1.1\n"
+    (tmp_path / provenance.LOCK).write_text(lock)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.differs_from_lock({"numpy": "2.5.5", "other": "1"}) == {}
+    assert provenance.differs_from_lock({"numpy": "2.5.2", "pandas": "3.1.1"}) == {"numpy": "2.5.2 (lock 2.4.6 or 2.5.5)"}
+    monkeypatch.setattr(provenance.importlib.metadata, "version", {"numpy": "2.4.6", "pandas": "3.0.6"}.get)
+    assert provenance.differs_from_lock() == {"pandas": "3.0.6 (lock 3.1.1)"}
 
 
 def test_another_figure_or_table_is_named(copy):

@@ -51,9 +51,14 @@ def test_nothing_is_published_at_first(tmp_path):
             f"{HEADLINE}:\n  featured: ['1', '2']",
             rf"{HEADLINE}\.featured: .*; expected the name of one run",
         ),
+        (
+            f"{HEADLINE}:\n",
+            f"{HEADLINE}:\n  not_from_lock: {{'3': numpy 1 (lock 2)}}\n",
+            rf"{HEADLINE}\.not_from_lock: got 3; expected one of 1, 2",
+        ),
         (f"{HEADLINE}:\n", f"{HEADLINE}:\n  featured: '2'\n", r"index\.yaml: not valid YAML: .*the key featured is given twice"),
     ],
-    ids=["missing", "no reason", "extra", "unknown", "two", "twice"],
+    ids=["missing", "no reason", "extra", "unknown", "two", "packages", "twice"],
 )
 def test_what_is_wrong_with_the_index_is_named(published, old, new, message):
     path = published / published_index.INDEX

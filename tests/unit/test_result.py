@@ -13,7 +13,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.pipeline import final_table
-from ladder.storage import csv_files
+from ladder.storage import csv_files, published_index
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,8 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
     assert len(final_table.failures([], list(csv.DictReader(rows.open())))) == 1  # what does not compile has no element
 
 
-def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path):
+def test_what_only_was_compiled_drawn_or_counted_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(final_table, "ROOT", tmp_path)  # where nothing is published
     build = compiled(tmp_path, ("02_y", "-", "sm_80", "compiled", ""), ("02_y", "-", "sm_90", "compiled", ""))
     counters = tmp_path / "counters.csv"
     counters.write_text("kernel,reason\na,ncu is missing\nb,ncu is missing\n")
@@ -119,6 +120,9 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     folder.mkdir(parents=True)
     (redrawn / "environment.json").rename(folder / "environment.json")
     synthetic.index(published)
+    index = published_index.read(published)
+    index["nvidia-made-up/default"]["not_from_lock"] = {"1": "numpy 1 (lock 2)"}
+    published_index.write(published, index)
     page, checked = redrawn.parents[1] / "index.html", redrawn / "drawn.checked"
     page.touch(), checked.touch()
     made = {"aggregate": [redrawn / "best.csv"], "index": [page], "check_drawn": [checked]}
@@ -126,6 +130,9 @@ def test_a_run_that_only_draws_what_is_published_ends_with_that(dataset, tmp_pat
     assert failures == ""
     assert result.strip().startswith("NVIDIA Made Up, M=4096")
     assert f"all of it on one page: {page}\n1 published dataset(s) drawn again" in result
+    assert result.splitlines()[-1] == (
+        "not measured with the packages of the lock: nvidia-made-up/default (1 of 1 runs); results/published/index.yaml says which"
+    )
     both, _ = final_table.summary({**made, "aggregate": [redrawn / "best.csv", dataset / "best.csv"]}, 60, 200)
     assert both.count("NVIDIA Made Up, M=4096") == 1
     assert str(page) not in both

@@ -14,7 +14,7 @@ from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.publishing import page_answers, page_cells, page_tables, pages
 from ladder.publishing.page_data import Story
-from ladder.storage import samples
+from ladder.storage import published_index, samples
 
 TEXT = pages.DOCUMENT.read_text()
 IMAGES = ROOT / "docs" / "img"
@@ -330,6 +330,20 @@ def test_limits_of_repeats_are_told_by_problem(small):
     assert "| 64 | 1.01 % | 2.02 % | 4 | 3.05 % | 49.2 % | 2 |" in told
     assert "| 64 × 32 × 16 | – | 5.13 % | 2 | – | – | – |" in told
     assert told.count("| 64") == 2
+
+
+def test_runs_with_other_packages_than_the_lock_are_named(small):
+    assert "0 of 1 published runs are known to have used other versions" in fill("value: lock d", small)
+    assert "| `d/test` | `1` | featured | `abc` | not known | made up |" in fill("table: datasets", small)
+    published = small / "results" / "published"
+    index = published_index.read(published)
+    index["d/test"]["not_from_lock"] = {"1": "numpy 1 (lock 2), pandas 3 (lock 4)"}
+    published_index.write(published, index)
+    assert "1 of 1 published runs are known to have used other versions" in fill("value: lock d", small)
+    assert "`make` installs: numpy 1 (lock 2), pandas 3 (lock 4)<!--" in fill("value: lock d", small)
+    told = fill("table: datasets", small)
+    assert "| `d/test` | `1` | featured | `abc` | no | made up |" in told
+    assert "Not from the lock: `numpy 1 (lock 2)`, `pandas 3 (lock 4)`." in told
 
 
 def test_compilers_are_told_side_by_side(small):

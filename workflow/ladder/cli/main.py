@@ -25,6 +25,11 @@ def publish(parser: ArgumentParser) -> Run:
     parser.add_argument(
         "--repeat", action="store_true", help="publish it as a repeat of the dataset that is shown, for `ladder repeat` alone"
     )
+    parser.add_argument(
+        "--not-from-lock",
+        action="store_true",
+        help="publish it although packages are not those of envs/requirements.lock; the index and the pages then name them",
+    )
 
     def run(given: Namespace) -> None:
         from ladder.core.files import ROOT
@@ -32,7 +37,9 @@ def publish(parser: ArgumentParser) -> Run:
 
         published = ROOT / "results" / "published"
         if given.dataset:
-            print(f"published {publish.publish(given.dataset, published, given.why, given.repeat)}; now commit it")
+            print(
+                f"published {publish.publish(given.dataset, published, given.why, given.repeat, given.not_from_lock)}; now commit it"
+            )
         for folder in [] if given.dataset else publish.redraw(published):
             print(f"drew {folder} again")
 

@@ -4,9 +4,10 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from ladder.core.files import ROOT
 from ladder.devices.detect import Device, detect_cpu
 from ladder.devices.simulation import simulated
 
+LOCK = Path("envs") / "requirements.lock"
+LOCKED = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)", re.MULTILINE)
+"""A package of the lock and its version."""
 PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
 
 
@@ -32,15 +36,33 @@ def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
             )
 
 
-def package_versions() -> dict[str, str]:
-    """Return the versions of the Python packages that measurements and figures depend on, without those that are not installed."""
+def package_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of Python packages, by default those that measurements and figures depend on, without what is not installed."""
     versions = {}
-    for package in PACKAGES:
+    for package in packages:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def differs_from_lock(installed: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the packages whose version is not that of `envs/requirements.lock`, each with both: `13.1.0.3 (lock 13.1.1.3)`.
+
+    `installed` are versions by package, by default those of this environment. A package of the lock that is not among them does
+    not count: an image leaves out what only developers need. A package has several versions in the lock if Pythons need
+    different ones, and each of them will do.
+    """
+    locked: dict[str, list[str]] = {}
+    for name, version in LOCKED.findall((ROOT / LOCK).read_text()):
+        locked.setdefault(name, []).append(version)
+    installed = package_versions(locked) if installed is None else installed
+    return {
+        name: f"{installed[name]} (lock {' or '.join(versions)})"
+        for name, versions in sorted(locked.items())
+        if name in installed and installed[name] not in versions
+    }
 
 
 def project_state() -> dict[str, Any]:
@@ -96,6 +118,6 @@ def describe(device: Device) -> dict[str, Any]:
             "memory_bytes": psutil.virtual_memory().total,
             "system": f"{platform.system()} {platform.release()}",
         },
-        "python": {"version": sys.version.split()[0], "packages": package_versions()},
+        "python": {"version": sys.version.split()[0], "packages": package_versions(), "differs_from_lock": differs_from_lock()},
         "project": project_state(),
     }

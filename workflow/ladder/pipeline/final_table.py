@@ -17,7 +17,7 @@ from ladder.model.problem import Problem
 from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, read_environment
-from ladder.storage.published_index import HEADLINE, featured
+from ladder.storage.published_index import HEADLINE, INDEX, featured, read
 
 KERNELS_FAILED = 2
 """The exit code of a run that made everything, but in which a kernel failed.
@@ -69,6 +69,7 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
         text.append(
             f"{drawn} published dataset(s) drawn again, each byte as it was published; tables and figures in results/{REDRAWN}/"
         )
+        text += not_from_lock()
     return "\n".join(text).rstrip(), "\n".join(failures(folders, compiled))
 
 
@@ -85,6 +86,14 @@ def nothing_measured(made: Mapping[str, Sequence[Path]], ran: Collection[str]) -
         f"Nothing was measured: all measurements are from earlier runs, the last of {last:%Y-%m-%d %H:%M}. To measure again, run in "
         f"another folder, or remove {measured[0].parts[0]}/{measured[0].parts[1]} first"
     )
+
+
+def not_from_lock() -> list[str]:
+    """Return a line that names the published datasets with runs that were not measured with the packages of the lock, or none."""
+    index = read(ROOT / PUBLISHED)
+    counts = {group: len(entry.get("not_from_lock", {})) for group, entry in index.items()}
+    names = [f"{group} ({count} of {len(index[group]['runs'])} runs)" for group, count in counts.items() if count]
+    return [f"not measured with the packages of the lock: {', '.join(names)}; {PUBLISHED / INDEX} says which"] if names else []
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

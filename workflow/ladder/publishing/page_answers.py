@@ -5,8 +5,10 @@ from ladder.claims.answers import STUDIES
 from ladder.claims.study import NOTHING
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
+from ladder.storage import published_index
+from ladder.storage.dataset_layout import PUBLISHED
 
-VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim")
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock")
 """The names that `value` accepts."""
 
 
@@ -51,11 +53,27 @@ def claimed(story: Story) -> str:
     return _table(["claim", "where", "the published data"], rows, words=range(3))
 
 
+def _lock(story: Story, device: str) -> str:
+    """Return a sentence on the published runs on a device model that were not measured with the packages of the lock."""
+    index = published_index.read(story.root / PUBLISHED)
+    groups = [entry for group, entry in index.items() if group.startswith(f"{device}/")]
+    runs, others = (
+        [run for it in groups for run in it["runs"]],
+        [own for it in groups for own in it.get("not_from_lock", {}).values()],
+    )
+    packages = ", ".join(sorted({package for words in others for package in words.split(", ")}))
+    other = (
+        f"{len(others)} of {len(runs)} published runs are known to have used other versions than the lock that `make` installs"
+    )
+    return f"{other}: {packages}" if others else other
+
+
 def value(story: Story, name: str, *arguments: str) -> str:
     """Return one value for a page.
 
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
-    is the speedup over another kernel. `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers. The
+    is the speedup over another kernel. `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers; `lock
+    DEVICE` says which packages of runs on a device model are not those of the lock. The
     name of a published dataset may follow `rate` and `share` as the last argument.
     """
     if name == "claim":
@@ -64,6 +82,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
             raise ValueError("no such claim in config/claims.yaml")
         entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
         return entry["says"] if entry else NOTHING
+    if name == "lock":
+        return _lock(story, *arguments)
     if name == "study":
         return "; ".join(STUDIES[arguments[0]].sentences(story.root))
     if name in ("peak", "copy", "sms"):

@@ -345,14 +345,22 @@ def limits(story: Story, device: str) -> str:
 
 
 def datasets(story: Story) -> str:
-    """Return all published datasets: device and campaign, run, kind, commit, and why each is kept."""
-    index, rows = published_index.read(story.root / PUBLISHED), []
+    """Return all published datasets: device and campaign, run, kind, commit, whether from the lock, and why each is kept.
+
+    Below are both versions of the packages that are not those of the lock.
+    """
+    index, rows, others = published_index.read(story.root / PUBLISHED), [], set()
     for name, folder in published_index.runs(story.root / PUBLISHED).items():
         group, _, run = name.rpartition("/")
-        commit = read_environment(folder / "environment.json")["project"]["commit"]
+        environment = read_environment(folder / "environment.json")
         form = "featured" if run == index[group]["featured"] else "repeat"
-        rows.append([f"`{group}`", f"`{run}`", form, f"`{commit[:10]}`", index[group]["runs"][run]])
-    return _table(["device and campaign", "run", "kept as", "commit", "why"], rows, words=range(5))
+        locked, _, packages = published_index.from_lock(index, name, environment).partition(": ")
+        others |= set(packages.split(", ")) - {""}
+        rows.append(
+            [f"`{group}`", f"`{run}`", form, f"`{environment['project']['commit'][:10]}`", locked, index[group]["runs"][run]]
+        )
+    table = _table(["device and campaign", "run", "kept as", "commit", "from the lock", "why"], rows, words=range(6))
+    return _legend(table, *([f"Not from the lock: {', '.join(f'`{package}`' for package in sorted(others))}"] if others else []))
 
 
 def rates(story: Story, kind: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.dataset import TABLES, Dataset
+from ladder.compiling.provenance import LOCK, differs_from_lock
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
@@ -160,11 +161,20 @@ def refresh(published: Path, name: str) -> None:
         write_sums(target, Path(scratch))
 
 
-def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Path:
+def other_packages(environment: Mapping[str, Any]) -> str:
+    """Return the packages of a dataset that are not those of the lock, with both versions; empty if none is known."""
+    python = environment.get("python", {"packages": {}})
+    differs = python.get("differs_from_lock")
+    differs = differs_from_lock(python["packages"]) if differs is None else differs
+    return ", ".join(f"{name} {versions}" for name, versions in differs.items())
+
+
+def publish(source: Path, published: Path, why: str, repeat: bool = False, not_from_lock: bool = False) -> Path:
     """Publish the dataset in `source`, a folder results/CAMPAIGN/DEVICE, note in the index why, and return its new folder.
 
     It becomes the featured run of its device and campaign, and the run featured before becomes a repeat. With `repeat` it becomes
-    a repeat itself. A repeat loses the samples of its sweep and its counters.
+    a repeat itself. A repeat loses the samples of its sweep and its counters. A dataset with other packages than the lock's is
+    published only with `not_from_lock`, and the index names those packages.
 
     Raises `InputError` for an invalid reason or campaign, a folder without a dataset, a published dataset, a simulated GPU, a
     checkout that had changes or no commit (a published figure names the commit that made it), and a repeat without a featured run
@@ -190,6 +200,12 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Pa
             raise InputError(
                 f"{source}: {session['job']} was made from a checkout with changes or without a commit; expected a clean one"
             )
+    packages = other_packages(environment)
+    if packages and not not_from_lock:
+        raise InputError(
+            f"{source}: measured with {packages}; expected the packages of {LOCK}. Run `make setup` and measure again, or pass "
+            f"--not-from-lock: then {INDEX} and the pages name them"
+        )
     index = published_index.read(published)
     name, run = f"{environment['device']}/{source.resolve().parent.name}", published_index.run_name(environment)
     entry = index.setdefault(name, {"featured": run, "runs": {}})
@@ -197,8 +213,10 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Pa
         raise InputError(f"--repeat: got {name}/{run}; expected a featured run of {name} that it repeats")
     earlier = entry["featured"]
     entry["runs"][run], entry["featured"] = why, earlier if repeat else run
+    if packages:
+        entry.setdefault("not_from_lock", {})[run] = packages
     if earlier != entry["featured"]:
-        _keep_as_repeat(published / name / earlier, entry["runs"])
+        _keep_as_repeat(published / name / earlier, entry)
     published_index.write(published, index)
     target = published / name / run
     shutil.rmtree(target, ignore_errors=True)
@@ -212,13 +230,14 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False) -> Pa
     return target
 
 
-def _keep_as_repeat(folder: Path, runs: dict[str, str]) -> None:
+def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
     """Remove from a dataset that was featured what a repeat does not need; remove all of it if it has no confirmation."""
     shutil.rmtree(folder / "samples")
     (folder / "counters.csv").unlink(missing_ok=True)
     if not (folder / f"{CONFIRMED}.parquet").exists():
         shutil.rmtree(folder)
-        del runs[folder.name]
+        del entry["runs"][folder.name]
+        entry.get("not_from_lock", {}).pop(folder.name, None)
 
 
 def redraw(published: Path) -> Iterator[Path]:

@@ -20,14 +20,15 @@ INDEX = "index.yaml"
 HEADER = """\
 # Why each published dataset is kept: results/published/DEVICE/CAMPAIGN/RUN/. A run is named by its date and time, in UTC, and the first
 # digits of the GPU's UUID. Figures and pages show the featured run. The others are repeats: they keep only the confirmation, from which
-# `ladder repeat` makes the limits between runs and machines.
+# `ladder repeat` makes the limits between runs and machines. not_from_lock names the packages that were not those of envs/requirements.lock.
 """
 HEADLINE_DEVICE, HEADLINE_CAMPAIGN = "nvidia-h200", "default"
 """The device and campaign that the README and the chapters are about."""
 HEADLINE = f"{HEADLINE_DEVICE}/{HEADLINE_CAMPAIGN}"
 
 Index = dict[str, dict[str, Any]]
-"""For each DEVICE/CAMPAIGN: the name of the `featured` run, and of all `runs` by name the reason why each is kept."""
+"""For each DEVICE/CAMPAIGN: the name of the `featured` run, of all `runs` by name the reason why each is kept, and of those that were
+measured with other packages than `envs/requirements.lock` had which ones (`not_from_lock`)."""
 
 
 def run_name(environment: Mapping[str, Any]) -> str:
@@ -54,6 +55,11 @@ def read(published: Path) -> Index:
     ]
     wrong += [f"{path}: {name}: missing; expected why {published / name}/ is kept" for name in sorted(present - listed)]
     for group, entry in index.items():
+        wrong += [
+            f"{path}: {group}.not_from_lock: got {run}; expected one of {', '.join(entry['runs'])}"
+            for run in entry.get("not_from_lock", {})
+            if run not in entry["runs"]
+        ]
         if entry["featured"] not in entry["runs"]:
             wrong.append(f"{path}: {group}.featured: got {entry['featured']}; expected one of {', '.join(entry['runs'])}")
     if wrong:
@@ -78,6 +84,16 @@ def runs(published: Path) -> dict[str, Path]:
     groups = sorted(index, key=lambda group: (not group.endswith(f"/{HEADLINE_CAMPAIGN}"), group != HEADLINE, group))
     ordered = [(group, sorted(index[group]["runs"], key=lambda run: (run != index[group]["featured"], run))) for group in groups]
     return {f"{group}/{run}": published / group / run for group, names in ordered for run in names}
+
+
+def from_lock(index: Index, name: str, environment: Mapping[str, Any]) -> str:
+    """Return whether the packages of DEVICE/CAMPAIGN/RUN were those of the lock: `yes`, `not known`, or `no: ` and which were not.
+
+    Data older than the key `python.differs_from_lock` of `environment.json` name the versions of few packages.
+    """
+    group, _, run = name.rpartition("/")
+    differs = index[group].get("not_from_lock", {}).get(run)
+    return f"no: {differs}" if differs else "yes" if "differs_from_lock" in environment.get("python", {}) else "not known"
 
 
 def featured(published: Path) -> dict[str, Path]:
