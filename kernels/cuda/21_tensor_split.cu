@@ -37,7 +37,8 @@ global_writes: M * K + K * N + M * N
 // FP16 has a short range, so 64 neighbours along K (a chunk) of a row of A, or of a column of B, are scaled by the power of two that brings
 // the largest of them to 2^14. A chunk's sum is scaled back when it is added, in FP32, to the sum of all chunks. That
 // addition has a second purpose: the tensor cores do not round their sums but cut them off, an error that grows with the length of
-// a sum. Within a chunk the small products come first, while the sum is small and little is cut off.
+// a sum. Within a chunk the small products come first, while the sum is small and little is cut off. If both the row of A and the column of
+// B have low halves, the sum is made larger by what is cut off on average. Integers of up to 11 bits have none, and their sums stay exact.
 //
 // Some data do not fit: infinities and NaN, products near the ends of the floats' range, sums of so few products that the last bits
 // of each count, and numbers so far below the largest of their chunk (2^-17 of it) that they lose digits: few, in most data, and
@@ -107,9 +108,8 @@ extern "C" __global__ void __launch_bounds__(128, 9)
 enum Verdict : uint32_t {
   TENSOR = 1,   // the tensor cores may multiply it
   STEEP = 2,    // but a few products may stand out so far that what is cut off beside them would be seen
-  INEXACT = 4,  // neither side is exact
-  ALIKE = 8,    // neighbouring columns share scales
-  SAME = 16     // all columns share one
+  ALIKE = 4,    // neighbouring columns share scales
+  SAME = 8      // all columns share one
 };
 
 // Element k of row i loses at most 2^-25 where it is counted as losing digits (half the last place of FP16 below 2^-14), and what it meets in
@@ -119,12 +119,11 @@ enum Verdict : uint32_t {
 // Every lane of a warp finds out the same.
 __device__ __forceinline__ uint32_t judge(const Group* a, const Group* b, int K, int lane) {
   const bool has_a = lane < BM / 8, has_b = lane < BN / 8;
-  const uint32_t easy_a = has_a ? a[lane].easy : EXACT, easy_b = has_b ? b[lane].easy : EXACT;
+  const bool easy = (!has_a || a[lane].easy) && (!has_b || b[lane].easy);
   const float common = has_b ? b[lane].common : b->common;
   const bool alike = __all_sync(~0u, common != 0), same = alike && __all_sync(~0u, common == b->common);
   const uint32_t scales = (alike ? ALIKE : 0) | (same ? SAME : 0);
-  if (__all_sync(~0u, min(easy_a, easy_b) != PLAIN_ONLY))
-    return TENSOR | scales | (__any_sync(~0u, easy_a == ROUNDED) && __any_sync(~0u, easy_b == ROUNDED) ? INEXACT : 0);
+  if (__all_sync(~0u, easy)) return TENSOR | scales;
   uint32_t fit_a = ~0u, fit_b = ~0u, span_a = ~0u, span_b = ~0u;
   if (has_a) fit_a = a[lane].fit, span_a = a[lane].span;
   if (has_b) fit_b = b[lane].fit, span_b = b[lane].span;
@@ -136,13 +135,12 @@ __device__ __forceinline__ uint32_t judge(const Group* a, const Group* b, int K,
   const int lost = 2 * CHUNK - int(byte(fit_a, 2)) - int(byte(fit_b, 2)), products = byte(span_a, 0) * byte(span_b, 0);
   const int least = byte(span_a, 1) + byte(span_b, 1), greatest = 510 - int(byte(span_a, 2)) - int(byte(span_b, 2));
   // `products` are 1024 times as many as a chunk is likely to have; exponent fields are 127 more than exponents
-  const bool tensor = byte(fit_a, 3) != PLAIN_ONLY && byte(fit_b, 3) != PLAIN_ONLY && products * min(chunks_of(K), 4096) >= FEW * 1024 &&
+  const bool tensor = byte(fit_a, 3) && byte(fit_b, 3) && products * min(chunks_of(K), 4096) >= FEW * 1024 &&
                       least >= 254 - 149 && greatest <= 254 + 98 - (32 - __clz(K)) &&
                       // lost * 2^-10 <= 2^-20 * sum, where each of the two thresholds is LARGE or MEDIUM
                       (lost == 0 || lost <= 256 * (large_a + large_b - CHUNK) ||
                        lost <= 4 * (max(large_a + medium_b, medium_a + large_b) - CHUNK) || 16 * lost <= medium_a + medium_b - CHUNK);
-  return (tensor ? TENSOR : 0) | (byte(span_a, 3) * byte(span_b, 3) < FLAT ? STEEP : 0) | scales |
-         (byte(fit_a, 3) == ROUNDED && byte(fit_b, 3) == ROUNDED ? INEXACT : 0);
+  return (tensor ? TENSOR : 0) | (byte(span_a, 3) * byte(span_b, 3) < FLAT ? STEEP : 0) | scales;
 }
 
 // A chunk that the consumers multiply in float32 takes the place of its halves: as many bytes. A warp of them multiplies 16 rows and PASS
@@ -244,21 +242,22 @@ __device__ __forceinline__ void multiply_plain(float (&sum)[WN / 2], const float
   async_may_follow();
 }
 
-// Adds a sum of the tensor cores, scaled back. Row row0 and column part_column of the tile are the warp's first.
+// Adds a sum of the tensor cores, scaled back. Row row0 and column part_column of the tile are the warp's first. The columns' scales bring
+// the gain; rows that have none take it off, and so do steep chunks, of which less is cut off.
 __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)[WN / 2], const Group* a, const Group* b, uint32_t verdict,
                                         int row0, int part_column, int lane) {
-  // Cutting off loses about 2^-23 of a chunk's sum (measured: 0.75 of that for data of both signs, 1.5 for positive data).
-  const float gain = (verdict & (INEXACT | STEEP)) == INEXACT ? 1 + 0x1p-23f : 1;
-  const float a0 = a[row0 / 8].scale[lane / 4] * gain, a1 = a[row0 / 8 + 1].scale[lane / 4] * gain;
+  const float a0 = a[row0 / 8].scale[lane / 4], a1 = a[row0 / 8 + 1].scale[lane / 4];
+  const auto keep = [&](float row) { return verdict & STEEP ? ~GAINS : __float_as_uint(row) | ~GAINS; };
+  const uint32_t keep0 = keep(a0), keep1 = keep(a1);
   b += part_column / 8;
   if (verdict & SAME) {
-    const float f0 = a0 * b->common, f1 = a1 * b->common;
+    const float f0 = factor(a0, b->common, keep0), f1 = factor(a1, b->common, keep1);
 #pragma unroll
     for (int i = 0; i < WN / 2; ++i) sum[i] = fmaf(acc[i], i % 4 < 2 ? f0 : f1, sum[i]);
   } else if (verdict & ALIKE) {
 #pragma unroll
     for (int i = 0; i < WN / 16; ++i) {
-      const float common = b[2 * i].common, f0 = a0 * common, f1 = a1 * common;
+      const float common = b[2 * i].common, f0 = factor(a0, common, keep0), f1 = factor(a1, common, keep1);
 #pragma unroll
       for (int j = 8 * i; j < 8 * i + 8; ++j) sum[j] = fmaf(acc[j], j % 4 < 2 ? f0 : f1, sum[j]);
     }
@@ -266,10 +265,10 @@ __device__ __forceinline__ void promote(float (&sum)[WN / 2], const float (&acc)
 #pragma unroll
     for (int j = 0; j < WN / 8; ++j) {
       const float2 s = *reinterpret_cast<const float2*>(&b[j].scale[lane % 4 * 2]);
-      sum[j * 4] = fmaf(acc[j * 4], a0 * s.x, sum[j * 4]);
-      sum[j * 4 + 1] = fmaf(acc[j * 4 + 1], a0 * s.y, sum[j * 4 + 1]);
-      sum[j * 4 + 2] = fmaf(acc[j * 4 + 2], a1 * s.x, sum[j * 4 + 2]);
-      sum[j * 4 + 3] = fmaf(acc[j * 4 + 3], a1 * s.y, sum[j * 4 + 3]);
+      sum[j * 4] = fmaf(acc[j * 4], factor(a0, s.x, keep0), sum[j * 4]);
+      sum[j * 4 + 1] = fmaf(acc[j * 4 + 1], factor(a0, s.y, keep0), sum[j * 4 + 1]);
+      sum[j * 4 + 2] = fmaf(acc[j * 4 + 2], factor(a1, s.x, keep1), sum[j * 4 + 2]);
+      sum[j * 4 + 3] = fmaf(acc[j * 4 + 3], factor(a1, s.y, keep1), sum[j * 4 + 3]);
     }
   }
 }

@@ -15,7 +15,7 @@ Array = npt.NDArray[np.float64]
 GROUP, STRIP, STEP = 8, 32, 16
 """Rows or columns that share a record; columns that may share a scale; products of one instruction."""
 FEW, FLAT, LARGE, MEDIUM, SMALL, TINY, NEAR = 33, 128, 512.0, 8.0, 0.125, 2.0**-14, 0.125
-PLAIN_ONLY, ROUNDED, EXACT = range(3)
+GAIN = 1 + 2.0**-23
 KEPT_BITS = 25
 """Of an addend, below the power of two of an instruction's largest one: measured, not specified."""
 
@@ -33,11 +33,13 @@ class Half:
     low: Array
     scale: Array
     """What undoes the scaling, a vector."""
+    lows: npt.NDArray[np.bool_]
+    """Whether a vector has low halves."""
     fit: npt.NDArray[np.int64]
-    """Of every group: large, medium, surely kept, state."""
+    """Of every group: large, medium, surely kept, finite."""
     span: npt.NDArray[np.int64]
     """Present / 2, least exponent field, 255 less the greatest, near."""
-    easy: npt.NDArray[np.int64]
+    easy: npt.NDArray[np.bool_]
 
 
 def split(x: Floats, beyond: int, chunks: int, strips: bool, filling: int) -> Half:
@@ -62,19 +64,18 @@ def split(x: Floats, beyond: int, chunks: int, strips: bool, filling: int) -> Ha
         counts = [(size >= limit).sum(axis=1) for limit in (LARGE, MEDIUM)]
         lost = ((size < SMALL) & (x != 0) & ((size < TINY) | (high != scaled))).sum(axis=1)
         nears = (size >= near[:, None]).sum(axis=1)
-    state = np.where(~np.isfinite(own), PLAIN_ONLY, np.where(((low != 0) | np.signbit(low)).any(axis=1), ROUNDED, EXACT))
     field, zero = fields((1 / up).astype(np.float32)), own == 0
-    fit = np.stack([counts[0] + beyond, counts[1] + beyond, CHUNK - lost, state], axis=1)
-    fit[zero] = [64, 64, 64, EXACT]
+    fit = np.stack([counts[0] + beyond, counts[1] + beyond, CHUNK - lost, np.isfinite(own)], axis=1)
+    fit[zero] = [64, 64, 64, 1]
     span = np.stack([np.full(len(x), 255), field, 255 - field, nears], axis=1)
     span[zero] = 255
     present = np.where(zero, np.where(np.arange(len(x)) >= len(x) - filling, CHUNK, 0), counts[1] + beyond)
     fit, span = (part.reshape(-1, GROUP, 4).min(axis=1) for part in (fit, span))
     some = ~zero.reshape(-1, GROUP).all(axis=1)
     span[some, 0] = np.minimum(present.reshape(-1, GROUP).sum(axis=1) // 2, 255)[some]
-    easy = (fit[:, 2] == CHUNK) & (span[:, 0] ** 2 * min(chunks, 4096) >= FEW * 1024) & (span[:, 1] >= 80)
+    easy = (fit[:, 3] == 1) & (fit[:, 2] == CHUNK) & (span[:, 0] ** 2 * min(chunks, 4096) >= FEW * 1024) & (span[:, 1] >= 80)
     easy &= (span[:, 2] >= 95) & (span[:, 3] ** 2 >= FLAT)
-    return Half(high, low, 1 / up, fit, span, np.where(easy, fit[:, 3], PLAIN_ONLY))
+    return Half(high, low, 1 / up, ((low != 0) | np.signbit(low)).any(axis=1), fit, span, easy)
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,13 @@ class Verdict:
 
     tensor: bool
     steep: bool = False
-    rounded: bool = False
 
 
 def judge(a: Half, b: Half, k: int) -> Verdict:
     """The kernel's decision."""
-    if (a.easy != PLAIN_ONLY).all() and (b.easy != PLAIN_ONLY).all():
-        return Verdict(True, False, bool((a.easy == ROUNDED).any() and (b.easy == ROUNDED).any()))
-    (large_a, medium_a, kept_a, state_a), (large_b, medium_b, kept_b, state_b) = a.fit.min(axis=0), b.fit.min(axis=0)
+    if a.easy.all() and b.easy.all():
+        return Verdict(True)
+    (large_a, medium_a, kept_a, finite_a), (large_b, medium_b, kept_b, finite_b) = a.fit.min(axis=0), b.fit.min(axis=0)
     span_a, span_b = a.span.min(axis=0), b.span.min(axis=0)
     lost, products = 2 * CHUNK - kept_a - kept_b, span_a[0] * span_b[0]
     proved = (
@@ -100,13 +100,13 @@ def judge(a: Half, b: Half, k: int) -> Verdict:
         or 16 * lost <= medium_a + medium_b - CHUNK
     )
     tensor = (
-        PLAIN_ONLY not in (state_a, state_b)
+        finite_a * finite_b == 1
         and products * min(-(-k // CHUNK), 4096) >= FEW * 1024
         and span_a[1] + span_b[1] >= 254 - 149
         and 510 - span_a[2] - span_b[2] <= 254 + 98 - int(k).bit_length()
         and proved
     )
-    return Verdict(bool(tensor), bool(span_a[3] * span_b[3] < FLAT), bool(state_a == ROUNDED and state_b == ROUNDED))
+    return Verdict(bool(tensor), bool(span_a[3] * span_b[3] < FLAT))
 
 
 def truncated(x: Array, to: Array) -> Array:
@@ -188,7 +188,7 @@ def multiply(a: Floats, b: Floats, long: bool = True) -> Floats:
             for quarter in range(4):
                 total = rounded(total + on_tensor_cores(half_a, half_b, slice(quarter, quarter + 1)) * scale)
         else:
-            gain = 1 + 2.0**-23 if verdict.rounded else 1.0
+            gain = np.where(half_a.lows[:, None] & half_b.lows[None, :], GAIN, 1.0)
             total = rounded(total + on_tensor_cores(half_a, half_b, slice(None)) * (scale * gain))
         if long and (len(parts) - 1 - at) & often == 0:
             whole, total = rounded(whole + total), np.zeros_like(total)

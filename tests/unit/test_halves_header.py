@@ -36,13 +36,14 @@ extern "C" void split(int n, const float* x, const uint32_t* scaled_by, const ui
     std::memcpy(high + 8 * i, &h, 16), std::memcpy(low + 8 * i, &l, 16);
   }
 }
+extern "C" float factor_of(float row, float column) { return factor(row, column, __float_as_uint(row) | ~GAINS); }
 """
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     text = (ROOT / "kernels" / "include" / "halves.cuh").read_text()
-    scaling = text[text.index("enum State") : text.index("  // The record of 8 rows")] + "};"
+    scaling = text[text.index("constexpr float GAIN") : text.index("  // The record of 8 rows")] + "};"
     scaling = scaling.replace("constexpr uint32_t INFINITE", "constexpr int CHUNK = 64;\nconstexpr uint32_t INFINITE")
     folder = tmp_path_factory.mktemp("halves")
     (folder / "split.cpp").write_text(SHIM.replace("SCALING", scaling))
@@ -50,7 +51,7 @@ def compiled(tmp_path_factory):
     command = ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", f"-I{include}", "split.cpp", "-o", "split.so"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(folder / "split.so")).split
+    return ctypes.CDLL(str(folder / "split.so"))
 
 
 @pytest.mark.slow
@@ -70,7 +71,7 @@ def test_halves_and_counts_are_the_kernel_s(compiled):
     def at(array):
         return array.ctypes.data_as(ctypes.c_void_p)
 
-    compiled(4000, at(x), at(bits), at(bits), at(high), at(low), at(counts), at(down))
+    compiled.split(4000, at(x), at(bits), at(bits), at(high), at(low), at(counts), at(down))
     for i in range(4000):
         vector = np.zeros((halves.GROUP, halves.CHUNK), np.float32)
         vector[0, :8], vector[0, 8] = x[i], largest[i]  # which so is the largest of its row
@@ -84,3 +85,12 @@ def test_halves_and_counts_are_the_kernel_s(compiled):
         alone = extra.fit[0, 0], extra.fit[0, 1], 64 - extra.fit[0, 2], extra.span[0, 3]
         assert [large - alone[0], medium - alone[1], 64 - kept - alone[2], near - alone[3]] == ones, i
         assert (counts[i] >> 28) == (low[i].view(np.uint16) != 0).any(), i
+
+
+@pytest.mark.slow
+def test_a_factor_has_the_gain_if_both_scales_have_it(compiled):
+    compiled.factor_of.restype, compiled.factor_of.argtypes = ctypes.c_float, [ctypes.c_float] * 2
+    for row in (1.0, halves.GAIN):
+        for column in (1.0, halves.GAIN):
+            for power in (0, 60, -60):
+                assert compiled.factor_of(row * 2.0**power, column * 2.0**-20) == min(row, column) * 2.0 ** (power - 20)
