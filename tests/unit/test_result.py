@@ -221,3 +221,25 @@ def test_a_run_that_measured_nothing_says_so(dataset):
         assert final_table.nothing_measured(made, ran).startswith(
             "Nothing was measured: all measurements are from earlier runs, the"
         )
+
+
+def test_times_that_are_no_result_are_told_at_the_end(dataset, tmp_path):
+    folder = shutil.copytree(dataset, tmp_path / dataset.name)
+    best = csv_files.read_csv(folder / "best.csv")
+    assert final_table.doubtful(folder) == []
+    best.loc[best.index[:3], ["marks", "reason"]] = [
+        "multimodal; disturbed",
+        "timed while other processes used 1.7 cores; no energy",
+    ]
+    itself = (best["kernel"] == "cublas") & (best["problem"].isin(["256", "4096"])) & (best["state"] == "warm")
+    best.loc[itself, ["marks", "ratio", "ratio_low", "ratio_high"]] = ["unsteady", 1.1, 0.619, 1.953]
+    best.loc[best.index[3], "marks"] = "unsteady"
+    csv_files.write_csv(best, folder / "best.csv")
+    rated = best["tflops"].notna().sum()
+    assert final_table.doubtful(folder) == [
+        f"Warning: nvidia-made-up: timed while other processes used 1.7 cores (3 of {rated} rows, marked disturbed)",
+        "Warning: nvidia-made-up: no ratio is a result at 256 warm, 4096 warm: cublas timed beside itself has 110.0 % (95 % interval 61.9 to "
+        "195.3) at the first. Measure again while nothing else runs",
+    ]
+    result, _ = final_table.summary({"aggregate": [folder / "best.csv"]}, 60, 200)
+    assert "no ratio is a result at 256 warm, 4096 warm" in result

@@ -84,6 +84,8 @@ def test_what_was_timed_beside_another_process_is_marked():
     assert quiet["reason"] == ""
     assert disturbed["reason"] == "timed while 2 other process(es) computed on the device"
     assert disturbed["tflops"] == quiet["tflops"]
+    (of_cpu,) = summarise([row(other_processes=1.68, reference="blas_1", reason="")], 1.0).to_dict("records")
+    assert (of_cpu["reason"], of_cpu["marks"]) == ("timed while other processes used 1.7 cores", "disturbed")
 
 
 def test_what_lost_the_race_is_neither_best_nor_tied():
@@ -340,6 +342,8 @@ def test_a_control_is_no_configuration_of_its_kernel():
         ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
         ({"samples_us": list(np.linspace(1, 1.01, 12)), "reference_us": [1.0] * 12}, "drifting"),
         ({"samples_us": [1.0] * 12, "reference_us": list(np.linspace(1, 1.01, 12))}, "drifting"),
+        ({"other_processes": 1}, "disturbed"),
+        ({"other_processes": 0.0, "reference": "blas_1"}, ""),
         ({"stop": "race"}, "raced"),
         ({"stop": "race", "samples_us": [1.0, 1.2] * 5}, "multimodal; raced"),
     ],
@@ -350,6 +354,27 @@ def test_marks(given, mark):
     if "race" not in str(given):
         (line,) = tables.best(summarise([row(**given)], 1.0), Finalists()).to_dict("records")
         assert line["marks"] == "; ".join(filter(None, [mark, "few"]))  # the sweep is one process
+
+
+@pytest.mark.parametrize(
+    ("levels", "unsteady"),
+    [
+        (NEAR, False),
+        ([1.05, 1.06, 1.07], False),
+        ([1.11, 1.111, 1.112], True),
+        ([0.9, 0.901, 0.902], True),
+        ([0.9, 1.0, 1.1], True),  # about 1, and its interval is from 0.77 to 1.29
+        ([0.95, 1.0, 1.05], False),
+    ],
+)
+def test_where_the_reference_differs_from_itself_nothing_is_a_result(levels, unsteady):
+    of_kernel = swept("a") + again("k", "a", NEAR, "best")
+    reference = swept("-", kernel="cublas") + again("cublas", "-", levels, "best")
+    elsewhere = [record | {"m": 200} for record in swept("a") + again("k", "a", NEAR, "best")]
+    table = made(of_kernel + reference + elsewhere).set_index(["kernel", "problem"])["marks"].str.contains("unsteady")
+    assert table.to_dict() == {("k", "100"): unsteady, ("cublas", "100"): unsteady, ("k", "200x100x100"): False}
+    swept_only = tables.best(summarise([*swept("a"), *swept("-", kernel="cublas")], 2.0), Finalists())
+    assert set(swept_only["marks"]) == {"few; unsteady"}  # the times there are twice the reference's
 
 
 def test_processes_that_differ_are_two_modes_and_no_drift():

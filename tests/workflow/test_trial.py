@@ -303,9 +303,16 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
         zero = psutil.cpu_times()._replace(**dict.fromkeys(psutil.cpu_times()._fields, 0.0))
 
         class Machine:
-            def cpu_times(self):
+            def cpu_times(self, percpu):
                 busy = everyone * virtual_clock.now()
-                return zero._replace(user=busy, idle=3 * busy, iowait=busy)
+                (first, *_) = os.sched_getaffinity(0)
+                elsewhere = zero._replace(user=9 * busy)  # on a core that this process may not use
+                return (
+                    [zero] * first
+                    + [zero._replace(user=busy, idle=3 * busy, iowait=busy)]
+                    + [zero] * os.cpu_count()
+                    + [elsewhere]
+                )
 
             class Process:
                 def __init__(self, pid):
@@ -315,10 +322,10 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
                     busy = worker * virtual_clock.now()
                     return psutil.Process().cpu_times()._replace(user=busy, system=0.0)
 
-        monkeypatch.setattr("ladder.measuring.trial.psutil", Machine())
+        monkeypatch.setattr("ladder.measuring.session.psutil", Machine())
         return re.findall("timed while other processes used (.*)", trials.ladder("try", path, "--size", "32"))
 
-    assert used(everyone=2.3, worker=1.0) == [f"1.3 of {os.cpu_count()} cores"]
+    assert used(everyone=2.3, worker=1.0) == [f"1.3 cores of {len(os.sched_getaffinity(0))}"]
     assert used(everyone=1.1, worker=1.0) == []
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from ladder.core.stats import DRIFT, trend
 from ladder.core.types import FAILED, flops, tflops
+from ladder.model.campaign import BASELINES
 from ladder.model.problem import VARIED, Problem
 
 MULTIMODAL = 1.05
@@ -74,8 +75,15 @@ def rates(
 
 def disturbed(records: Sequence[Record]) -> str:
     """Return the reason for a value that was measured while other processes computed on the device, or ""."""
-    others = max(record["other_processes"] or 0 for record in records)
-    return f"timed while {others} other process(es) computed on the device" if others else ""
+    kind = "cpu" if records[0]["reference"] in BASELINES["cpu"] else "cuda"
+    return disturbance(kind, max(record["other_processes"] or 0 for record in records))
+
+
+def disturbance(kind: str, others: float) -> str:
+    """Return what other processes did on a device meanwhile, in words: how many computed on a GPU, or how many cores they used."""
+    if kind == "cuda":
+        return f"timed while {others:.0f} other process(es) computed on the device" if others else ""
+    return f"timed while other processes used {others:.1f} cores" if others else ""
 
 
 def throttled_share(records: Sequence[Record]) -> float | None:
@@ -89,6 +97,7 @@ def marks(records: Sequence[Record]) -> list[str]:
 
     `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process.
     `multimodal`: the 90th percentile of all times is more than 5 % above the 10th. `raced`: early stopping ended its measurement.
+    `disturbed`: other processes computed on the device meanwhile.
     """
     times = [record["samples_us"] for record in records]
     ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]
@@ -97,6 +106,7 @@ def marks(records: Sequence[Record]) -> list[str]:
         "throttled": bool(throttled_share(records)),
         "drifting": max(abs(trend(*times)), abs(trend(*ratios))) > DRIFT,
         "multimodal": bool(high > MULTIMODAL * low),
+        "disturbed": bool(disturbed(records)),
         "raced": any(record["stop"] == "race" for record in records),
     }
     return [mark for mark, holds in present.items() if holds]

@@ -36,6 +36,8 @@ PAIRS = [
     "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
+UNSTEADY, UNKNOWN = 1.1, 1.25
+"""The factors by which the reference's ratio to itself, and the ends of its interval, may differ from 1. Beyond, no ratio is a result."""
 REFUSED = "in the confirmation,"
 """The prefix of the reason for a configuration that failed in the confirmation."""
 LARGEST_SQUARE = 4096
@@ -104,12 +106,29 @@ def best(summary: pd.DataFrame, finalists: Finalists) -> pd.DataFrame:
     Without a confirmation, it is the sweep's configuration with the highest ratio to the reference. Configurations with
     overlapping intervals are tied with it. All intervals are within-run. Configurations that were stopped early are neither best
     nor tied, because they have fewer samples.
+
+    Rows on a problem on which the reference differs too much from itself are marked `unsteady`.
     """
     if finalists.left_out:
         rows = _best_of_sweep(summary)
     else:
         rows = [row for kernel, swept in summary.groupby("kernel", sort=False) for row in _best_of(finalists, str(kernel), swept)]
+    _mark_unsteady(rows)
     return pd.DataFrame(rows, columns=[*summary.columns, *OF_BEST])
+
+
+def _mark_unsteady(rows: Iterable[dict[str, Any]]) -> None:
+    """Mark all rows on a problem as `unsteady` if the reference differs too much from itself in the same rounds."""
+    rated = [row for row in rows if pd.notna(row.get("ratio"))]
+    unsteady = {
+        tuple(row[name] for name in GROUP[1:])
+        for row in rated
+        if row["kernel"] == row["reference"]
+        and not (1 / UNSTEADY < row["ratio"] < UNSTEADY and 1 / UNKNOWN < row["ratio_low"] <= row["ratio_high"] < UNKNOWN)
+    }
+    for row in rated:
+        if tuple(row[name] for name in GROUP[1:]) in unsteady:
+            row["marks"] = "; ".join(filter(None, [row["marks"], "unsteady"]))
 
 
 def _best_of_sweep(summary: pd.DataFrame) -> list[dict[str, Any]]:

@@ -3,19 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import psutil
-
 from ladder.analysis.kernel_model import model
+from ladder.analysis.measurements import disturbance
 from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval
 from ladder.core.types import rate_unit, tflops
+from ladder.devices.cpu import available_cores
 from ladder.measuring.trial import Entry, label_of
 from ladder.model.campaign import BASELINES
 from ladder.model.problem import Problem
-
-OTHERS = 0.25
-"""The fewest cores used by other processes that are reported: the system's counters have a resolution of a hundredth of a second."""
 
 
 def refused(rows: Sequence[Resource]) -> list[str]:
@@ -69,9 +66,7 @@ def resources(resource: Mapping[str, Any]) -> str:
 
 def beside(kind: str, others: float) -> str:
     """Return what other processes did during the timing, in words; "" if it is too little to report."""
-    if kind == "cuda":
-        return f"timed while {others:.0f} other process(es) computed on the device" if others else ""
-    return f"timed while other processes used {others:.1f} of {psutil.cpu_count()} cores" if others >= OTHERS else ""
+    return disturbance(kind, others) + (f" of {available_cores()}" if others and kind == "cpu" else "")
 
 
 def changes(best: Entry, last: Entry) -> str:

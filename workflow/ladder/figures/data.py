@@ -38,6 +38,8 @@ BASELINE_NAME = {
     "blas_all": "BLAS, all threads (context)",
 }
 MARKS = {
+    "unsteady": ("u", "#000000", "the reference differs from itself"),
+    "disturbed": ("o", "#9467bd", "other processes computed meanwhile"),
     "throttled": ("t", "#d62728", "the clock was held down"),
     "drifting": ("d", "#ff7f0e", "times rose or fell within a process"),
     "multimodal": ("m", "#e377c2", "p90/p10 above 1.05"),

@@ -5,6 +5,7 @@ The sweep, the confirmation and `ladder try` measure through sessions. Each deci
 
 import csv
 import hashlib
+import os
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import psutil
+
 from ladder.compiling.provenance import project_state
+from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval
@@ -32,6 +36,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Name = tuple[str, str, str]
 """A kernel, an element type and the label of a configuration."""
+
+OTHERS = 0.25
+"""The fewest cores used by other processes that count. The system counts time in hundredths of a second."""
 
 
 @dataclass
@@ -263,11 +270,14 @@ class Session:
         """
         indices, began = self.load(problem, candidates), now()
         by_index = dict(zip(indices, candidates, strict=True))
-        request = protocol.Time(indices, state, limits, seed, best)
+        request, start, used = protocol.Time(indices, state, limits, seed, best), clock.now(), self._used_by_others()
         for answer in self.worker().ask(request, self.timeout_seconds + round_seconds):
             if isinstance(answer, Sampled):
                 candidate = by_index[answer.index]
                 columns = self._columns(answer, problem, candidates[candidate])
+                if self.kind == "cpu" and columns["status"] == "correct" and (elapsed := clock.now() - start):
+                    cores = (self._used_by_others() - used) / elapsed
+                    columns["other_processes"] = round(cores, 2) if cores >= OTHERS else 0.0
                 yield candidate, columns | ({"time": began, "race": limits.race} if columns["status"] == "correct" else {})
 
     @_retried
@@ -286,6 +296,16 @@ class Session:
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
             **project_state(),
         }
+
+    def _used_by_others(self) -> float:
+        """Return the seconds of this process's cores that all but the worker have used, other virtual machines too, since some moment."""
+        cores, worker = os.sched_getaffinity(0), psutil.Process(self.worker().process.pid).cpu_times()
+        busy = [
+            sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+            for core, times in enumerate(psutil.cpu_times(percpu=True))
+            if core in cores
+        ]
+        return sum(busy) - worker.user - worker.system
 
     def _forget_problem(self) -> None:
         self._problem = None

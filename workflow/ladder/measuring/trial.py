@@ -2,15 +2,11 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from ladder.core import clock
 from ladder.core.stats import paired_ratio
 from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
@@ -167,14 +163,13 @@ class Trial:
             # those beside were verified when they were measured
             candidates = {candidate: entry.tensor_cores or entry in others for candidate, entry in entries.items()}
             self.session.load(self.problem, candidates)
-            with self._watch_others():
-                for candidate, outcome in self.session.time(self.problem, candidates, LIMITS, seed):
-                    entry = entries[candidate]
-                    self.others = max(self.others, outcome.get("other_processes") or 0)
-                    if outcome["status"] == "correct":
-                        entry.samples = outcome
-                    else:
-                        entry.status, entry.reason = outcome["status"], where + outcome["reason"]
+            for candidate, outcome in self.session.time(self.problem, candidates, LIMITS, seed):
+                entry = entries[candidate]
+                self.others = max(self.others, outcome.get("other_processes") or 0)
+                if outcome["status"] == "correct":
+                    entry.samples = outcome
+                else:
+                    entry.status, entry.reason = outcome["status"], where + outcome["reason"]
 
         try:
             self.session.retry(attempt)
@@ -184,18 +179,3 @@ class Trial:
                     entry.status, entry.reason = failure.status, f"{where}while timed: {failure.reason}"
             return False
         return True
-
-    @contextmanager
-    def _watch_others(self) -> Iterator[None]:
-        """Count the cores that other processes use meanwhile, if the CPU is timed."""
-        start, used = clock.now(), self._used_by_others()
-        yield
-        if self.session.kind == "cpu":
-            self.others = max(self.others, (self._used_by_others() - used) / (clock.now() - start))
-
-    def _used_by_others(self) -> float:
-        """Return the core seconds that all but the worker have used, other virtual machines too, since the system or the worker started."""
-        everyone, worker = psutil.cpu_times(), psutil.Process(self.session.worker().process.pid).cpu_times()
-        return (
-            sum(everyone) - everyone.idle - everyone.iowait - everyone.guest - everyone.guest_nice - worker.user - worker.system
-        )

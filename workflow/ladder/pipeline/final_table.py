@@ -34,7 +34,18 @@ AROUND = 12
 """Lines of the screen for everything except the table."""
 REASON = 240
 """The most characters of a reason."""
-COLUMNS_OF_BEST = ("kernel", "configuration", "tflops", "ratio", "ratio_low", "ratio_high", "marks", "reference", "interval")
+COLUMNS_OF_BEST = (
+    "kernel",
+    "configuration",
+    "tflops",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "marks",
+    "reason",
+    "reference",
+    "interval",
+)
 """The columns of `best.csv` that a table shows."""
 
 Row = Mapping[str, Any]
@@ -59,7 +70,7 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
         text += ["", *table(folder, lines - AROUND - len(results[1:]), columns)]
     if len(results) > 1:
         text += ["", *(in_a_line(folder, columns) for folder in results[1:])]
-    text += [line for folder in folders for line in unrated(folder)]
+    text += [line for folder in folders for line in (*unrated(folder), *doubtful(folder))]
     text += ["", *compiled_only(folders, compiled)]
     text += [line for path in of_rule.get("count", []) for line in counted(path)]
     pages = [path for path in of_rule.get("index", []) if path.suffix == ".html"]
@@ -200,6 +211,26 @@ def unrated(folder: Path) -> list[str]:
             reason = f"{folder.name}, {element_type}: {first['status']}: {shortened(first['reason'])}"
             by_reason.setdefault(reason, []).append(kernel)
     return [f"no rate: {', '.join(kernels)} on {reason}" for reason, kernels in by_reason.items()]
+
+
+def doubtful(folder: Path) -> list[str]:
+    """Return lines on times beside which other processes computed, and on problems where the reference differs from itself."""
+    rated = _rated(folder)
+    marks = rated["marks"].fillna("").str.split("; ")
+    disturbed, unsteady = (rated[marks.map(lambda of_row, mark=mark: mark in of_row)] for mark in ("disturbed", "unsteady"))
+    lines = []
+    if len(disturbed):
+        reason = disturbed["reason"].iloc[0].split("; ")[0]
+        lines.append(f"Warning: {folder.name}: {reason} ({len(disturbed)} of {len(rated)} rows, marked disturbed)")
+    itself = unsteady[unsteady["kernel"] == unsteady["reference"]]
+    if len(itself):
+        row = itself.iloc[0]
+        beside = f"{100 * row['ratio']:.1f} % (95 % interval {100 * row['ratio_low']:.1f} to {100 * row['ratio_high']:.1f})"
+        lines.append(
+            f"Warning: {folder.name}: no ratio is a result at {_few([*(itself['problem'] + ' ' + itself['state'])])}: {row['kernel']} "
+            f"timed beside itself has {beside} at the first. Measure again while nothing else runs"
+        )
+    return lines
 
 
 def _summary(folder: Path) -> pd.DataFrame:

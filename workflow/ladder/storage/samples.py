@@ -43,7 +43,7 @@ def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
 
 def is_known(field: pa.Field) -> bool:
     """Return whether a column is one of ours, in this program's type or an older one's."""
-    return field in SCHEMA or (field.name in THREES and field.type == pa.int32())
+    return field in SCHEMA or (field.name in (*THREES, "other_processes") and field.type == pa.int32())
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
