@@ -14,7 +14,7 @@ from ladder.analysis.dataset import Dataset
 from ladder.cli import main as command
 from ladder.core import verdicts
 from ladder.core.errors import NOTHING_MEASURED, InputError
-from ladder.core.stats import between_runs
+from ladder.core.stats import between_processes, between_runs, half_of_difference
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.data import View
 from ladder.figures.layout import style
@@ -105,6 +105,16 @@ def test_two_runs_of_known_values():
     ratio, low, high = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1]])
     assert math.log(ratio) == pytest.approx(1)
     assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
+    halves = [
+        math.log(between_processes(it)[2] / between_processes(it)[0]) for it in (np.exp([[0], [1], [2]]), [[1], [1], [1.5]])
+    ]
+    whole = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1.5]], 0.99)  # from both intervals too
+    assert half_of_difference((halves[0], 2), (halves[1], 2), 0.99) == pytest.approx(math.log(whole[2] / whole[0]))
+    assert (
+        half_of_difference((0.1, 4), (0.0, 0)) == half_of_difference((0.0, 0), (0.1, 4)) == pytest.approx(0.1)
+    )  # of an exact value
+    assert half_of_difference((0.0, 0), (0.0, 0)) == 0
+    assert half_of_difference((math.inf, 0), (0.1, 4)) == math.inf
     assert between_runs([[2]], [[1], [1]]) == (2, 0, math.inf)
     assert between_runs([[2], [2]], [[1], [1]]) == (2, 2, 2)
     with pytest.raises(ValueError, match="no processes"):
@@ -202,7 +212,7 @@ def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
     assert found.rows["limit"].notna().all()
     # two nights more than one for each of 11 finalists beside the reference, each kernel's best and its neighbor
     limits = repeatability.of_nights(list(map(Dataset.open, nights)), Dataset.open(slowed))
-    assert {limit.degrees for (_, _, state, _), limit in limits.items() if state == "warm"} == {2 * 11}
+    assert {limit.degrees for (_, _, state, *_), limit in limits.items() if state == "warm"} == {2 * 11}
     assert set(found.slower(0.01)["kernel"]) == set(SLOWED)
     assert len(found.slower(0.01)) >= 0.75 * len(found.rows[found.rows["kernel"].isin(SLOWED)])
     (unchanged,) = compare.compare([*nights, same], tmp_path)

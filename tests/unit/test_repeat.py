@@ -20,10 +20,14 @@ OF_MACHINE, OF_RUN = 0.02, 0.005
 """Standard deviations of the log ratio."""
 
 
+NONE = {"pairs": 0, "rows": 0, "covered": None}
+EMPTY = pd.DataFrame(columns=["pair", "verdict", "low", "high"])
+
+
 def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
     random = np.random.default_rng(seed)
-    names = [(f"k{i}", "-", "", "float32", str(size), "warm", False) for size in SIZES for i in range(contestants)]
+    names = [(f"k{i}", "-", "", "float32", str(size), "warm", False, False) for size in SIZES for i in range(contestants)]
     table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
@@ -38,7 +42,7 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
 
     def run(level):
         ratios = level + OF_RUN * random.normal(size=len(table))
-        return table.assign(log_ratio=ratios, half=half, log_us=-2 * ratios)  # twice as far apart, the other way
+        return table.assign(log_ratio=ratios, half=half, processes=5, log_us=-2 * ratios)  # twice as far apart, the other way
 
     return [repeatability.Run(f"run{i}", "d", m, {}, run(levels[m]), pairs) for i, m in enumerate(machines)]
 
@@ -47,7 +51,7 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     found = repeatability.table(runs(["a", "a", "b", "b", "c"], contestants=400))
     assert found["problem"].tolist() == ["64", "128"]
     assert found[["machines", "runs", "contestants"]].to_numpy().tolist() == [[3, 5, 400]] * 2
-    assert found[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2 * 400, 8 * 400]] * 2
+    assert found[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2, 8]] * 2
     assert found["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
     assert found["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
     assert (found["repeat_limit"] == 2.8 * found["repeat_sd"]).all()
@@ -79,38 +83,82 @@ def test_what_there_are_no_pairs_of_is_empty():
 def test_coverage_is_counted_against_what_was_stated():
     found = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, contestants=300))
     assert found["machines"] == 3
-    assert found["same_machine"]["pairs"] == 2 * 300
+    assert (found["same_machine"]["pairs"], found["same_machine"]["rows"]) == (1, 2 * 300)
     assert 0.93 <= found["same_machine"]["covered"] <= 1
-    assert found["other_machine"]["pairs"] == 2 * 5 * 300
+    assert (found["other_machine"]["pairs"], found["other_machine"]["rows"]) == (5, 2 * 5 * 300)
     assert found["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every contestant
-    assert found["held_out"]["pairs"] == 2 * 2 * 5 * 300  # each pair is held out for either machine
-    assert found["held_out"]["covered"] >= 0.97
-    assert found["same_held_out"] == {"pairs": 0, "covered": None}  # no other machine has two runs
+    assert found["held_out"] == found["same_held_out"] == NONE  # two machines make no limit, and no other machine has two runs
+    four = repeatability.claims(runs(["a", "a", "b", "c", "d"], seed=1, contestants=300))["held_out"]
+    assert (four["pairs"], four["rows"]) == (9, 2 * 2 * 9 * 300)  # each is held out for either machine
+    assert four["covered"] >= 0.97
     two = repeatability.claims(runs(["a", "a", "b", "b"], seed=1, contestants=300))
-    assert two["same_held_out"]["pairs"] == 2 * 2 * 300
+    assert (two["same_held_out"]["pairs"], two["same_held_out"]["rows"]) == (2, 2 * 2 * 300)
     assert 0.92 <= two["same_held_out"]["covered"] <= 0.98
     unlike = runs(["a", "a", "b", "b"], seed=1)
     unlike[1].ratios["log_ratio"] += 0.1  # of which only the other machine's limits know nothing
     assert repeatability.claims(unlike)["same_held_out"]["covered"] == pytest.approx(1 / 2, abs=0.02)
 
 
-def test_the_problem_that_repeats_the_least_is_named():
-    several = runs(["a", "a"], contestants=100)
-    problems = sorted(set(several[1].ratios["problem"]))
-    several[1].ratios.loc[several[1].ratios["problem"] == problems[1], "log_ratio"] += 0.5
+def test_the_pair_of_runs_that_repeats_the_least_is_named():
+    several = runs(["a", "a", "b", "b"], contestants=100)
+    several[3].ratios["log_ratio"] += 0.5
     found = repeatability.claims(several)["same_machine"]
-    assert found["least"] == {"of": problems[1], "covered": 0}
-    assert found["covered"] == pytest.approx(1 - 1 / len(problems), abs=0.1)
+    assert found["least"] == {"of": "run2 and run3", "pairs": 1, "rows": 200, "covered": 0}
+    assert (found["pairs"], found["rows"]) == (2, 400)
+    assert found["covered"] == pytest.approx(1 / 2, abs=0.05)
 
 
-@pytest.mark.parametrize("machines", [2, 4])
+def test_a_difference_is_within_welchs_interval():
+    """Which is narrower than the root of the sum of the squares of two intervals by t of few processes."""
+    random, few = np.random.default_rng(2), 5
+    names = [(f"k{i}", "-", "", "float32", "64", "warm", False, False) for i in range(4000)]
+
+    def run(name):
+        values = random.normal(scale=OF_RUN, size=(len(names), few))
+        half = 2.7764 * values.std(axis=1, ddof=1) / math.sqrt(few)
+        table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
+        return repeatability.Run(
+            name, "d", "a", {}, table.assign(log_ratio=values.mean(axis=1), half=half, processes=few, log_us=0.0), EMPTY
+        )
+
+    one, other = run("one"), run("other")
+    assert repeatability.claims([one, other])["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
+    both = np.hypot(one.ratios["half"], other.ratios["half"])
+    assert (abs(one.ratios["log_ratio"] - other.ratios["log_ratio"]) <= both).mean() > 0.968
+
+
+def test_baselines_have_limits_of_their_own():
+    """One may choose another algorithm on another machine; that says nothing of kernels."""
+    found = runs(["a", "b", "c"], contestants=60)
+    for number, run in enumerate(found):
+        chosen = run.ratios["kernel"] == "k0"
+        run.ratios.loc[chosen, "other_baseline"] = True
+        run.ratios.loc[chosen, "log_ratio"] = 0.2 * number
+    limits = repeatability.table(found).set_index(["problem", "other_baseline"])
+    assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
+    assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
+    row = {"element_type": "float32", "problem": 64, "state": "warm"}
+    assert [repeatability.limited(row | {"kernel": name})[-1] for name in ("cublas_tf32", "blas_all", "cublas", "01_a")] == [
+        True, True, False, False
+    ]  # fmt: skip
+
+
+def test_two_machines_make_no_limit_for_a_third():
+    found = repeatability.table(runs(["a", "a", "b"]))
+    assert found["reproduce_sd"].notna().all()
+    assert found["reproduce_limit"].isna().all()
+    assert found["reproduce_time_limit"].isna().all()
+    assert found["repeat_limit"].notna().all()
+
+
+@pytest.mark.parametrize("machines", [3, 5])
 def test_a_limit_from_few_machines_covers_the_next_ones(machines):
     """Though each machine moves all kernels of a problem together, however many they are. Each problem has a limit of its own."""
     random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
-    names = [(f"k{i}", "-", "", "float32", problem, "warm", False) for problem in problems for i in range(3)]
+    names = [(f"k{i}", "-", "", "float32", problem, "warm", False, False) for problem in problems for i in range(3)]
     contestants = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     made = [
-        contestants.assign(log_ratio=np.repeat(random.normal(size=len(problems)), 3), half=0.0, log_us=0.0)
+        contestants.assign(log_ratio=np.repeat(random.normal(size=len(problems)), 3), half=0.0, processes=5, log_us=0.0)
         for _ in range(machines)
     ]
     limits = repeatability.table([repeatability.Run("", "d", str(i), {}, one, pd.DataFrame()) for i, one in enumerate(made)])[
@@ -132,18 +180,18 @@ def test_a_limit_that_is_too_narrow_shows():
     narrow = runs(["a", "a", "b"])
     narrow = [replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow]
     assert repeatability.claims(narrow)["same_machine"]["covered"] < 0.5
-    shifted = runs(["a", "b", "c"], contestants=100)
-    shifted[2].ratios["log_ratio"] += 0.5  # the third machine is like no other
+    shifted = runs(["a", "b", "c", "d"], contestants=100)
+    shifted[3].ratios["log_ratio"] += 0.5  # the fourth machine is like no other
     found = repeatability.claims(shifted)
     assert found["other_machine"]["covered"] == 1  # its limit knows of it
-    assert found["held_out"]["covered"] == pytest.approx(2 / 3, abs=0.02)  # all fails where it is held out
-    assert found["held_out"]["least"] == {"of": "c", "covered": 0}
+    assert found["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)  # all fails where it is held out
+    assert found["held_out"]["least"] == {"of": "d", "pairs": 3, "rows": 600, "covered": 0}
 
 
 def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
-    assert repeatability.claims(runs(["a", "b"]))["held_out"] == {"pairs": 0, "covered": None}
+    assert repeatability.claims(runs(["a", "b"]))["held_out"] == NONE
     found = repeatability.claims(runs(["a"]))
-    assert found["same_machine"] == found["other_machine"] == {"pairs": 0, "covered": None}
+    assert found["same_machine"] == found["other_machine"] == NONE
 
 
 def test_controls_that_are_called_different_are_counted():
@@ -220,6 +268,7 @@ def test_the_limit_is_that_of_the_machines(tmp_path):
         "problem": "64",
         "state": "warm",
         "tensor_cores": False,
+        "other_baseline": False,
         "repeat_time_limit": 0.01,
         "reproduce_time_limit": 0.02,
     }
@@ -231,10 +280,10 @@ def test_the_limit_is_that_of_the_machines(tmp_path):
         environments = ({"device": name, "attributes": {"uuid": uuid}} for name, uuid in ((device, uuids), (other, others)))
         return repeatability.limits(tmp_path, *environments, of)
 
-    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False): repeatability.Limit(0.01)}
+    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False, False): repeatability.Limit(0.01)}
     both = {
-        ("float32", "64", "warm", False): repeatability.Limit(0.02, 2),
-        ("float32", "65", "warm", True): repeatability.Limit(0.02, 2),
+        ("float32", "64", "warm", False, False): repeatability.Limit(0.02, 2),
+        ("float32", "65", "warm", True, False): repeatability.Limit(0.02, 2),
     }
     assert limits("d", "a", "d", "b", "time_") == both
     assert limits("d", None, "d", None, "time_") == both  # a CPU has none

@@ -318,18 +318,22 @@ def test_errors_are_counted_of_configurations_that_are_not_the_fastest_too(small
 def test_limits_of_repeats_are_told_by_problem(small):
     assert "Not measured yet." in fill("table: limits d", small)
     lines = [
-        "element_type,problem,state,tensor_cores,machines,repeat_limit,reproduce_limit",
-        "float32,64,warm,False,4,0.01,0.02",
-        "float32,64,warm,True,2,0.03,0.4",
-        "float32,64,cold,False,2,0.9,0.9",
-        "float32,64x32x16,warm,False,2,,0.05",
-        "float16,64,warm,False,2,0.8,0.8",
+        "element_type,problem,state,tensor_cores,other_baseline,machines,repeat_pairs,repeat_limit,reproduce_limit",
+        "float32,64,warm,False,False,4,2,0.01,0.02",
+        "float32,64,warm,True,False,3,1,0.03,0.4",
+        "float32,64,warm,True,True,2,3,0.05,",
+        "float32,64,warm,False,True,2,3,0.06,",
+        "float32,64,cold,False,False,2,2,0.9,0.9",
+        "float32,64x32x16,warm,False,False,3,0,,0.05",
+        "float32,65,warm,False,False,2,0,,",
+        "float16,64,warm,False,False,2,2,0.8,0.8",
     ]
     (small / "results" / "published" / "repeat-d.csv").write_text("\n".join(lines) + "\n")
     told = fill("table: limits d", small)
-    assert "| 64 | 1.01 % | 2.02 % | 4 | 3.05 % | 49.2 % | 2 |" in told
-    assert "| 64 × 32 × 16 | – | 5.13 % | 2 | – | – | – |" in told
+    assert "| 64 | 1.01 % | 2.02 % | 3.05 % | 49.2 % | 5.13 % | – |" in told
+    assert "| 64 × 32 × 16 | – | 5.13 % | – | – | – | – |" in told
     assert told.count("| 64") == 2
+    assert "From 2–4 machines, and on one machine from 1–3 pairs of runs. Of 1 other problems no limit is known" in told
 
 
 def test_runs_with_other_packages_than_the_lock_are_named(small):

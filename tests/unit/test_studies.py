@@ -120,13 +120,14 @@ MEASURED = {
     ),
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "same_held_out": {"pairs": 0},
-         "other_machine": {"pairs": 200, "covered": 0.955},
-         "held_out": {"pairs": 400, "covered": 0.93, "least": {"of": "GPU-74c4c37d-bdf1", "covered": 0.8}},
+         "other_machine": {"pairs": 2, "rows": 200, "covered": 0.955},
+         "held_out": {"pairs": 2, "rows": 400, "covered": 0.93, "least": {"of": "GPU-74c4c37d-bdf1", "rows": 10, "covered": 0.8}},
          "twins": {"pairs": 40, "called_different": 0.025, "interval_leaves_out_1": 0.075},
          "null": {"pairs": 0}},
-        "2 runs on 2 devices: runs on two devices by no more than the limit, which they made too: 95.5% of 200; and than one "
-        "that one of the two took no part in making: 93.0% of 400 (least of devices GPU-74c4c37d: 80.0%); twins with the same "
-        "binary are called different: 2.5% of 40 (7.5% have an interval that leaves out 1, by less than the margin)",
+        "2 runs on 2 devices. On two devices, within the limit that they made too: 95.5% of 200 differences, from 2 pairs of runs. "
+        "On two devices, within a limit that one of them took no part in: 93.0% of 400 differences, from 2 pairs of runs; least, 80.0% of "
+        "10 differences: GPU-74c4c37d-bdf1. A kernel beside one with the same binary is called different in 2.5% of 40 pairs; 7.5% of "
+        "their intervals leave out 1",
     ),
     "elsewhere": (
         {"states": {"reproduced": 12, "not reproduced": 1}, "not_reproduced": ["gains:a:b"], "took_part": False, "seconds": 250.4},

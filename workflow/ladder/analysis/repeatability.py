@@ -17,20 +17,28 @@ from ladder.analysis.dataset import Dataset
 from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
-from ladder.core.stats import CONFIDENCE, between_processes, student_t
+from ladder.core.stats import CONFIDENCE, between_processes, half_of_difference, student_t
+from ladder.model.campaign import BASELINES
 from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv, to_csv
 from ladder.storage.dataset_layout import CONFIRMED, files
 
-Limited = tuple[str, str, str, bool]
-"""Element type, problem, state, and whether the tensor cores are used."""
+Limited = tuple[str, str, str, bool, bool]
+"""Element type, problem, state, whether the tensor cores are used, and whether it is a baseline other than the reference."""
 LIMIT = 2.8
 """The most standard deviations by which two results differ with a probability of 95 %: 1.96 * sqrt(2) (ISO 5725-6).
 
 If the standard deviation is among few machines, Student's t replaces 1.96, with one degree of freedom fewer than machines.
 """
-PROBLEM = ["element_type", "problem", "state", "tensor_cores"]
-"""What a limit applies to. Kernels on the tensor cores draw different power, and differ among machines by a different amount."""
+FEWEST_MACHINES = 3
+"""Two machines say too little of a third: Student's t of one degree of freedom is 12.7."""
+PROBLEM = ["element_type", "problem", "state", "tensor_cores", "other_baseline"]
+"""What a limit applies to.
+
+Kernels on the tensor cores draw different power, and differ among machines by a different amount. A baseline chooses its algorithm, and
+may choose another one on another machine of the model. The reference is in every ratio: it counts as the kernels do.
+"""
+OTHER_BASELINES = {name for _, *names in BASELINES.values() for name in names}
 CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must have in common to be compared: the same code on the same problem."""
 COLUMNS = [
@@ -104,27 +112,28 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
     """Return a row per finalist, problem and state, without the reference, whose ratio to itself is always 1.
 
     `log_ratio` is the logarithm of its ratio to the reference, `half` half the width of the between-process interval of that
-    logarithm, and `log_us` the logarithm of its time in microseconds.
+    logarithm, from `processes`, and `log_us` the logarithm of its time in microseconds.
     """
-    rows = []
+    rows, columns = [], [*CANDIDATE, "log_ratio", "half", "processes", "log_us"]
     for key, group in finalists.groups.items():
         for name in (name for name, records in group.items() if name[0] != next(iter(records.values()))["reference"]):
             ratio = finalists.ratio(key, name)
             time = between_processes([record["samples_us"] for record in group[name].values()])[0]
             binary = next(iter(group[name].values()))["binary_sha256"] or ""  # a baseline has none
-            logs = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), math.log(time)
-            values = [*name, binary, *key, finalists.on_tensor_cores(key, name), *logs]
-            rows.append(dict(zip([*CANDIDATE, "log_ratio", "half", "log_us"], values, strict=True)))
-    return pd.DataFrame(rows, columns=[*CANDIDATE, "log_ratio", "half", "log_us"])
+            found = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), len(group[name]), math.log(time)
+            values = [*name, binary, *key, finalists.on_tensor_cores(key, name), name[0] in OTHER_BASELINES, *found]
+            rows.append(dict(zip(columns, values, strict=True)))
+    return pd.DataFrame(rows, columns=columns)
 
 
 def differences(runs: Sequence[Run]) -> pd.DataFrame:
     """Return the differences between every two runs, for the finalists that both have.
 
-    `difference` is of the log ratios, `allowed` what the two intervals allow for it, and `time_difference` of the log times.
-    `machines` is the set of the machines of the two runs, with one element if it is the same machine (`same`).
+    `difference` is of the log ratios, and `time_difference` of the log times. `machines` is the set of the machines of the two runs,
+    with one element if it is the same machine (`same`), and `runs` names the two. `within` says, on the same machine, whether Welch's
+    interval of the difference has 0 in it.
     """
-    tables = [pd.DataFrame(columns=[*CANDIDATE, "difference", "time_difference", "allowed", "machines", "same"])]
+    tables = [pd.DataFrame(columns=[*CANDIDATE, "difference", "time_difference", "within", "machines", "same", "runs"])]
     for run, other in combinations(runs, 2):
         both = run.ratios.merge(other.ratios, on=CANDIDATE, suffixes=("", "_other"))
         machines = frozenset({run.machine, other.machine})
@@ -132,12 +141,22 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
             both[CANDIDATE].assign(
                 difference=both["log_ratio_other"] - both["log_ratio"],
                 time_difference=both["log_us_other"] - both["log_us"],
-                allowed=np.hypot(both["half"], both["half_other"]),
+                within=_within_both(both) if len(machines) == 1 else None,
                 machines=[machines] * len(both),
                 same=len(machines) == 1,
+                runs=f"{run.name} and {other.name}",
             )
         )
     return pd.concat(tables[1:] or tables, ignore_index=True)
+
+
+def _within_both(both: pd.DataFrame) -> list[bool]:
+    """Return, for ratios that two runs have, whether Welch's interval of their difference has 0 in it."""
+    return [
+        abs(row["log_ratio_other"] - row["log_ratio"])
+        <= half_of_difference((row["half"], row["processes"] - 1), (row["half_other"], row["processes_other"] - 1))
+        for row in both.to_dict("records")
+    ]
 
 
 def _sd(differences: pd.Series) -> float:
@@ -146,12 +165,12 @@ def _sd(differences: pd.Series) -> float:
 
 
 def table(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return a row per problem and state, on tensor cores or not: how far log ratios of one configuration repeat, pooled over the finalists.
+    """Return a row for each `PROBLEM`: how far log ratios of one configuration repeat, pooled over the finalists.
 
     `repeat_sd` is their standard deviation among runs on the same machine, `reproduce_sd` among machines. With a probability of
     95 %, two results differ by at most `repeat_limit` or `reproduce_limit` (ISO 5725-6); the columns with `time_limit` are for
-    log times. The numbers rest on `machines` and `runs`, however many finalists there are: a machine's peculiarity moves all its
-    finalists together.
+    log times. The numbers rest on `machines`, `runs` and pairs of runs, however many finalists there are: a machine's peculiarity moves
+    all its finalists together. Fewer than `FEWEST_MACHINES` machines have no `reproduce_limit`.
     """
     rows, differing = [], differences(runs)
     measured = [set(run.ratios[PROBLEM].itertuples(index=False, name=None)) for run in runs]
@@ -163,8 +182,9 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
             "runs": len(took_part),
         }
         for name, pairs in (("repeat", group[group["same"].astype(bool)]), ("reproduce", group[~group["same"].astype(bool)])):
-            row |= {f"{name}_pairs": len(pairs), f"{name}_sd": _sd(pairs["difference"])}
-            times = LIMIT if name == "repeat" or row["machines"] < 2 else math.sqrt(2) * student_t(row["machines"] - 1)
+            row |= {f"{name}_pairs": pairs["runs"].nunique(), f"{name}_sd": _sd(pairs["difference"])}
+            few = row["machines"] < FEWEST_MACHINES
+            times = LIMIT if name == "repeat" else math.nan if few else math.sqrt(2) * student_t(row["machines"] - 1)
             row[f"{name}_limit"] = times * row[f"{name}_sd"]
             row[f"{name}_time_limit"] = times * _sd(pairs["time_difference"])
         rows.append(row)
@@ -173,7 +193,8 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
 
 def limited(row: Mapping[str, Any]) -> Limited:
     """Return the key of the limit for a row of `best`, `pairs` or `table`."""
-    return row["element_type"], str(row["problem"]), row["state"], str(row.get("tensor_cores")) == "True"
+    on_tensor_cores, other = (str(row.get(name)) == "True" for name in ("tensor_cores", "other_baseline"))
+    return row["element_type"], str(row["problem"]), row["state"], on_tensor_cores, other or row.get("kernel") in OTHER_BASELINES
 
 
 def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, Limit]:
@@ -215,55 +236,53 @@ def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[Limited, Lim
     return {limited(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
 
 
-def _covered(within: pd.Series) -> dict[str, Any]:
-    """Return the number of differences, and the share that is within what is allowed."""
-    return {"pairs": len(within), "covered": float(within.mean()) if len(within) else None}
+def _covered(pairs: pd.DataFrame, least: str = "") -> dict[str, Any]:
+    """Return the number of pairs of runs, of differences, and the share of these that is `within` what is allowed.
+
+    If `least` is given, also return the value of this column with the smallest share, and its numbers.
+    """
+    within = pairs["within"].astype(bool)
+    found = {"pairs": pairs["runs"].nunique(), "rows": len(pairs), "covered": float(within.mean()) if len(pairs) else None}
+    if least and len(pairs):
+        name = within.groupby(pairs[least]).mean().idxmin()
+        found["least"] = {"of": name, **_covered(pairs[pairs[least] == name])}
+    return found
 
 
-def _least(within: Mapping[str, pd.Series]) -> dict[str, Any]:
-    """Return the name with the smallest covered share, and that share; empty if there are no differences."""
-    shares = {name: float(covered.mean()) for name, covered in within.items() if len(covered)}
-    if not shares:
-        return {}
-    name = min(shares, key=lambda name: shares[name])
-    return {"least": {"of": name, "covered": shares[name]}}
-
-
-def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.Series:
-    """Return, for the differences whose problem has a limit, whether each is within it."""
+def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the differences whose problem has a limit, and whether each is `within` it."""
     both = pairs.merge(limits[[*PROBLEM, column]].dropna(), on=PROBLEM)
-    return abs(both["difference"]) <= both[column]
+    return both.assign(within=abs(both["difference"]) <= both[column])
 
 
 def claims(runs: Sequence[Run]) -> dict[str, Any]:
     """Return how well the stated intervals and limits hold for the runs of one model.
 
-    `same_machine`: differences between runs on one machine; the share within both between-process intervals together.
+    `same_machine`: differences between runs on one machine; the share within Welch's interval, from both runs' processes.
     `same_held_out`: the same differences; the share within the limit made from the runs on other machines.
     `other_machine`: differences between machines; the share within the limit of `table`, which was made from them too.
-    `held_out`: the same differences; the share within the limit made without the machine in question, which takes three machines.
-    `least`: the problem, or the machine held out, with the smallest share.
+    `held_out`: the same differences; the share within the limit made without the machine in question, which takes four machines.
+    `pairs` are pairs of runs, `rows` the differences of kernels in them, which move together. `least`: the pair of runs, or the machine
+    held out, with the smallest share.
     `twins`, `null`: pairs of the same binary, and of the reference with itself; the share called different, and the share whose interval
     leaves out 1, by however little.
     """
     differing = differences(runs)
     same, other = differing[differing["same"].astype(bool)], differing[~differing["same"].astype(bool)]
-    held_out: dict[str, pd.Series] = {}
-    same_held_out: dict[str, pd.Series] = {}
+    held_out, same_held_out = [other.assign(held="")[:0]], [same[:0]]
     for machine in sorted({run.machine for run in runs}):
         limits = table([run for run in runs if run.machine != machine])
         for pairs, column, within in ((other, "reproduce_limit", held_out), (same, "repeat_limit", same_held_out)):
             involved = pairs[np.array([machine in machines for machines in pairs["machines"]], dtype=bool)]
-            within[machine] = _within(involved, limits, column)
-    kept = abs(same["difference"]) <= same["allowed"]
+            within.append(_within(involved, limits, column).assign(held=machine))
     return {
         "device": runs[0].device,
         "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
         "machines": len({run.machine for run in runs}),
-        "same_machine": _covered(kept) | _least({str(problem): group for problem, group in kept.groupby(same["problem"])}),
-        "same_held_out": _covered(pd.concat(list(same_held_out.values()))),
+        "same_machine": _covered(same, "runs"),
+        "same_held_out": _covered(pd.concat(same_held_out)),
         "other_machine": _covered(_within(other, table(runs), "reproduce_limit")),
-        "held_out": _covered(pd.concat(list(held_out.values()))) | _least(held_out),
+        "held_out": _covered(pd.concat(held_out), "held"),
         **{kind: _called_different(runs, kind) for kind in ("twins", "null")},
     }
 

@@ -236,29 +236,35 @@ def registers(measured: Measured) -> str:
 
 @_study("Do results repeat?", ".venv/bin/ladder repeat", "repeat-*.json")
 def repeat(measured: Measured) -> str:
-    """Return how often the stated intervals and limits cover the difference to another run, and how often equal code is called different."""
+    """Return how often the stated intervals and limits cover the difference to another run, and how often equal code is called different.
+
+    Pairs of runs are counted: the differences of all kernels in a pair move together.
+    """
     described = {
-        "same_machine": ("runs on one device differ by no more than both between-process intervals allow", "covered"),
-        "same_held_out": ("and than the limit that other devices' runs made", "covered"),
-        "other_machine": ("runs on two devices by no more than the limit, which they made too", "covered"),
-        "held_out": ("and than one that one of the two took no part in making", "covered"),
-        "twins": ("twins with the same binary are called different", "called_different"),
-        "null": ("pairs of the reference with itself are", "called_different"),
+        "same_machine": "On one device, within the 95 % interval of the difference",
+        "same_held_out": "On one device, within the limit from other devices' runs",
+        "other_machine": "On two devices, within the limit that they made too",
+        "held_out": "On two devices, within a limit that one of them took no part in",
     }
-    worst = {"same_machine": "of problems at {of}", "held_out": "of devices {of:.12}"}
 
-    def part(name: str, what: str, share: str) -> str:
+    def share(counted: Measured) -> str:
+        return f"{counted['covered']:.1%} of {counted['rows']} differences"
+
+    parts = []
+    for name, what in described.items():
         counted = measured[name]
-        least, close = counted.get("least"), counted.get("interval_leaves_out_1")
-        return (
-            f"{what}: {counted[share]:.1%} of {counted['pairs']}"
-            + (f" (least {worst[name].format(**least)}: {least['covered']:.1%})" if least else "")
-            + (f" ({close:.1%} have an interval that leaves out 1, by less than the margin)" if close else "")
-        )
-
+        if counted["pairs"]:
+            least = f"; least, {share(counted['least'])}: {counted['least']['of']}" if "least" in counted else ""
+            parts.append(f"{what}: {share(counted)}, from {counted['pairs']} pairs of runs{least}")
+    for name, what in (("twins", "A kernel beside one with the same binary"), ("null", "The reference beside itself")):
+        counted = measured[name]
+        if counted["pairs"]:
+            parts.append(
+                f"{what} is called different in {counted['called_different']:.1%} of {counted['pairs']} pairs; "
+                f"{counted['interval_leaves_out_1']:.1%} of their intervals leave out 1"
+            )
     machines = measured["machines"]
-    parts = [part(name, *words) for name, words in described.items() if measured[name]["pairs"]]
-    return f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}: {'; '.join(parts)}"
+    return f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}. {'. '.join(parts)}"
 
 
 @_study("How soon is a save answered?", f"{PYTHON} tests/support/saves.py")

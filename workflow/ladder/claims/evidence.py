@@ -15,7 +15,7 @@ from ladder.claims.definitions import IDENTITY, Claim, Key
 from ladder.claims.study import Study
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json
-from ladder.core.stats import CONFIDENCE, student_t
+from ladder.core.stats import half_of_difference
 from ladder.model.kernel import Configuration
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, read_environment
@@ -36,19 +36,19 @@ class Finding:
     processes: int
     names: Mapping[str, Any]
     """Further names for the claim's expressions."""
-    limit_of: Limited = ("", "", "", False)
+    limit_of: Limited = ("", "", "", False, False)
     """The key of the limit between runs."""
     rows: Sequence[str] = ()
     """The rows that a claim about their number counts, as text."""
 
+    @property
+    def mean(self) -> tuple[float, int]:
+        """Half the width of the interval, in logarithms, and its degrees of freedom; zeros for a value without an interval."""
+        return (math.log(self.high / self.low) / 2, max(self.processes - 1, 1)) if 0 < self.low < self.high else (0.0, 0)
+
     def half(self, confidence: float) -> float:
-        """Return half the width of the interval, in logarithms."""
-        if not 0 < self.low < self.high:
-            return 0.0
-        scale = (
-            student_t(self.processes - 1, confidence) / student_t(self.processes - 1, CONFIDENCE) if self.processes > 1 else 1.0
-        )
-        return scale * math.log(self.high / self.low) / 2
+        """Return half the width of the interval at another confidence, in logarithms."""
+        return half_of_difference(self.mean, (0.0, 0), confidence)
 
 
 @dataclass(frozen=True)

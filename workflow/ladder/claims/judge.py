@@ -19,7 +19,7 @@ from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, of_
 from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
-from ladder.core.stats import CONFIDENCE
+from ladder.core.stats import CONFIDENCE, half_of_difference
 from ladder.model.campaign import is_baseline
 from ladder.pipeline.published import Published
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
@@ -51,7 +51,7 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
         if limit is not None:
             names["limit"] = math.exp(apart)
         if published:
-            near = _apart(finding.half(confidence), published.half(confidence), apart)
+            near = max(half_of_difference(finding.mean, published.mean, confidence), apart)
             names |= {
                 "published": published.value,
                 "near_low": published.value * math.exp(-near),
@@ -70,11 +70,6 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
 
 
-def _apart(value: float, other: float, limit: float) -> float:
-    """Return how far the logarithms of two results may differ: by both half intervals combined, or by the limit if it is larger."""
-    return max(math.hypot(value, other), limit)
-
-
 def say(claim: Claim, finding: Finding | None, limit: Limit | None = None) -> str:
     """Return the claim's sentence with the measured numbers; `{value%}` is in percent.
 
@@ -82,7 +77,7 @@ def say(claim: Claim, finding: Finding | None, limit: Limit | None = None) -> st
     """
     names = {} if finding is None else {"value": finding.value, "low": finding.low, "high": finding.high}
     if finding and limit:
-        near = _apart(finding.half(CONFIDENCE), finding.half(CONFIDENCE), limit.half)
+        near = max(half_of_difference(finding.mean, finding.mean), limit.half)
         names |= {"near_low": finding.value * math.exp(-near), "near_high": finding.value * math.exp(near)}
 
     def number(match: re.Match[str]) -> str:

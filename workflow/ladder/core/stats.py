@@ -127,11 +127,27 @@ def between_runs(
     `between_processes` does.
     """
     (first, *of_one), (second, *of_other) = _mean_of(one), _mean_of(other)
-    variance = of_one[0] + of_other[0]
+    return _interval(first - second, *_welch(of_one, of_other), confidence)
+
+
+def _welch(one: Sequence[float], other: Sequence[float]) -> tuple[float, int]:
+    """Return the variance of a difference and its degrees of freedom, rounded down, from those of the two means."""
+    variance = one[0] + other[0]
     if math.isinf(variance):
-        return _interval(first - second, variance, 0, confidence)
-    degrees = variance**2 / math.fsum(term**2 / n for term, n in (of_one, of_other)) if variance else 1.0
-    return _interval(first - second, variance, math.floor(degrees + 1e-9), confidence)
+        return variance, 0
+    return variance, math.floor(
+        variance**2 / math.fsum(term**2 / n for term, n in (one, other) if term) + 1e-9
+    ) if variance else 1
+
+
+def half_of_difference(one: tuple[float, int], other: tuple[float, int], confidence: float = CONFIDENCE) -> float:
+    """Return half the width of Welch's interval of the difference of two means.
+
+    Each is given as half the width of its own interval at `CONFIDENCE`, and its degrees of freedom: 0 for an exact value, with width 0,
+    or for a mean of which no interval is known, with infinite width.
+    """
+    variance, degrees = _welch(*((half and (half / student_t(max(n, 1))) ** 2, n) for half, n in (one, other)))
+    return (student_t(degrees, confidence) if degrees else 1) * math.sqrt(variance)
 
 
 def within_processes(processes: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -36,9 +36,7 @@ from ladder.publishing.page_cells import (
     _whence,
 )
 from ladder.publishing.page_data import Row, Story
-from ladder.storage import published_index
-from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import PUBLISHED, read_environment
+from ladder.publishing.page_runs import datasets, limits
 
 ACCURATE, NEGLIGIBLE = 1.05, 4.0
 """An error counts as no larger than the reference's up to this factor, or up to this many units of roundoff if the reference's is smaller."""
@@ -323,44 +321,6 @@ def compilers(story: Story, name: str) -> str:
         *(f"{compiler}, a configuration" for compiler in COMPILERS),
     ]
     return f"{_whence(data)}, of the sweep: one process, within-run:\n\n{_legend(_table(columns, rows))}"
-
-
-def limits(story: Story, device: str) -> str:
-    """Return the limits of `ladder repeat`: the most by which two results differ on a device model, by problem, `warm`, in float32."""
-    path = story.root / "results" / "published" / f"repeat-{device}.csv"
-    if not path.exists():
-        return NOTHING.capitalize() + "."
-    limits_of = read_csv(path).astype({"problem": str})
-    limits_of = limits_of[(limits_of["element_type"] == "float32") & (limits_of["state"] == "warm")]
-    rows = []
-    for problem, of_problem in limits_of.groupby("problem", sort=False):
-        cells = []
-        for on_tensor_cores in (False, True):
-            row: dict[str, Any] = next(iter(of_problem[of_problem["tensor_cores"] == on_tensor_cores].to_dict("records")), {})
-            limits = [math.expm1(row.get(f"{name}_limit", math.nan)) for name in ("repeat", "reproduce")]
-            cells += [*("–" if math.isnan(limit) else _percent(limit) for limit in limits), str(row.get("machines", "–"))]
-        rows.append([_shown(str(problem)), *cells])
-    columns = ["M × N × K", *(f"{of}{what}" for of in ("", "tensor cores: ") for what in ("one machine", "between", "machines"))]
-    return _table(columns, rows)
-
-
-def datasets(story: Story) -> str:
-    """Return all published datasets: device and campaign, run, kind, commit, whether from the lock, and why each is kept.
-
-    Below are both versions of the packages that are not those of the lock.
-    """
-    index, rows, others = published_index.read(story.root / PUBLISHED), [], set()
-    for name, folder in published_index.runs(story.root / PUBLISHED).items():
-        group, _, run = name.rpartition("/")
-        environment = read_environment(folder / "environment.json")
-        form = "featured" if run == index[group]["featured"] else "repeat"
-        locked, _, packages = published_index.from_lock(index, name, environment).partition(": ")
-        others |= set(packages.split(", ")) - {""}
-        rows.append(
-            [f"`{group}`", f"`{run}`", form, f"`{environment['project']['commit'][:10]}`", locked, index[group]["runs"][run]]
-        )
-    table = _table(["device and campaign", "run", "kept as", "commit", "from the lock", "why"], rows, words=range(6))
-    return _legend(table, *([f"Not from the lock: {', '.join(f'`{package}`' for package in sorted(others))}"] if others else []))
 
 
 def rates(story: Story, kind: str) -> str:

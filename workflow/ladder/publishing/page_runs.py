@@ -1,0 +1,66 @@
+"""Make the tables of the pages about all published runs: the limits between runs, and the list of datasets."""
+
+import math
+from typing import Any
+
+from ladder.claims.study import NOTHING
+from ladder.figures.data import span
+from ladder.publishing.page_cells import _legend, _percent, _shown, _table
+from ladder.publishing.page_data import Story
+from ladder.storage import published_index
+from ladder.storage.csv_files import read_csv
+from ladder.storage.dataset_layout import PUBLISHED, read_environment
+
+LIMITED = {"": [False, False], "on tensor cores, ": [True, False], "TF32, ": [True, True]}
+"""The parts of a table of limits: whether on tensor cores, and whether another baseline than the reference."""
+
+
+def limits(story: Story, device: str) -> str:
+    """Return the limits of `ladder repeat`: the most by which two results differ on a device model, by problem, `warm`, in float32.
+
+    Problems without any limit have no row.
+    """
+    path = story.root / "results" / "published" / f"repeat-{device}.csv"
+    if not path.exists():
+        return NOTHING.capitalize() + "."
+    limits_of = read_csv(path).astype({"problem": str})
+    limits_of = limits_of[(limits_of["element_type"] == "float32") & (limits_of["state"] == "warm")]
+    known = limits_of[limits_of[["repeat_limit", "reproduce_limit"]].notna().any(axis=1)]
+    rows = []
+    for problem, of_problem in known.groupby("problem", sort=False):
+        cells = []
+        for group in LIMITED.values():
+            of_group = of_problem[(of_problem[["tensor_cores", "other_baseline"]] == group).all(axis=1)]
+            row: dict[str, Any] = next(iter(of_group.to_dict("records")), {})
+            limits = [math.expm1(row.get(f"{name}_limit", math.nan)) for name in ("repeat", "reproduce")]
+            cells += ["–" if math.isnan(limit) else _percent(limit) for limit in limits]
+        rows.append([_shown(str(problem)), *cells])
+    columns = ["M × N × K", *(f"{of}{what}" for of in LIMITED for what in ("one machine", "between"))]
+    counts = [f"{span(known['machines'])} machines"] if rows else []
+    counts += (
+        [f"on one machine from {span(pairs)} pairs of runs"]
+        if len(pairs := known.loc[known["repeat_pairs"] > 0, "repeat_pairs"])
+        else []
+    )
+    without = limits_of["problem"].nunique() - len(rows)
+    more = f" Of {without} other problems no limit is known: too few machines measured them." if without else ""
+    return f"From {', and '.join(counts)}.{more}\n\n{_table(columns, rows)}" if rows else more.strip()
+
+
+def datasets(story: Story) -> str:
+    """Return all published datasets: device and campaign, run, kind, commit, whether from the lock, and why each is kept.
+
+    Below are both versions of the packages that are not those of the lock.
+    """
+    index, rows, others = published_index.read(story.root / PUBLISHED), [], set()
+    for name, folder in published_index.runs(story.root / PUBLISHED).items():
+        group, _, run = name.rpartition("/")
+        environment = read_environment(folder / "environment.json")
+        form = "featured" if run == index[group]["featured"] else "repeat"
+        locked, _, packages = published_index.from_lock(index, name, environment).partition(": ")
+        others |= set(packages.split(", ")) - {""}
+        rows.append(
+            [f"`{group}`", f"`{run}`", form, f"`{environment['project']['commit'][:10]}`", locked, index[group]["runs"][run]]
+        )
+    table = _table(["device and campaign", "run", "kept as", "commit", "from the lock", "why"], rows, words=range(6))
+    return _legend(table, *([f"Not from the lock: {', '.join(f'`{package}`' for package in sorted(others))}"] if others else []))
