@@ -9,7 +9,7 @@ import numpy as np
 from emulator import Launch, Tool, lower
 from host import buffers, inside
 from ladder.devices.base import Errors
-from ladder.devices.operands import GUARD, places, scalars, whole
+from ladder.devices.operands import GUARD, exact_mask, places, scalars
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.verify import judge
 from ladder.model.kernel import Configuration, Kernel
@@ -69,9 +69,12 @@ def complaint(problem: Problem, result: np.ndarray) -> str:
         rounded, found = reference.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
         finite = np.isfinite(found) & np.isfinite(rounded)
         wild = ~finite & ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
-        expected = rounded if whole(problem) else reference
+        exact = exact_mask(problem)
+        expected = np.where(exact, rounded, reference)
         off = np.where(finite, np.abs(found - expected), 0.0)
-        share = np.where(wild, np.inf, np.where(off > np.finfo(result.dtype).smallest_subnormal, off / scale, 0.0))
+        share = np.where(
+            wild | (exact & (off > 0)), np.inf, np.where(off > np.finfo(result.dtype).smallest_subnormal, off / scale, 0.0)
+        )
     written, untouched = result.copy(), drawn(problem)[2].copy()
     for buffer in (written, untouched):
         inside(buffer, place)[:] = 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from host import buffers, inside
 from ladder.devices.base import Errors
-from ladder.devices.operands import TF32_DIGITS, exactly, places, whole
+from ladder.devices.operands import TF32_DIGITS, exact_mask, exactly, places, whole
 from ladder.measuring.verify import Verdict, judge
 from ladder.model.problem import Problem
 
@@ -80,9 +80,10 @@ class _Launch:
         reference = self._rounded(self.product) if whole(self.problem) else self.product
         diff = np.abs(self._rounded(self.product + wrong) - reference)
         times = (WHOLE / SIDE) ** 2 if alone else 1
-        where = int(np.argmax(diff / self.scale))
+        share = np.where(exact_mask(self.problem) & (diff > 0), np.inf, diff / self.scale)
+        where = int(np.argmax(share))
         sums = {"ref2": times * float(np.sum(reference**2)), "scale2": times * float(np.sum(self.scale**2))}
-        worst = float((diff / self.scale).flat[where])
+        worst = float(share.flat[where])
         errors = Errors(diff2=float(np.sum(diff**2)), worst=worst, where=where, wild=0, stray=0, **sums)
         return judge(errors, self.problem, self.call.tf32)
 

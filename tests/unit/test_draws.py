@@ -1,10 +1,12 @@
 """What the operands are: of `exact` every sum is exact, and every other distribution is what the page of keys says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from host import buffers, drawn, inside
 from ladder.core.types import DISTRIBUTIONS
-from ladder.devices.operands import TF32_DIGITS, draws, exactly, places
+from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, places
 from ladder.model.problem import Problem
 from unseen import fewer_bits
 
@@ -130,6 +132,18 @@ def test_integers_are_all_from_minus_four_to_four():
         values, counts = np.unique(x, return_counts=True)
         assert values.tolist() == list(range(-4, 5))
         assert counts.min() > 0.9 * x.size / 9
+
+
+def test_mixed_has_a_real_row_and_column_in_eleven_and_the_mask_says_which():
+    problem = Problem(64, 48, 2048, beta=1.0, distribution="mixed")
+    a, b, c = drawn(problem)
+    real = [~(x == np.rint(x)).all(axis=axis) for x, axis in ((a, 1), (b, 0))]
+    assert [np.flatnonzero(side).tolist() for side in real] == [[5, 16, 27, 38, 49, 60], [5, 16, 27, 38]]
+    assert (exact_mask(problem) == ~(real[0][:, None] | real[1][None, :])).all()
+    assert np.abs(a[5]).max() < 1 < np.abs(a[0]).max() <= 4
+    assert (c == np.rint(c)).all()
+    assert not exact_mask(replace(problem, alpha=0.3)).any()
+    assert exact_mask(replace(problem, distribution="integers")).all()
 
 
 def test_lognormal_has_both_signs_and_three_sigma_at_two_to_twenty():

@@ -112,6 +112,7 @@ def test_the_list_is_where_kernels_go_wrong():
             "uniform",
             "nonfinite",
             "positive",
+            "mixed",
         }
         whole = [problem for problem in problems if problem.distribution.startswith("exact")]
         assert all(exactly(problem, tf32) == problem for problem in whole)  # factors that leave whole numbers whole

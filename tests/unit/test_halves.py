@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import halves
 import numpy as np
 import pytest
 from halves import CHUNK, Half, U
+from host import checked
+from ladder.measuring import gauntlet
+from ladder.measuring.verify import judge
 from planted import ROOT
 
 M, N = 16, 32
@@ -204,6 +208,18 @@ def test_integers_are_exact_whatever_shares_their_tile(k, of_a, of_b):
     assert any(halves.judge(x, y, k).tensor and x.lows.any() and y.lows.any() for _, _, x, y in halves.chunks(a, b))
     wrong = (halves.multiply(a, b) != exact) & whole
     assert (wrong.sum(), whole.sum()) == (0, 465)
+
+
+def test_a_gain_by_the_tile_fails_in_the_gauntlet(monkeypatch):
+    (problem,) = (problem for problem in gauntlet.problems("float32") if problem.distribution == "mixed")
+
+    def verdict():
+        return judge(checked(problem, lambda p, a, b, c: c.__setitem__(slice(None), halves.multiply(a, b))), problem)
+
+    assert verdict().status == "correct"
+    split = halves.split
+    monkeypatch.setattr(halves, "split", lambda *given: replace(half := split(*given), lows=half.lows | half.lows.any()))
+    assert verdict().reason == "C[0][1] is not exact on whole numbers, of which all sums are"
 
 
 def test_counting_is_exact():

@@ -75,6 +75,27 @@ def test_right_arithmetic_passes_on_any_operands(distribution, k):
         assert (found.status, found.reason) == ("correct", "")
 
 
+def off_by_a_bit(row, column):
+    """An honest result, but for the last bit of one element."""
+
+    def compute(p, a, b, c):
+        forward(p, a, b, c)
+        c[row, column] = np.nextafter(c[row, column], np.float32(np.inf))
+
+    return compute
+
+
+def test_of_mixed_what_is_whole_is_exact_and_the_rest_keeps_the_bound():
+    problem = Problem(40, 24, 300, distribution="mixed")
+    for row, column in ((0, 0), (39, 23)):
+        found = verdict(problem, off_by_a_bit(row, column))
+        assert found.reason == f"C[{row}][{column}] is not exact on whole numbers, of which all sums are"
+    for where in ((5, 0), (0, 16), (27, 5)):
+        assert verdict(problem, off_by_a_bit(*where)).status == "correct"
+    assert verdict(replace(problem, alpha=0.3), off_by_a_bit(0, 0)).status == "correct"
+    assert "off by" in verdict(problem, off_by(1e-3, (5, 0))).reason
+
+
 def off_by(share, which):
     """An honest result, but for elements that are off by a share of `|alpha||A||B|`."""
 

@@ -14,7 +14,7 @@ KINDS = ("cuda", "cpu")
 
 DISTRIBUTIONS = (
     "uniform", "normal", "integers", "exact", "exact_tf32", "positive", "lognormal", "scaled", "inner", "outliers", "masked",
-    "cancelling", "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite",
+    "cancelling", "alternating", "denormal", "huge", "sparse", "hilbert", "nonfinite", "mixed",
 )  # fmt: skip
 """Distributions that operands can be drawn from, in the order of the `enum` in `devices/operands.h`, which defines them."""
 

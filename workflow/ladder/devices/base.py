@@ -61,7 +61,7 @@ class Errors:
     ref2: float
     scale2: float
     worst: float
-    """Largest |C - R| / S of an element."""
+    """Largest |C - R| / S of an element: infinite if an element that must be exact is not."""
     where: int
     """The index of that element, row * N + column."""
     wild: int

@@ -25,11 +25,11 @@ from ladder.devices.operands import (
     audited,
     draws,
     errors_of,
+    exact_elements,
     places,
     result_shifts,
     scalars,
     view_step,
-    whole,
 )
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
@@ -184,10 +184,10 @@ class Cpu(Device):
             at.reference = at.seed, row, np.ascontiguousarray(product), np.ascontiguousarray(scale)
         return at.reference[2], at.reference[3]
 
-    def _compare(self, result: NDArray[Any], row: int, exact: bool) -> Errors:
+    def _compare(self, result: NDArray[Any], row: int) -> Errors:
         at, sums = self._at, np.empty((1, 7))
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (result, *self._reference(row), sums)]
-        self._support.compare(pointers[0], result.itemsize, _Place(*at.places[2]), *pointers[1:], int(exact))
+        self._support.compare(pointers[0], result.itemsize, _Place(*at.places[2]), *pointers[1:], exact_elements(self.given))
         return errors_of(sums)
 
     def check(self, launch: Launch) -> Errors:
@@ -196,7 +196,7 @@ class Cpu(Device):
         self._poison(1)
         launch.before()
         self.busy_us += self._time(launch.bind(*at.addresses()))
-        return self._compare(at.results[0].copy(), 0, whole(self.given))
+        return self._compare(at.results[0].copy(), 0)
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         at = self._at
@@ -232,7 +232,7 @@ class Cpu(Device):
             chosen = audited(self._random, sample.times)
             # copy at once: what a left-behind thread writes later comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
-            results.append(Timed(us, self._audit(result, row), self._compare(result, row, exact=False) if compare else None))
+            results.append(Timed(us, self._audit(result, row), self._compare(result, row) if compare else None))
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in results)
         return results

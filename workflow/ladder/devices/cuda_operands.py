@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import operands
 from ladder.devices.base import Audit, Errors, Refused
-from ladder.devices.operands import CANARY, Place, draws, errors_of, places, result_shifts, scalars, view_step
+from ladder.devices.operands import CANARY, Place, draws, errors_of, exact_elements, places, result_shifts, scalars, view_step
 from ladder.model.campaign import MOST_OF_MEMORY
 from ladder.model.problem import Problem
 
@@ -283,10 +283,12 @@ class Operands:
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:
                 raise RuntimeError(f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of {expected}")
 
-    def compare(self, turn: int, launch: int = 0, exact: bool = False) -> None:
+    def compare(self, turn: int, launch: int = 0) -> None:
         """Queue the comparison of a launch's C with the reference, for the sample of that turn."""
         result, sums = self._result(launch), self._support.sums(turn)
-        self._queue("compare", "PqqqqqPPPi", result, *self.places[2], self._product, self._scale, sums, int(exact))
+        self._queue(
+            "compare", "PqqqqqPPPi", result, *self.places[2], self._product, self._scale, sums, exact_elements(self.given)
+        )
 
     def audit(self, turn: int, launch: int, sets: int, seed: int, secret: int) -> None:
         """Queue the audit of a launch, for the sample of that turn; `secret` is the seed of the random signs."""

@@ -24,7 +24,7 @@ typedef struct {
   u64 seed;
 } Draw;
 
-enum { UNIFORM, NORMAL, INTEGERS, EXACT, EXACT_TF32, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE };
+enum { UNIFORM, NORMAL, INTEGERS, EXACT, EXACT_TF32, POSITIVE, LOGNORMAL, SCALED, INNER, OUTLIERS, MASKED, CANCELLING, ALTERNATING, DENORMAL, HUGE_VALUES, SPARSE, HILBERT, NONFINITE, MIXED };
 
 // SplitMix64's output function (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014)
 HD u64 mix(u64 z) {
@@ -44,6 +44,9 @@ HD double normal(u64 h) {  // Box and Muller, A Note on the Generation of Random
 
 HD double two_to(double exponent) { return exp2(rint(exponent)); }
 
+// `mixed`: whether a row of A or a column of B is whole. The others are 11 apart, so that they meet every place in tiles and vectors.
+HD int whole_at(long long other) { return other % 11 != 5; }
+
 HD double sign_of(u64 h) { return h & 1 ? -1 : 1; }
 
 // The factor for elements of A or B before they are squared: in float64, squares of `denormal` and `huge` ones underflow or overflow.
@@ -58,7 +61,7 @@ HD double operand(Draw d, long long i, long long j) {
   const long long k = d.matrix == 0 ? j : i, other = d.matrix == 0 ? i : j;  // place along K, and the row of A or column of B
   const double x = unit(h);
   const int exact = d.distribution == EXACT || d.distribution == EXACT_TF32;
-  if (exact || d.distribution == INTEGERS) {
+  if (exact || d.distribution == INTEGERS || (d.distribution == MIXED && (d.matrix == 2 || whole_at(other)))) {
     const u64 whose = hashed(d.seed, 8 + d.matrix, other, 0);
     // along K, elements of A and of B are wide in turns: two wide ones never meet, so that products and sums stay whole and exact
     if (exact && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)

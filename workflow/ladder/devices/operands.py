@@ -77,13 +77,28 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     return a, b, c
 
 
-def whole(problem: Problem) -> bool:
-    """Return whether every order of summation gives the same bits, to which results are then compared.
+def exact_elements(problem: Problem) -> int:
+    """Return of which elements of C every order of summation gives the same bits, to which they are then compared.
 
-    This holds for whole numbers if alpha and beta are powers of two or 0.
+    0: of none. 1: of all, which are sums of whole numbers, and alpha and beta are powers of two or 0. 2 (`mixed`): of those whose row of A
+    and column of B are whole.
     """
     factors = (math.frexp(abs(factor))[0] for factor in (problem.alpha, problem.beta))
-    return problem.distribution in ("integers", "exact", "exact_tf32") and all(factor in (0.0, 0.5) for factor in factors)
+    if not all(factor in (0.0, 0.5) for factor in factors):
+        return 0
+    return 2 if problem.distribution == "mixed" else int(problem.distribution in ("integers", "exact", "exact_tf32"))
+
+
+def whole(problem: Problem) -> bool:
+    """Return whether every order of summation gives the same bits in all of C."""
+    return exact_elements(problem) == 1
+
+
+def exact_mask(problem: Problem) -> NDArray[np.bool_]:
+    """Return which elements of C must be exact, M x N: those of `exact_elements`, by `whole_at` in `operands.h`."""
+    part = exact_elements(problem)
+    rows, columns = ((np.arange(side) % 11 != 5) | (part == 1) for side in (problem.m, problem.n))
+    return np.logical_and.outer(rows & (part > 0), columns)
 
 
 def exactly(problem: Problem, tf32: bool = False) -> Problem:

@@ -94,9 +94,10 @@ void compare(const void *buffer, int size, Place p, const double *R, const doubl
         ++wild;
         share = INFINITY;
       } else {
-        const double ref = exact ? rounded : R[at], diff = fabs(value - ref);
+        const int is_exact = exact == 1 || (exact == 2 && whole_at(row) && whole_at(col));
+        const double ref = is_exact ? rounded : R[at], diff = fabs(value - ref);
         diff2 += diff * diff, ref2 += ref * ref, scale2 += S[at] * S[at];
-        share = diff > least ? diff / S[at] : 0;
+        share = is_exact && diff > 0 ? INFINITY : diff > least ? diff / S[at] : 0;
       }
       if (share > worst) worst = share, where = (double)at;
     }

@@ -91,7 +91,8 @@ __device__ double total_of(double value) {  // over the block; in thread 0
 
 // Compares the buffer of C. sums[block] = {sum (C-R)^2, sum R^2, sum S^2, max |C-R|/S, its place in C, elements that are NaN or infinite in C
 // or R but not alike, overwritten canaries}. Where |C-R| is at most the element type's least positive number, |C-R|/S counts as 0: no rounding
-// is relative to results so small. With `exact`, R is rounded to the element type first.
+// is relative to results so small. `exact` is what `operands.exact_elements` returns: elements that must be exact are compared with R rounded
+// to the element type, and their |C-R|/S is infinite if they are off at all.
 template <class T>
 __device__ void compare(const T* buffer, Place p, const double* R, const double* S, int exact, double* sums) {
   double diff2 = 0, ref2 = 0, scale2 = 0, worst = 0, where = 0, wild = 0, stray = 0;
@@ -102,7 +103,8 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
       continue;
     }
     const double value = double(buffer[i]), rounded = double(T(R[row * p.cols + col])), scale = S[row * p.cols + col];
-    const double ref = exact ? rounded : R[row * p.cols + col];
+    const bool is_exact = exact == 1 || (exact == 2 && whole_at(row) && whole_at(col));
+    const double ref = is_exact ? rounded : R[row * p.cols + col];
     double share = 0;
     if (!isfinite(value) || !isfinite(rounded)) {
       if (value == rounded || (isnan(value) && isnan(rounded))) continue;
@@ -111,7 +113,7 @@ __device__ void compare(const T* buffer, Place p, const double* R, const double*
     } else {
       const double diff = fabs(value - ref);
       diff2 += diff * diff, ref2 += ref * ref, scale2 += scale * scale;
-      share = diff > least<T>() ? diff / scale : 0;
+      share = is_exact && diff > 0 ? INFINITY : diff > least<T>() ? diff / scale : 0;
     }
     if (share > worst) worst = share, where = double(row * p.cols + col);
   }

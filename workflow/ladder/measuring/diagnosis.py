@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladder.devices.operands import CANARY, scalars, whole
+from ladder.devices.operands import CANARY, exact_mask, scalars
 from ladder.model.problem import Problem
 
 ROWS = 2**28
@@ -60,15 +60,14 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
     """Compare the `result` of a launch with float64 and with `again`, that of a second launch. Return None if no element is incorrect.
 
     All arrays are flat, from the first element of the matrix on; `old` is C before the launch. An element is incorrect if it is off by more
-    than `bound` times |alpha| |A| |B| + |beta| |C|, or on whole numbers if it is off at all.
+    than `bound` times |alpha| |A| |B| + |beta| |C|, or, if it must be exact, if it is off at all.
     """
     step = max(1, ROWS // (problem.n * problem.k))
-    bound = 0.0 if whole(problem) else bound
     got = _matrix(result, problem.m, problem.n, problem.ldc)
 
     def differ(mine: Flat, wanted: Flat, scale: Flat) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore"):
-            close = np.abs(mine - wanted) <= bound * scale
+            close = np.abs(mine - wanted) <= np.where(exact_mask(problem)[rows], 0, bound * scale)
         off: NDArray[np.bool_] = ~(close | (mine == wanted) | (np.isnan(mine) & np.isnan(wanted)))
         return off
 

@@ -42,8 +42,10 @@ ROUNDED = (
     Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
     Problem(67, 61, 300, distribution="nonfinite"),
     Problem(129, 65, 511, distribution="positive", alpha=-0.3),
+    Problem(70, 90, 200, distribution="mixed", offset=1),
 )
-"""Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them."""
+"""Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them. Of `mixed` those
+elements that are sums of whole numbers are compared to the bit."""
 
 
 @lru_cache

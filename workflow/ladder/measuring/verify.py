@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ladder.core.types import ELEMENT_TYPES, Status
 from ladder.devices.base import Audit, Errors
-from ladder.devices.operands import whole
+from ladder.devices.operands import exact_elements, whole
 from ladder.model.problem import Problem
 
 TF32_ROUNDOFF = 2.0**-11
@@ -40,13 +40,13 @@ def _growth(problem: Problem) -> float:
 def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     """Return the verdict on a result of which every element was compared.
 
-    On whole numbers, all orders of summation give the same bits, and the result must have these bits. Else both the largest element's error
-    and the Frobenius norm must keep their bounds. The worst case of a sum of K products grows with K*u. But rounding errors are almost
-    independent, so the error stays below a small multiple of sqrt(K)*u with probability close to one (Higham and Mary, A New Approach to
-    Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). Rounding the operands adds an error that does not grow: at most
-    2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have (S/sqrt(K)). The result's own rounding is relative to the
-    result. Whatever its errors, a result fails with a NaN or an infinity that float64 does not have, a missing one, an unwritten element, or
-    a write outside C.
+    Of whole numbers, all orders of summation give the same bits, and an element whose row of A and column of B are whole must have them. Of
+    the others both the largest error and the Frobenius norm must keep their bounds. The worst case of a sum of K products grows with K*u.
+    But rounding errors are almost independent, so the error stays below a small multiple of sqrt(K)*u with probability close to one (Higham
+    and Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019). Rounding the operands adds an error
+    that does not grow: at most 2 u_tf32 |A||B|, and in the norm as much of what sums without cancellation have (S/sqrt(K)). The result's own
+    rounding is relative to the result. Whatever its errors, a result fails with a NaN or an infinity that float64 does not have, a missing
+    one, an unwritten element, or a write outside C.
     """
     element = ELEMENT_TYPES[problem.element_type]
     growth = _growth(problem)
@@ -62,13 +62,13 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
         reason = f"{errors.wild} of {problem.m * problem.n} elements, {place} for one, are NaN or infinite, or are not where they should be"
     elif errors.stray:
         reason = f"{errors.stray} elements outside C were overwritten"
-    elif whole(problem) and errors.diff2 > 0:
+    elif exact_elements(problem) and math.isinf(errors.worst):
         reason = f"{place} is not exact on whole numbers, of which all sums are"
     elif not errors.worst <= bound:
         reason = f"{place} is off by {errors.worst:.3g} of |A||B|; at most {bound:.3g}"
     elif not off <= limit:
         reason = f"the Frobenius error is {off / size:.3g}; at most {limit / size:.3g}"
-    if errors.wild:
+    if errors.wild or math.isinf(errors.worst):
         return Verdict("incorrect", reason, component_bound=bound)
     frobenius = off / result if result > 0 else (0.0 if off == 0 else math.inf)
     return Verdict("incorrect" if reason else "correct", reason, frobenius, errors.worst, bound)
