@@ -98,7 +98,8 @@ def exact_mask(problem: Problem) -> NDArray[np.bool_]:
     """Return which elements of C must be exact, M x N: those of `exact_elements`, by `whole_at` in `operands.h`."""
     part = exact_elements(problem)
     rows, columns = ((np.arange(side) % 11 != 5) | (part == 1) for side in (problem.m, problem.n))
-    return np.logical_and.outer(rows & (part > 0), columns)
+    mask: NDArray[np.bool_] = np.logical_and.outer(rows & (part > 0), columns)
+    return mask
 
 
 def exactly(problem: Problem, tf32: bool = False) -> Problem:
