@@ -11,6 +11,7 @@ from halves import CHUNK, Half, U
 from host import checked
 from ladder.measuring import gauntlet
 from ladder.measuring.verify import judge
+from ladder.model.problem import Problem
 from planted import ROOT
 
 M, N = 16, 32
@@ -220,6 +221,15 @@ def test_a_gain_by_the_tile_fails_in_the_gauntlet(monkeypatch):
     split = halves.split
     monkeypatch.setattr(halves, "split", lambda *given: replace(half := split(*given), lows=half.lows | half.lows.any()))
     assert verdict().reason == "C[0][1] is not exact on whole numbers, of which all sums are"
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 32, 33, 64, 65, 128, 200, 1000])
+def test_the_launch_on_whole_numbers_is_exact(k):
+    def multiply(p, a, b, c):
+        c[:] = halves.multiply(a, b)
+
+    problem = Problem(M, N, k, distribution="exact")
+    assert judge(checked(problem, multiply), problem).status == "correct"
 
 
 def test_counting_is_exact():

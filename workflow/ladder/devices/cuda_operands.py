@@ -213,7 +213,7 @@ class Operands:
         for index in range(sets):
             for matrix in (0, 1):
                 draw = self.draws[matrix]._replace(seed=_seed(seed, index))
-                self._queue("fill", "PqqqqqiiiiiiiiiQ", self.sets[index][matrix], *self.places[matrix], *draw)
+                self._queue("fill", "PqqqqqiiiiiiiiiiQ", self.sets[index][matrix], *self.places[matrix], *draw)
 
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
@@ -221,7 +221,7 @@ class Operands:
         if self.given.beta == 0:
             cuda.memset_d32_async(buffer, CANARY, place.total * self.size // 4, self._support.stream)
         else:
-            self._queue("fill", "PqqqqqiiiiiiiiiQ", buffer, *place, *self.draws[2]._replace(seed=seed))
+            self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *place, *self.draws[2]._replace(seed=seed))
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
         """Queue the poisoning of the C of each launch of a sample."""
@@ -297,10 +297,10 @@ class Operands:
         draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
         projection, sums = self._projection, self._support.audit(turn)
         of_b = b, *place_b, *draw_b, row, p.k, secret, *projection, sums
-        self._queue("audit_b", "PqqqqqiiiiiiiiiQqqQPPP", *of_b, blocks=min(place_b.rows, 4 * CHECK_BLOCKS))
+        self._queue("audit_b", "PqqqqqiiiiiiiiiiQqqQPPP", *of_b, blocks=min(place_b.rows, 4 * CHECK_BLOCKS))
         factors = (float(value) for value in scalars(p))
         of_a = a, *place_a, *draw_a, self._result(launch), *place_c, *draw_c, *projection, secret, *factors, sums
-        self._queue("audit_a", "PqqqqqiiiiiiiiiQPqqqqqiiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
+        self._queue("audit_a", "PqqqqqiiiiiiiiiiQPqqqqqiiiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each is flat, from the first element on."""

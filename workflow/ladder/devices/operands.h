@@ -18,6 +18,7 @@ typedef struct {
   int small;         // `integers`, `exact`: whole numbers from -small to small
   int wide;          // `exact`: bits of the wide ones
   int period;        // `exact`: one of this many elements along K is wide
+  int full;          // `exact`: bits of the one widest element in each row of A and each column of B, or 0 for none
   int alone;         // `exact`: of all but one in this many along K, each product of the second half cancels one of the first
   int lowest;        // exponents of the element type's smallest and largest normal numbers
   int highest;
@@ -47,6 +48,9 @@ HD double two_to(double exponent) { return exp2(rint(exponent)); }
 // `mixed`: whether a row of A or a column of B is whole. The others are 11 apart, so that they meet every place in tiles and vectors.
 HD int whole_at(long long other) { return other % 11 != 5; }
 
+// An odd number of so many bits, of which the first `fixed` are 1 and zeros.
+HD double widest(u64 h, int bits, int fixed) { return (double)(((h >> 8) & ((1ull << (bits - fixed)) - 1)) | (1ull << (bits - 1)) | 1); }
+
 HD double sign_of(u64 h) { return h & 1 ? -1 : 1; }
 
 // The factor for elements of A or B before they are squared: in float64, squares of `denormal` and `huge` ones underflow or overflow.
@@ -63,12 +67,19 @@ HD double operand(Draw d, long long i, long long j) {
   const int exact = d.distribution == EXACT || d.distribution == EXACT_TF32;
   if (exact || d.distribution == INTEGERS || (d.distribution == MIXED && (d.matrix == 2 || whole_at(other)))) {
     const u64 whose = hashed(d.seed, 8 + d.matrix, other, 0);
-    // along K, elements of A and of B are wide in turns: two wide ones never meet, so that products and sums stay whole and exact
-    if (exact && d.matrix < 2 && ((k >> 6) & 1) == d.matrix && (k + whose) % d.period == 0)
-      return sign_of(h) * (double)(((h >> 8) & ((1ull << (d.wide - 1)) - 1)) | (1ull << (d.wide - 1)) | 1);
+    // Runs of 64 along K are A's and B's in turns, the first is A's if K is even. Elements are wide only in a run of their own: two wide ones
+    // never meet, so that products and sums stay whole and exact. A full one meets 1 or -1: each run has one place where it may be.
+    if (exact && d.matrix < 2) {
+      const long long run = k >> 6, first = (d.k ^ d.matrix) & 1, left = d.k - (run << 6);
+      const int own = (run & 1) == first, here = d.full && (k & 63) == (long long)(hashed(d.seed, 10, run, 0) % (left < 64 ? left : 64));
+      if (own && here && (run - first) / 2 == (long long)(whose % ((((d.k + 63) >> 6) + 1 - first) / 2))) return sign_of(h) * widest(h, d.full, 3);
+      if (!own && here) return sign_of(h);
+      if (own && (k + whose) % d.period == 0) return sign_of(h) * widest(h, d.wide, 1);
+    }
+    if (exact && d.matrix == 2) return sign_of(h) * (double)(4 * (1 + (h >> 8) % d.small));
     if (exact) {  // none is 0: no product can be left out unnoticed
       const long long half = d.k / 2, first = k < half || k >= 2 * half ? k : k - half;
-      const int paired = d.matrix < 2 && first % d.alone != 0;
+      const int paired = first % d.alone != 0;
       const u64 g = paired ? hashed(d.seed, d.matrix, d.matrix ? first : i, d.matrix ? j : first) : h;
       return (paired && d.matrix && k != first ? -1 : 1) * sign_of(g) * (double)(1 + (g >> 8) % d.small);
     }

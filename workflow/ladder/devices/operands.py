@@ -35,6 +35,7 @@ class Draw(NamedTuple):
     small: int
     wide: int
     period: int
+    full: int
     alone: int
     lowest: int
     highest: int
@@ -55,11 +56,13 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     """Return the contents of A, B and C.
 
     `exact` draws whole numbers from -4 to 4, or fewer if K is so large that sums would not be exact. One in `period` along K has more bits
-    than the next narrower format: a kernel that rounds an operand anywhere is off by a whole number. In every order of summation |A||B| stays
-    below a quarter of the limit up to which the accumulator counts exactly. If elements of C have fewer bits, products cancel in pairs, half
-    of K apart, all but one in `alone`. Then the standard deviation of sums over small products is at most a sixteenth of the limit of those
-    bits: each element shows one product left out. `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as
-    they are too.
+    than the next narrower format: a kernel that rounds an operand anywhere is off by a whole number. In every order of summation |A||B| over
+    these stays below a quarter of the limit up to which the accumulator counts exactly. Beside them, each row of A and each column of B has
+    one number of all the bits of the element type but one. With them |A||B| stays below the limit. If K is 1 or 2 no more than one of them
+    meets in a sum, and they have all bits. `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of C
+    have fewer bits than the accumulator, there is room for full numbers only if K is 1 or 2. Then products cancel in pairs, half of K apart,
+    all but one in `alone`: the standard deviation of sums over small products is at most a sixteenth of the limit of those bits, and each
+    element shows one product left out. `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they are.
     """
     element = ELEMENT_TYPES[problem.element_type]
     digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
@@ -69,10 +72,11 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     )
     wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
     period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
+    full = 0 if problem.distribution == "exact_tf32" else output if problem.k <= 2 else output - 1 if output == digits else 0
     mean_square = (small + 1) * (2 * small + 1) / 6
     alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
     limits = np.finfo(np.dtype(problem.element_type))
-    common = (problem.k, small, wide, period, alone, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
+    common = (problem.k, small, wide, period, full, alone, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
     a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
     return a, b, c
 
