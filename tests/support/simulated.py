@@ -28,6 +28,7 @@ from ladder.devices.cpu import C_TYPES, Cpu
 from ladder.devices.detect import Device as Found
 from ladder.devices.detect import slugify
 from ladder.devices.operands import scalars
+from ladder.model.kernel import ARGUMENTS
 from ladder.storage.dataset_layout import PUBLISHED
 from ladder.storage.published_index import HEADLINE, featured
 from threadpoolctl import threadpool_limits
@@ -38,6 +39,8 @@ ATTRIBUTES = featured(Path(__file__).resolve().parents[2] / PUBLISHED)[HEADLINE]
 LAUNCH_US, TFLOPS, NOISE = 2.0, 20.0, 0.002
 """The cost model: microseconds a launch, the rate of `right()`, and the standard deviation of the logarithm of a time."""
 USAGE = {"function": "gemm", "registers": 32, "static_shared": 0}
+SIGNATURE = re.compile(r"__global__\s+void\s+(?:__\w+__\s*\((?:[^()]|\([^()]*\))*\)\s*)*(\w+)\s*\(([^)]*)\)")
+"""A `__global__` function: its name, and the text of its parameters."""
 SECTION = ".python"
 """Of a simulated cubin: what a launch does."""
 
@@ -110,17 +113,37 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
     """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is, whatever their name."""
     found = re.search(r"^// python: (.*)$", source, re.MULTILINE)
     unnamed = re.sub(r"^#line .*$", "", source, flags=re.MULTILINE)
-    return cubin(f"{found.group(1) if found else 'right()'}  # {digest(unnamed)}"), dict(USAGE)
+    size = 8 if "using T = double;" in source else 2 if "using T = __half;" in source else 4
+    functions = {name: parameters(text, size) for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]}
+    return cubin(f"{found.group(1) if found else 'right()'}  # {digest(unnamed)}", functions), dict(USAGE)
 
 
-def cubin(code: str) -> bytes:
-    """An ELF file as `ladder.compiling.cubin` reads it: a function without instructions, no variables, and Python."""
-    parts = [("", 0, b""), (".text.gemm", 1, b""), (SECTION, 1, code.encode()), (".symtab", 2, b""), (".strtab", 3, b"\0")]
+def parameters(text: str, size: int) -> bytes:
+    """What ptxas writes down of a function's parameters; T has `size` bytes."""
+    said, at = b"", 0
+    for number, parameter in enumerate(text.split(",")):
+        one = 8 if "*" in parameter else size if parameter.split()[0] == "T" else 4
+        at += -at % one
+        said += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, one << 18)
+        at += one
+    return said
+
+
+def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
+    """An ELF file as `ladder.compiling.cubin` reads it: a function without instructions, no variables, and Python.
+
+    Where it stands for a shared object, it exports `gemm`.
+    """
+    parts = [("", 0, b""), (".text.gemm", 1, b""), (SECTION, 1, code.encode()), (".symtab", 2, b""), (".strtab", 3, b"\0gemm\0")]
+    parts.append((".dynsym", 11, struct.pack("<IBBHQQ", 1, 0, 0, 1, 0, 0)))
+    parts += [(f".nv.info.{name}", 1, said) for name, said in (functions or {}).items()]
     names = b"".join(f"{name}\0".encode() for name, _, _ in [*parts, (".shstrtab", 3, b"")])
     parts.append((".shstrtab", 3, names))
     at, headers, body, name_at = 64, b"", b"", 0
     for name, kind, data in parts:
-        headers += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), 4 if kind == 2 else 0, 0, 1, 0)
+        headers += struct.pack(
+            "<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), 4 if kind in (2, 11) else 0, 0, 1, 0
+        )
         body, name_at = body + data, name_at + len(name) + 1
     head = b"\x7fELF\x02\x01\x01" + bytes(33) + struct.pack("<Q", at + len(body)) + bytes(10)
     return head + struct.pack("<3H", 64, len(parts), len(parts) - 1) + body + headers

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ladder.compiling import cubin, issue_model
+from ladder.compiling import cubin, interface, issue_model
 from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc
 from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, compiler_version
 from ladder.core import clock
@@ -146,6 +146,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     try:
         with _limited():
             built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
+        interface.check(kernel, configuration, built)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
     modelled = arch.startswith(issue_model.MODELLED) and not cubin.uses_tensor_cores(built)

@@ -1,4 +1,4 @@
-"""Read a compiled CUDA kernel: whether it keeps state on the device, and whether it uses the tensor cores."""
+"""Read a compiled kernel: its functions, whether it keeps state on the device, and whether it uses the tensor cores."""
 
 import struct
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ TOOLKITS_TABLES = {"__cudart_sin_cos_coeffs": 128, "__cudart_i2opi_d": 144, "__c
 """Constants that the toolkit's sine and cosine store among the variables, with their sizes in bytes."""
 MATRIX_INSTRUCTIONS = {0x037, 0x03C, 0x03D, 0x03F, 0x1F0, 0x1F1, 0x1F2, 0x1F3}
 """The low nine bits of IMMA, HMMA, BMMA, DMMA, HGMMA, IGMMA, BGMMA and QGMMA, as nvdisasm of CUDA 13 shows them for sm_80 to sm_90a."""
-_OBJECT, _SYMBOLS, _RELOCATIONS = 1, 2, 4
-"""STT_OBJECT, the symbol type of a variable; SHT_SYMTAB and SHT_RELA, section types.
+_OBJECT, _SYMBOLS, _RELOCATIONS, _EXPORTED = 1, 2, 4, 11
+"""STT_OBJECT, the symbol type of a variable; SHT_SYMTAB, SHT_RELA and SHT_DYNSYM, section types.
 
 Source: Tool Interface Standard, Executable and Linking Format 1.2, 1995.
 """
@@ -56,9 +56,9 @@ def _text(strings: bytes, at: int) -> str:
     return strings[at : strings.index(b"\0", at)].decode(errors="replace")
 
 
-def _symbols(sections: list[_Section]) -> list[tuple[str, int, int, str]]:
+def _symbols(sections: list[_Section], kind: int = _SYMBOLS) -> list[tuple[str, int, int, str]]:
     """Return the name, type, size and section name of every symbol. The section is "" for a symbol defined elsewhere."""
-    (table,) = (section for section in sections if section.kind == _SYMBOLS)
+    (table,) = (section for section in sections if section.kind == kind)
     return [
         (_text(sections[table.link].data, name), info & 15, size, sections[index].name if index < len(sections) else "")
         for name, info, _, index, _, size in struct.iter_unpack("<IBBHQQ", table.data)
@@ -110,6 +110,17 @@ def _reads(text: bytes, bank: int) -> set[int]:
 def code(cubin: bytes) -> list[bytes]:
     """Return the machine code of every function: 128-bit instructions since Volta. Raises `ValueError` if the bytes are not a cubin."""
     return [section.data for section in _sections(cubin) if section.name.startswith(".text.")]
+
+
+def information(cubin: bytes) -> dict[str, bytes]:
+    """Return the section `.nv.info` of each `__global__` function, by name. Raises `ValueError` if the bytes are not a cubin."""
+    begin = ".nv.info."
+    return {s.name.removeprefix(begin): s.data for s in _sections(cubin) if s.name.startswith(begin)}
+
+
+def exported(library: bytes) -> list[str]:
+    """Return the names that a shared object exports. Raises `ValueError` if the bytes are not a 64-bit ELF file."""
+    return [name for name, _, _, section in _symbols(_sections(library), _EXPORTED) if section]
 
 
 def uses_tensor_cores(cubin: bytes) -> bool:

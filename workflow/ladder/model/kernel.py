@@ -14,6 +14,8 @@ from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, evaluate_int
 from ladder.core.types import ELEMENT_TYPES
 
+ARGUMENTS = "int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc"
+"""What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
 SUFFIX = {"cuda": ".cu", "cpu": ".c"}
 MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
@@ -185,13 +187,16 @@ class Kernel:
             if not evaluate(requirement, names):
                 return f"requires {requirement}"
         if self.kind == "cuda":
-            for launch in self._launches:
-                block = _three(launch["block"], names)
+            for _, block in self.blocks(names):
                 if min(block) < 1:
                     return f"block extent {min(block)} is below 1"
                 if math.prod(block) > MAX_THREADS:
                     return f"{math.prod(block)} threads a block; at most {MAX_THREADS}"
         return ""
+
+    def blocks(self, names: Mapping[str, Number]) -> list[tuple[str, tuple[int, int, int]]]:
+        """Return the function and the threads per block of each launch; `names` are those of a configuration."""
+        return [(launch["function"], _three(launch["block"], names)) for launch in self._launches]
 
     @property
     def _launches(self) -> list[Mapping[str, Any]]:
@@ -251,6 +256,7 @@ class Kernel:
         else:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]
             lines += [f"enum {{ {name} = {value} }};" for name, value in parameters.items()]
+            lines.append(f"void gemm({ARGUMENTS});")  # so that the compiler refuses other arguments
         return "\n".join([*lines, f'#line 1 "{self.path.name}"', self.text])
 
 

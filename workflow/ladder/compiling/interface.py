@@ -1,0 +1,99 @@
+"""Compare the functions of a compiled kernel with the calls that the pipeline will make: names, parameters and threads."""
+
+import math
+import struct
+from dataclasses import dataclass
+
+from ladder.compiling import cubin
+from ladder.compiling.compilers import CompileError
+from ladder.core.types import ELEMENT_TYPES
+from ladder.model.kernel import ARGUMENTS, Configuration, Kernel
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
+_PARAMETER, _EXACT_BLOCK, _LARGEST_BLOCK = 0x17, 0x10, 0x05
+"""Attributes in `.nv.info.*`: one for each parameter, the block of `.reqntid`, and that of `.maxntid` (`__launch_bounds__`).
+
+As ptxas of CUDA 13 writes them for sm_75 to sm_120; `cuobjdump -elf` names them EIATTR_KPARAM_INFO, EIATTR_REQNTID and
+EIATTR_MAX_THREADS.
+"""
+
+
+@dataclass
+class Function:
+    """What a cubin says of one `__global__` function."""
+
+    parameters: dict[int, tuple[int, int]]
+    """Offset and size of each parameter in bytes, by its number from 0 on."""
+    exact_block: tuple[int, ...] = ()
+    largest_block: tuple[int, ...] = ()
+
+
+def functions(binary: bytes) -> dict[str, Function]:
+    """Return the `__global__` functions of a cubin by name. Raises `ValueError` if the bytes are not a cubin."""
+    found = {}
+    for name, data in cubin.information(binary).items():
+        function, at = Function({}), 0
+        while at + 4 <= len(data):  # an attribute: how it is stored, which one, and its value or the value's size
+            stored, attribute, size = struct.unpack_from("<BBH", data, at)
+            value, at = (data[at + 4 : at + 4 + size], at + 4 + size) if stored == 4 else (b"", at + 4)
+            if attribute == _PARAMETER:
+                _, number, offset, flags = struct.unpack("<IHHI", value)
+                function.parameters[number] = offset, flags >> 18
+            elif attribute == _EXACT_BLOCK:
+                function.exact_block = struct.unpack("<3I", value)
+            elif attribute == _LARGEST_BLOCK:
+                function.largest_block = struct.unpack("<3I", value)
+        found[name] = function
+    return found
+
+
+def check(kernel: Kernel, configuration: Configuration, binary: bytes) -> None:
+    """Raise `CompileError` if a function that the pipeline calls is missing, or expects other parameters or threads.
+
+    The C compiler has compared the parameters of a CPU kernel with the prototype in `Kernel.source`.
+    """
+    cuda = kernel.kind == "cuda"
+    arguments = ARGUMENTS + (", void *workspace" if kernel.workspace else "")
+    found = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
+    for name, block in kernel.blocks(configuration.names()):
+        if name not in found:
+            before = 'extern "C" __global__ ' if cuda else ""
+            names = ", ".join(sorted(found)[:5]) or "none"
+            raise CompileError(f"no function {name}; found {names}; expected {before}void {name}({arguments})")
+        if cuda:
+            _check_parameters(name, found[name], arguments, ELEMENT_TYPES[configuration.element_type].size)
+            _check_block(name, found[name], block)
+
+
+def _check_parameters(name: str, function: Function, arguments: str, element_size: int) -> None:
+    """Raise `CompileError` unless the parameters of a function lie where a C compiler would put the arguments."""
+    passed: list[tuple[int, int]] = []
+    for argument in arguments.split(", "):
+        size = 8 if "*" in argument else element_size if argument.startswith("T ") else 4
+        end = sum(passed[-1]) if passed else 0
+        passed.append((end + -end % size, size))
+    taken = [function.parameters[number] for number in sorted(function.parameters)]
+    if taken == passed:
+        return
+    at = next(
+        (at for at, pair in enumerate(zip(taken, passed, strict=False)) if pair[0] != pair[1]), min(len(taken), len(passed))
+    )
+    argument = arguments.split(", ")[at].split()[-1].strip("*") if at < len(passed) else ""
+    which = f"the {ORDINALS[at]}, {argument}," if argument else f"the {at + 1}th"
+    has = "is missing" if at >= len(taken) else f"has {taken[at][1]} bytes at offset {taken[at][0]}"
+    wants = f"{passed[at][1]} bytes at offset {passed[at][0]}" if argument else "no more parameters"
+    raise CompileError(
+        f"{name} takes {len(taken)} parameters; expected the {len(passed)} of {name}({arguments}): {which} {has}; expected {wants}"
+    )
+
+
+def _check_block(name: str, function: Function, block: tuple[int, int, int]) -> None:
+    """Raise `CompileError` if a function cannot be launched with the header's block."""
+    asked, exact = (" x ".join(map(str, extents)) for extents in (block, function.exact_block))
+    if exact and exact != asked:
+        raise CompileError(f"{name} is compiled for blocks of {exact} threads; expected {asked}, the header's block")
+    threads, most = math.prod(block), math.prod(function.largest_block)
+    if function.largest_block and threads > most:
+        raise CompileError(
+            f"{name} is compiled for at most {most} threads a block (__launch_bounds__); expected {threads} or more, the header's block"
+        )
