@@ -6,7 +6,8 @@ many processes, for each time of asking). A kernel's file says behind `// python
 the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether this is a timed round), `call` (how many launches
 of the configuration this is on the present problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
 `alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the driver reports an
-error, and the context is lost), `hang`, `die(signal)` and `slow(factor)` (this launch takes longer).
+error, and the context is lost), `lose()` (the device is lost, too), `hang`, `die(signal)`, `slow(factor)` (this launch takes longer) and
+`stop()` (the process is stopped meanwhile, and continued).
 """
 
 import ctypes
@@ -80,6 +81,13 @@ class Faults:
         if cls.in_process:
             raise Died(number)
         os.kill(os.getpid(), number)
+
+
+def lose() -> None:
+    """Lose the device: this launch fails, and no process can open the device again until `gpus.json` says otherwise."""
+    path = Path(os.environ[VARIABLE])
+    path.write_text(json.dumps(settings() | {"lost": True}))
+    raise Failed("unspecified launch failure")
 
 
 def fail(message: str) -> None:
@@ -218,6 +226,10 @@ class Gpu(Cpu):
             def slow(factor: float) -> None:
                 self.factor = factor
 
+            def stop() -> None:
+                clock._clock.stops += 1
+                self.factor = 1e6
+
             def call() -> None:
                 calls[0] += 1
                 given = {
@@ -230,7 +242,16 @@ class Gpu(Cpu):
                     "right": right,
                     "outside": outside,
                 }
-                faults = {"fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os}
+                faults = {
+                    "fail": fail,
+                    "hang": Faults.hang,
+                    "die": Faults.die,
+                    "slow": slow,
+                    "Refused": Refused,
+                    "os": os,
+                    "lose": lose,
+                    "stop": stop,
+                }
                 self.factor = 1.0
                 exec(code, {**given, **faults, **parameters})
                 self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor
@@ -290,6 +311,8 @@ class Gpu(Cpu):
 
 def open_device(uuid: str, support: Path) -> Device:
     """A simulated GPU."""
+    if settings().get("lost"):
+        raise RuntimeError("the GPU is lost")
     return Gpu(uuid)
 
 

@@ -26,6 +26,10 @@ class VirtualClock(Clock):
         """Have something happen once that much more time has passed."""
         heapq.heappush(self._events, (self.time + seconds, next(self._numbers), action))
 
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass in which this process does nothing."""
+        self.time += seconds
+
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self._pass(self.time + seconds, lambda: False)
@@ -37,9 +41,10 @@ class VirtualClock(Clock):
         """Let time pass, with all that happens meanwhile, until it is `end` or `done`; returns whether it is done."""
         while not done():
             if not self._events or self._events[0][0] > end:
-                self.time = end
+                self.time = max(self.time, end)
                 assert self.time < self.end, "waits without an end"
                 return done()
-            self.time, _, action = heapq.heappop(self._events)
+            at, _, action = heapq.heappop(self._events)
+            self.time = max(self.time, at)  # an action may let time pass, too: then this process stood still
             action()
         return True

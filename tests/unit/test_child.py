@@ -1,15 +1,19 @@
 """The supervised child process: what is the machine's fault is not a kernel's."""
 
+import errno
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import pytest
 from host import host
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_support
-from ladder.core import errors
+from ladder.core import clock, errors
 from ladder.core.errors import InputError
 from ladder.devices import cpu
 from ladder.measuring import supervisor
@@ -107,6 +111,73 @@ def test_each_answer_has_that_time(silent, virtual_clock):
         virtual_clock.after(seconds, partial(theirs.send_bytes, encode(answer)))
     assert list(one.ask(Check(0), 10)) == [Alive()]
     assert (one.busy_us, virtual_clock.now()) == (5.0, pytest.approx(1019.8))
+
+
+def test_time_in_which_the_machine_stood_still_does_not_count(silent, virtual_clock):
+    """As where the job was stopped by a signal, or a virtual machine suspended; an answer that is late by as much is one."""
+    one, theirs = silent
+    virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
+    virtual_clock.after(9, partial(theirs.send_bytes, encode(Done(5.0))))
+    assert list(one.ask(Check(0), 10)) == []
+    virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
+    start = virtual_clock.now()
+    with pytest.raises(Failure, match="no answer within 10 s"):
+        list(one.ask(Check(0), 10))
+    assert 1008 < virtual_clock.now() - start < 1012  # and what hangs is found all the same
+
+
+@pytest.mark.parametrize(("sent", "status"), [(b"", "timeout"), (b"\0\0\1\0half", "launch_error")])
+def test_a_worker_that_somebody_stopped_is_tried_again(silent, monkeypatch, sent, status):
+    one, theirs = silent
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
+    one.connection, theirs = supervisor.pipe()
+    os.write(theirs.fileno(), sent)
+    os.kill(one.process.pid, signal.SIGSTOP)
+    os.waitpid(one.process.pid, os.WUNTRACED)
+    with pytest.raises(Failure, match="it had been stopped by a signal") as failure:
+        list(one.ask(Check(0), 10))
+    assert (failure.value.status, failure.value.alive, failure.value.killed) == (status, False, True)
+    assert one.process.returncode == -9
+
+
+@pytest.mark.parametrize(("counted", "number", "starved"), [(1, 9, True), (0, 9, False), (1, 15, False)])
+def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(silent, monkeypatch, counted, number, starved):
+    monkeypatch.setattr(supervisor, "oom_kills", lambda: counted)
+    one, theirs = silent
+    theirs.close()
+    one.errors = tempfile.TemporaryFile()
+    one.process.send_signal(number)
+    with pytest.raises(Failure) as failure:
+        list(one.ask(Check(0), 10))
+    assert (failure.value.killed, failure.value.starved) == (True, starved)
+    assert failure.value.during("on M=1").starved == starved
+
+
+def test_kills_for_want_of_memory_are_counted_by_the_system():
+    assert supervisor.oom_kills() >= 0
+    assert "oom_kill " in Path("/proc/vmstat").read_text()
+
+
+def test_where_no_process_can_be_started_that_is_told(start, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    library = compile_support("cpu", "")
+    monkeypatch.setattr(supervisor.subprocess, "Popen", refuse)
+    with pytest.raises(InputError, match="no process can be started: Cannot allocate memory; no fault of a kernel's"):
+        start(library)
+
+
+def test_a_process_counts_how_often_it_was_stopped():
+    """The signal with which it continues says so; tests have nothing to be stopped for."""
+    before = signal.getsignal(signal.SIGCONT)
+    try:
+        clock.count_stops()
+        count = clock.stops()
+        os.kill(os.getpid(), signal.SIGCONT)
+        assert clock.stops() == count + 1
+    finally:
+        signal.signal(signal.SIGCONT, before)
 
 
 DRIVER = """

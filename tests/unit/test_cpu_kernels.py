@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,16 @@ def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch, virtual_clock
         cpu._settle()
     assert refused.value.fatal
     assert virtual_clock.now() == pytest.approx(1002, abs=0.001)
+
+
+def test_time_in_which_the_process_had_no_core_is_none_in_which_threads_computed(monkeypatch, virtual_clock):
+    """As on a busy machine, or where the process was stopped: the threads had no core either."""
+    looks = iter([True] * 100 + [False])
+    monkeypatch.setattr(cpu, "_others_computing", lambda: next(looks))
+    for turn in range(10):
+        virtual_clock.after(turn * cpu.SETTLE_SECONDS, partial(virtual_clock.stand_still, 10))
+    assert cpu._settle()
+    assert virtual_clock.now() > 1100
 
 
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])

@@ -96,6 +96,37 @@ def test_what_this_process_holds_counts(support):
         support.allocate(20 * GIB, "an operand")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cuStreamSynchronize failed: uncorrectable ECC error encountered",
+        "CUresult.CUDA_ERROR_ECC_UNCORRECTABLE",
+        "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
+    ],
+)
+def test_an_error_of_the_hardware_is_no_kernels_fault(support, text):
+    assert isinstance(support.failed(RuntimeError(text)), OSError)
+
+
+def test_an_error_of_a_kernel_is_its_own(support):
+    refused = support.failed(RuntimeError("cuStreamSynchronize failed: an illegal memory access was encountered"))
+    assert (refused.status, refused.fatal, refused.reason) == (
+        "launch_error", True, "cuStreamSynchronize failed: an illegal memory access was encountered",
+    )  # fmt: skip
+    assert not support.failed(RuntimeError("named symbol not found"), "the cubin cannot be used: ", fatal=False).fatal
+
+
+def test_a_launch_without_memory_is_a_kernels_fault_only_where_nobody_else_has_it(support):
+    driver = sys.modules["pycuda.driver"]
+    support.allocate(30 * GIB, "an operand")
+    driver.mem_get_info = lambda: (45 * GIB, 80 * GIB)  # all but what the driver itself takes
+    assert isinstance(support.failed(OutOfMemory("out of memory")), Refused)
+    driver.mem_get_info = lambda: (1 * GIB, 80 * GIB)
+    failed = support.failed(OutOfMemory("out of memory"), "the cubin cannot be used: ", fatal=False)
+    assert str(failed) == "the cubin cannot be used: out of memory, and 1.0 GiB left: something else holds its memory"
+    assert isinstance(failed, OSError)
+
+
 class Loads:
     """The kernels that measure memories: each load of a chase takes 250 ns from L2, and 600 ns where the cache was emptied before."""
 

@@ -1,6 +1,7 @@
 """A kernel that misbehaves is a row and harms no other: on the CPU in a campaign, on a simulated GPU in a measure job."""
 
 import hashlib
+import itertools
 import json
 import re
 import resource
@@ -10,7 +11,7 @@ import psutil
 import pytest
 import simulated
 from ladder.core.errors import InputError
-from ladder.measuring import session, sweep
+from ladder.measuring import session, supervisor, sweep
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples
@@ -115,14 +116,57 @@ def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_memory_that_another_process_holds_is_no_kernels_fault(run, tmp_path, timed):
-    """What `Cuda` raises then: the job ends, and a run after that finds the kernel right."""
+@pytest.mark.parametrize("error", ["OSError", "MemoryError"])
+def test_memory_that_another_process_holds_is_no_kernels_fault(run, tmp_path, timed, error):
+    """What `Cuda` and NumPy raise then: the job ends, and a run after that finds the kernel right."""
     gone = tmp_path / "gone"
-    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): raise OSError('the device has no 1 GiB left')"
-    with pytest.raises(InputError, match="the device has no 1 GiB left; no fault of a kernel's, and recorded of none"):
+    body = (
+        f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): raise {error}('there is no 1 GiB left')"
+    )
+    with pytest.raises(InputError, match="there is no 1 GiB left; no fault of a kernel's, and recorded of none"):
         run(body)
     gone.touch()
     assert [row["status"] for row in run(body)] == ["correct"] * 10
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_device_that_was_lost_is_no_kernels_fault(run, gpus, tmp_path, timed):
+    """The launch that it was lost at, and those before and after it, have no verdict from then."""
+    gone = tmp_path / "gone"
+    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): lose()"
+    with pytest.raises(InputError, match=r"GPU-1: the device cannot be opened: .*the GPU is lost; no fault of a kernel's"):
+        run(body)
+    gone.touch()
+    gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"lost": False}))
+    assert [row["status"] for row in run(body)] == ["correct"] * 10
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize(("needed", "starved"), [(1 << 60, True), (0, False)])
+def test_a_machine_without_memory_is_no_kernels_fault(run, tmp_path, monkeypatch, timed, needed, starved):
+    """Unless the worker used more of it than a problem needs: then a kernel may have taken it."""
+    gone, kills = tmp_path / "gone", itertools.count()
+    monkeypatch.setattr(session, "WORKER_BYTES", needed)
+    monkeypatch.setattr(supervisor, "oom_kills", lambda: next(kills))
+    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): die(9)"
+    if not starved:
+        assert [row["status"] for row in run(body)] == [*["correct"] * 3, "launch_error", *["correct"] * 6]
+        return
+    with pytest.raises(InputError, match="GPU-1: the system ran out of memory and killed the worker; no fault of a kernel's"):
+        run(body)
+    gone.touch()
+    assert [row["status"] for row in run(body)] == ["correct"] * 10
+
+
+def test_rounds_in_which_the_process_was_stopped_do_not_count(run):
+    """Three at the most: a kernel could stop its process whenever it is slow."""
+    rows = run("right()\nif U == 4 and timed and call == 6: stop()")
+    assert [len(row["samples_us"]) for row in rows] == [4] * 10
+    assert max(us for row in rows for us in row["samples_us"]) < 1000
+    rows = run("right()\nif U == 5 and timed: stop()")
+    assert [row["status"] for row in rows] == ["correct"] * 10
+    assert {len(row["samples_us"]) for row in rows} == {4}
+    assert min(rows[4]["samples_us"]) > 1000
 
 
 @pytest.mark.parametrize(("others", "marks"), [((0,), {0}), ((None,), {None}), ((0, 0, 3, 0), {0, 3}), ((2, 0), {0, 2})])

@@ -325,7 +325,7 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
         monkeypatch.setattr("ladder.measuring.session.psutil", Machine())
         return re.findall("timed while other processes used (.*)", trials.ladder("try", path, "--size", "32"))
 
-    assert used(everyone=2.3, worker=1.0) == [f"1.3 cores of {len(os.sched_getaffinity(0))}"]
+    assert used(everyone=2.3, worker=1.0) == [f"1.3 of {len(os.sched_getaffinity(0))} cores"]
     assert used(everyone=1.1, worker=1.0) == []
 
 

@@ -79,11 +79,11 @@ def disturbed(records: Sequence[Record]) -> str:
     return disturbance(kind, max(record["other_processes"] or 0 for record in records))
 
 
-def disturbance(kind: str, others: float) -> str:
+def disturbance(kind: str, others: float, of: str = "") -> str:
     """Return what other processes did on a device meanwhile, in words: how many computed on a GPU, or how many cores they used."""
     if kind == "cuda":
         return f"timed while {others:.0f} other process(es) computed on the device" if others else ""
-    return f"timed while other processes used {others:.1f} cores" if others else ""
+    return f"timed while other processes used {others:.1f}{of} cores" if others else ""
 
 
 def throttled_share(records: Sequence[Record]) -> float | None:

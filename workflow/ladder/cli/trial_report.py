@@ -65,8 +65,8 @@ def resources(resource: Mapping[str, Any]) -> str:
 
 
 def beside(kind: str, others: float) -> str:
-    """Return what other processes did during the timing, in words; "" if it is too little to report."""
-    return disturbance(kind, others) + (f" of {available_cores()}" if others and kind == "cpu" else "")
+    """Return what other processes did during the timing, in words; "" for nothing."""
+    return disturbance(kind, others, f" of {available_cores()}")
 
 
 def changes(best: Entry, last: Entry) -> str:

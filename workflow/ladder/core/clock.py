@@ -1,6 +1,7 @@
 """The clock that the pipeline waits by and counts elapsed time with. Devices time samples themselves, never with this clock."""
 
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
 from typing import Protocol
@@ -15,6 +16,9 @@ class Readable(Protocol):
 
 class Clock:
     """The system's monotonic clock. Tests subclass it and install the subclass with `use`."""
+
+    stops = 0
+    """How often this process was stopped and continued, as far as it was told."""
 
     def now(self) -> float:
         """Return the seconds since an arbitrary moment."""
@@ -45,6 +49,20 @@ def sleep(seconds: float) -> None:
 def wait(connection: Readable, seconds: float) -> bool:
     """Wait at most `seconds` for something to read; return whether there is something."""
     return _clock.wait(connection, seconds)
+
+
+def stops() -> int:
+    """Return how often this process was stopped and continued. What was timed meanwhile is no measurement."""
+    return _clock.stops
+
+
+def count_stops() -> None:
+    """Count from now on how often this process is stopped and continued, by the signal with which it continues."""
+
+    def count(number: int, frame: object) -> None:
+        _clock.stops += 1
+
+    signal.signal(signal.SIGCONT, count)
 
 
 @contextlib.contextmanager

@@ -40,6 +40,8 @@ LINE_BYTES = 64
 """Bytes of a cache line."""
 SETTLE_SECONDS = 0.0003
 """Time between looks at whether other threads rest, as they must before the clock starts."""
+LOOK_SECONDS = 0.003
+"""The most that counts of the time from one look to the next: the rest is time in which this process had no core, or stood still."""
 RESTLESS_SECONDS = 2.0
 """How long other threads may compute after a call. Threads of OpenMP and BLAS rest much sooner unless configured otherwise; threads that
 compute longer would disturb every timing."""
@@ -336,14 +338,15 @@ def _settle() -> bool:
     Threads of OpenMP and BLAS spin for a while after a call. A thread's state says whether it would compute if it got a core; on a busy
     machine the time that it used does not. Raises `Refused` if the threads do not come to rest: they go on until the process ends.
     """
-    start, waited = clock.now(), False
+    seconds = 0.0
     while _others_computing():
-        if clock.now() > start + RESTLESS_SECONDS:
+        if seconds > RESTLESS_SECONDS:
             why = f"threads that a call has left behind still compute after {RESTLESS_SECONDS:g} s; expected OMP_WAIT_POLICY not to be active"
             raise Refused("launch_error", why, fatal=True)
+        looked = clock.now()
         clock.sleep(SETTLE_SECONDS)
-        waited = True
-    return waited
+        seconds += min(clock.now() - looked, LOOK_SECONDS)
+    return seconds > 0
 
 
 def _others_computing() -> bool:

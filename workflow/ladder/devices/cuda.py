@@ -119,7 +119,7 @@ class Cuda(Device):
                 function.prepare(f"iii{code}PiPi{code}Pi" + ("" if workspace is None else "P"))
                 calls.append((function.prepared_async_call, shape))
         except cuda.Error as error:
-            raise Refused("launch_error", f"the cubin cannot be used: {error}") from None
+            raise self._support.failed(error, "the cubin cannot be used: ", fatal=False) from None
 
         def bind(a: int, b: int, c: int) -> Call:
             arguments = (p.m, p.n, p.k, alpha, a, p.lda, b, p.ldb, beta, c, p.ldc)
@@ -184,7 +184,7 @@ class Cuda(Device):
             self._timed(run)
             return self._support.errors(1)[0]
         except cuda.Error as error:
-            raise Refused("launch_error", str(error), fatal=True) from None
+            raise self._support.failed(error) from None
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()
@@ -251,7 +251,7 @@ class Cuda(Device):
             audits = support.audits(len(samples))
             errors = support.errors(len(samples)) if compare else [None] * len(samples)
         except cuda.Error as error:
-            raise Refused("launch_error", str(error), fatal=True) from None
+            raise self._support.failed(error) from None
         return [Timed(*row) for row in zip(times, audits, errors, strict=True)]
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
@@ -282,7 +282,7 @@ class Cuda(Device):
                 self.reading, self._read_at = self.monitor(), clock.now()
             self.stream.synchronize()
         except cuda.Error as error:
-            raise Refused("launch_error", str(error), fatal=True) from None
+            raise self._support.failed(error) from None
         times = [start.time_till(end) * 1e3 for start, end in self._events[: len(calls)]]
         self.busy_us += sum(times)
         return times
@@ -311,7 +311,7 @@ class Cuda(Device):
                 meter.look(launching=False)
             us = float(start.time_till(end)) * 1e3
         except cuda.Error as error:
-            raise Refused("launch_error", str(error), fatal=True) from None
+            raise self._support.failed(error) from None
         self.busy_us += us
         watts = meter.watts()
         return (watts * us / 1e6 / calls, us / calls) if watts is not None else None

@@ -4,6 +4,7 @@ The pipeline's own kernels (`support.cu`) and the vendor's DGEMM do all this, qu
 """
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ MAX_ROUND = 256
 """The most samples of a round."""
 SUMS_BYTES, AUDIT_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8
 """Bytes that a comparison and an audit write for one sample."""
+_OF_HARDWARE = re.compile(
+    "uncorrectable (ECC|NVLink) error|busy or unavailable|no CUDA-capable device|system not yet initialized"
+    "|CUDA_ERROR_(ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|DEVICE_UNAVAILABLE|NO_DEVICE|SYSTEM_NOT_READY)"
+)
+"""Errors that no kernel can cause (CUDA Driver API, "CUresult"), as PyCUDA and `driver` word them."""
 SAMPLED = 16
 """Elements of the float64 reference that the host computes a second time."""
 
@@ -58,6 +64,19 @@ class Support:
         if sum(self._held.values()) + size > MOST_OF_MEMORY * total:
             raise Refused("not_supported", text)
         raise OSError(f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory")
+
+    def failed(self, error: Exception, what: str = "", fatal: bool = True) -> Exception:
+        """Return the exception to raise for an error of the driver while a kernel was used: `Refused`, or an `OSError`.
+
+        It is an `OSError` for errors of the hardware, and for memory that something else holds: no kernel is to blame for these.
+        """
+        if _OF_HARDWARE.search(str(error)):
+            return OSError(f"the device failed: {error}")
+        if isinstance(error, cuda.MemoryError):
+            free, total = cuda.mem_get_info()
+            if total - free - sum(self._held.values()) > (1 - MOST_OF_MEMORY) * total:
+                return OSError(f"{what}{error}, and {free / 2**30:.1f} GiB left: something else holds its memory")
+        return Refused("launch_error", f"{what}{error}", fatal)
 
     def free(self, buffer: Any) -> None:
         """Free memory that `allocate` returned."""

@@ -37,6 +37,8 @@ T = TypeVar("T")
 Name = tuple[str, str, str]
 """A kernel, an element type and the label of a configuration."""
 
+WORKER_BYTES = 3_000_000_000
+"""Host memory that a worker needs beside the operands of a problem, at most."""
 OTHERS = 0.25
 """The fewest cores used by other processes that count. The system counts time in hundredths of a second."""
 
@@ -170,15 +172,21 @@ class Session:
     def retry(self, attempt: Callable[[], T]) -> T:
         """Return what an attempt returns. If the worker was killed from outside, try once more: the first time no kernel is to blame.
 
-        Raises the attempt's `Failure`. A worker that cannot go on has ended by then.
+        Raises the attempt's `Failure`. If the worker could not go on, there is a fresh one by then. Raises `InputError` if none can be
+        opened, because the device is lost, or if the system ran out of memory twice, of which the worker used no more than it needs:
+        then no kernel is to blame either.
         """
         for last in (False, True):
             try:
                 return attempt()
             except Failure as failure:
+                needed = WORKER_BYTES + (self._problem.bytes if self._problem else 0)
                 if not failure.alive:
                     self.end()
                 if last or not failure.killed:
+                    if failure.starved and 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < needed:
+                        raise InputError(f"{self.uuid}: the system ran out of memory and killed the worker; {NO_FAULT}") from None
+                    self.worker()
                     raise
         raise AssertionError("the second attempt returns or raises")
 
@@ -298,7 +306,12 @@ class Session:
         }
 
     def _used_by_others(self) -> float:
-        """Return the seconds of this process's cores that all but the worker have used, other virtual machines too, since some moment."""
+        """Return the seconds of this process's cores that all but the worker have used, other virtual machines too, since some moment.
+
+        It is 0 for a GPU, whose device counts other processes itself.
+        """
+        if self.kind != "cpu":
+            return 0.0
         cores, worker = os.sched_getaffinity(0), psutil.Process(self.worker().process.pid).cpu_times()
         busy = [
             sum(times) - times.idle - times.iowait - times.guest - times.guest_nice

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import itertools
 import os
+import re
 import signal
 import socket
 import struct
@@ -55,11 +56,20 @@ def pipe() -> tuple[Connection, Connection]:
     return parents_end, childs_end
 
 
-class Failure(Exception):
-    """The child ended, was killed at its time limit, or refused a request: `alive` if it can go on, `killed` if from outside."""
+def oom_kills() -> int:
+    """Return how many processes of the machine the system has killed for want of memory; 0 if it does not count them (proc(5))."""
+    counts = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    return int(counts[1]) if counts else 0
 
-    def __init__(self, status: Status, reason: str, alive: bool, killed: bool = False) -> None:
-        self.status, self.reason, self.alive, self.killed = status, plain(reason), alive, killed
+
+class Failure(Exception):
+    """The child ended, was killed at its time limit, or refused a request: `alive` if it can go on, `killed` if from outside.
+
+    `starved` if it was killed when the system ran out of memory.
+    """
+
+    def __init__(self, status: Status, reason: str, alive: bool, killed: bool = False, starved: bool = False) -> None:
+        self.status, self.reason, self.alive, self.killed, self.starved = status, plain(reason), alive, killed, starved
         super().__init__(self.reason)
 
     @property
@@ -69,7 +79,7 @@ class Failure(Exception):
 
     def during(self, what: str) -> "Failure":
         """Return the same failure with a reason that begins with what was being done."""
-        return Failure(self.status, f"{what}: {self.reason}", self.alive, self.killed)
+        return Failure(self.status, f"{what}: {self.reason}", self.alive, self.killed, self.starved)
 
 
 class Child:
@@ -80,8 +90,11 @@ class Child:
     with the child. Raises `InputError` if the device cannot be opened in a second process either.
     """
 
+    oom_kills = 0
+    """How many processes of the machine the system had killed for want of memory when this one started."""
+
     def __init__(self, kind: str, uuid: str, support: Path, lock: int | None) -> None:
-        self.busy_us = 0.0
+        self.busy_us, self.oom_kills = 0.0, oom_kills()
         for last in (False, True):
             self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
@@ -103,15 +116,18 @@ class Child:
         ctypes.CDLL(None).prctl(36, 1)  # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
         # Snakemake sets the threads of every library to those of the job; here the measurement decides
         inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
-            pass_fds=[childs_end.fileno(), *([] if lock is None else [lock])],
-            stdin=subprocess.DEVNULL,
-            stdout=self.errors,
-            stderr=self.errors,
-            env=inherited | settings | {MARK: self.mark},
-            start_new_session=True,
-        )
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
+                pass_fds=[childs_end.fileno(), *([] if lock is None else [lock])],
+                stdin=subprocess.DEVNULL,
+                stdout=self.errors,
+                stderr=self.errors,
+                env=inherited | settings | {MARK: self.mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InputError(f"{sys.executable}: no process can be started: {error.strerror}; {NO_FAULT}") from None
         childs_end.close()
 
     def ask(self, request: Request, timeout: float) -> Iterator[Answer]:
@@ -132,24 +148,34 @@ class Child:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.wait()
             killed = -self.process.returncode in FROM_OUTSIDE
-            raise Failure("launch_error", self._epitaph(), alive=False, killed=killed) from None
+            starved = self.process.returncode == -signal.SIGKILL and oom_kills() > self.oom_kills
+            raise Failure("launch_error", self._epitaph(), alive=False, killed=killed, starved=starved) from None
 
     def _answer(self, timeout: float) -> Answer:
-        end = clock.now() + timeout
-        while not clock.wait(self.connection, max(0.0, min(LOOK_SECONDS, end - clock.now()))):
+        waited, looked = 0.0, clock.now()
+        while not clock.wait(self.connection, max(0.0, min(LOOK_SECONDS, timeout - waited))):
             if self.process.poll() is not None and not self.connection.poll():
                 raise EOFError
-            if clock.now() >= end:
-                self.kill()
-                raise Failure("timeout", f"no answer within {timeout:g} s", alive=False)
+            # a look that took longer: this process or the whole machine stood still, and the child perhaps too
+            waited, looked = waited + min(clock.now() - looked, LOOK_SECONDS), clock.now()
+            if waited >= timeout - 1e-9:
+                raise self._killed("timeout", f"no answer within {timeout:g} s")
         try:
             return decode(self.connection.recv_bytes(ANSWER_BYTES))
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except (OSError, ValueError):
             pass
+        raise self._killed("launch_error", "something wrote to the pipe of the child process what is no answer")
+
+    def _killed(self, status: Status, reason: str) -> Failure:
+        """Kill the child, and return why. A child that somebody had stopped by a signal is taken for killed from outside."""
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
+                self.kill()
+                return Failure(status, f"{reason}: it had been stopped by a signal", alive=False, killed=True)
         self.kill()
-        raise Failure("launch_error", "something wrote to the pipe of the child process what is no answer", alive=False)
+        return Failure(status, reason, alive=False)
 
     def _epitaph(self) -> str:
         code = self.process.returncode

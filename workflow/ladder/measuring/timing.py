@@ -24,6 +24,8 @@ RACE_SAMPLES = 5
 """The fewest samples of a configuration that loses the race."""
 RACE_MARGIN = 0.05
 """A configuration loses if even the upper end of its ratio is below the lower end of the best one's by this share."""
+MOST_DISCARDED = 3
+"""The most rounds that do not count because the process was stopped meanwhile: a kernel could stop it whenever it is slow."""
 DRIFT_EVERY = 1.1
 """The growth of the samples from one look for a drift to the next: large enough to be cheap, and to find few drifts that are none."""
 
@@ -89,13 +91,18 @@ def measure(
 
     series = {key: Series(counts[key]) for key in launches}
     active, lows = dict(series), {}
+    discarded = 0
     compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
     while active:
         order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
         # the reference for the problem's own operands exists already
         seed = device.given.seed if turn == compared else seeds()
+        stops = clock.stops()
         times = round_of({key: ready[key] for key in order}, seed, compare=turn == compared)
         yield None
+        if clock.stops() > stops and discarded < MOST_DISCARDED:
+            discarded += 1
+            continue
         faults = {key: fault(took.audit, device.given, given[key].tf32) for key, took in times.items()}
         # a launch that overwrites an operand spoils it for those after it in the round
         spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))

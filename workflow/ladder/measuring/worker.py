@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ladder.compiling import cubin
-from ladder.core import yaml_schema
+from ladder.core import clock, yaml_schema
 from ladder.devices.base import Device, Launch, Refused
 from ladder.devices.simulation import simulated
 from ladder.measuring import gauntlet, protocol, timing
@@ -208,7 +208,7 @@ class Worker:
                 if refusal.fatal:
                     return
                 continue
-            except OSError as error:  # a disk, a library, memory that others hold: the machine's fault, for kernels raise nothing
+            except (OSError, MemoryError) as error:  # a disk, a library, memory that others hold: kernels raise nothing
                 self._send(protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}"))
                 return
             self._send(protocol.Done(self.device.busy_us))
@@ -220,6 +220,7 @@ def main(descriptor: int) -> NoReturn:
     # die with the job (prctl(2), PR_SET_PDEATHSIG): an endless kernel would go on forever. Ctrl-C is for the job, which ends the child
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    clock.count_stops()
     # whatever a kernel writes, it must not fill a disk; Python ignores SIGXFSZ, and a write beyond the limit fails
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
