@@ -132,6 +132,16 @@ NVRTC = ("compiler", "nvrtc")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("build_with", [(), (NVRTC,)])
+def test_a_kernel_cannot_launch_one_that_outlives_it(folder, build_with):
+    text = cuda_kernel("t", "if (threadIdx.x == 0) later<<<1, 1>>>(C);" + CU_RIGHT)
+    text = text.replace('extern "C"', '__global__ void later(T* C) { C[0] = 0; }\nextern "C"', 1)
+    rows = build(folder, "cuda/20_test.cu", text, builds=[build_with])
+    assert {row.status for row in rows} == {"compile_error"}
+    assert "kernel launch" in rows[0].reason
+
+
+@pytest.mark.slow
 def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     code = "  float s[64];\n  for (int i = 0; i < 64; ++i) s[i] = A[i * M];\n"
     code += "  for (int j = 0; j < N; ++j) for (int i = 0; i < 64; ++i) s[i] += B[j] * s[i ^ 1];\n"

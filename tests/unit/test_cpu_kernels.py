@@ -105,6 +105,25 @@ def test_time_in_which_the_process_had_no_core_is_none_in_which_threads_computed
     assert virtual_clock.now() > 1100
 
 
+def test_a_sample_has_the_cpu_time_of_the_process_and_of_its_thread():
+    """Those of a call that computes beside another thread: what the machine does besides changes neither."""
+    operands = host().operands(Problem(8, 8, 8))
+    numbers = np.random.default_rng(0).random(500_000)
+
+    def compute(p, a, b, c):
+        beside = threading.Thread(target=lambda: np.sort(numbers))
+        beside.start()
+        np.sort(numbers[:50_000])
+        beside.join()
+
+    for call, company in ((lambda p, a, b, c: np.sort(numbers), False), (compute, True)):
+        (timed,) = host().time_round([host().sample(launch(host(), call), 1)], False, 1)
+        process, thread = timed.cpu_ns
+        assert thread > 0
+        assert (process > 2 * thread) == company
+    host().free(operands)
+
+
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
 def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
     operands, found = host().operands(Problem(8, 8, 8)), []

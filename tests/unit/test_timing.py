@@ -26,6 +26,7 @@ class Scripted(Device):
     def __init__(self, **times: Callable[[int], float]) -> None:
         self.times, self.round, self.rounds, self.cold, self.seeds, self.compared = times, 0, [], [], [], []
         self.audits: dict[str, Callable[[int], Audit]] = {}
+        self.cpu_ns: dict[str, Callable[[int], tuple[int, int]]] = {}
         self.launches = {name: Launch(lambda *addresses: lambda: None) for name in times}
         self.reserved: list[tuple[int, bool]] = []
 
@@ -48,7 +49,12 @@ class Scripted(Device):
         self.reading = {"sm_clock_mhz": 1000 + self.round}
         errors = Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0) if compare else None
         return [
-            Timed(self.times[name](self.round) * sample.times, self.audits.get(name, lambda r: OK)(self.round), errors)
+            Timed(
+                self.times[name](self.round) * sample.times,
+                self.audits.get(name, lambda r: OK)(self.round),
+                errors,
+                self.cpu_ns.get(name, lambda r: (0, 0))(self.round),
+            )
             for name, sample in zip(names, samples, strict=True)
         ]
 
@@ -242,6 +248,18 @@ def test_a_row_that_is_off_is_a_fault(worst):
     device = steady("kernel")
     device.audits["kernel"] = bad(worst)
     assert "a row of C is off by" in run(device)[0].fault
+
+
+def test_threads_that_compute_beside_the_reference_are_refused():
+    """By the CPU time of all its samples: a busy machine does not change it, and no single sample decides."""
+    device = steady("kernel")
+    device.cpu_ns = {"kernel": lambda r: (4_000, 1_000), "reference": lambda r: (1_040 if r % 2 else 1_000, 1_000)}
+    assert run(device)[0].stop == "target"  # a kernel's own threads may compute while it is timed
+    device.cpu_ns["reference"] = lambda r: (1_750, 1_000)
+    message = "threads that a call has left behind computed beside the reference, for 75% of its own CPU time"
+    with pytest.raises(Refused, match=message) as refused:
+        run(device)
+    assert (refused.value.status, refused.value.fatal) == ("launch_error", True)
 
 
 def test_a_reference_that_becomes_wrong_ends_it_all():

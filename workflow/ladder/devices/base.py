@@ -88,6 +88,8 @@ class Timed:
     us: float
     audit: Audit
     errors: Errors | None = None
+    cpu_ns: tuple[int, int] = (0, 0)
+    """On a CPU, the time that this process, and that the measuring thread, computed meanwhile."""
 
 
 class Device(ABC):

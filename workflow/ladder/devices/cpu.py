@@ -230,11 +230,15 @@ class Cpu(Device):
             self._poison(sample.times)
             if cold:
                 self._evict(sample.times)
+            # the thread's clock is read first and last, so that a reading never counts for the process alone
+            thread, process = time.thread_time_ns(), time.process_time_ns()
             us = self._time(sample.call)
+            cpu_ns = time.process_time_ns() - process, time.thread_time_ns() - thread
             chosen = audited(self._random, sample.times)
             # copy at once: what a left-behind thread writes later comes too late
             result, row = at.results[chosen].copy(), view_step(self.given) * chosen
-            results.append(Timed(us, self._audit(result, row), self._compare(result, row) if compare else None))
+            errors = self._compare(result, row) if compare else None
+            results.append(Timed(us, self._audit(result, row), errors, cpu_ns))
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in results)
         return results

@@ -26,6 +26,9 @@ RACE_MARGIN = 0.05
 """A configuration loses if even the upper end of its ratio is below the lower end of the best one's by this share."""
 MOST_DISCARDED = 3
 """The most rounds that do not count because the process was stopped meanwhile: a kernel could stop it whenever it is slow."""
+COMPANY = 0.05
+"""The most that other threads of the process may compute while the reference is timed, as a share of its CPU time. By rights it is 0; the
+system's account of a thread that runs may be late by a few milliseconds."""
 DRIFT_EVERY = 1.1
 """The growth of the samples from one look for a drift to the next: large enough to be cheap, and to find few drifts that are none."""
 
@@ -57,6 +60,9 @@ def measure(
     shorter than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates copies of the operands for that.
     Each cold sample begins after a flush of the caches. With `limits.race` a launch leaves early if it is clearly slower than the best of
     these, or than one whose ratio to the reference is at least `best`.
+
+    Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind compute while it is timed: also if they sleep
+    whenever the device looks for them.
     """
     cold, start, random = state == "cold", clock.now(), np.random.default_rng(seed)
     given: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
@@ -91,7 +97,7 @@ def measure(
 
     series = {key: Series(counts[key]) for key in launches}
     active, lows = dict(series), {}
-    discarded = 0
+    discarded, process, thread = 0, 0, 0
     compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
     while active:
         order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
@@ -121,7 +127,11 @@ def measure(
                     ratios[key] = paired_ratio(mine.reference, mine.samples)
                     lows[key] = ratios[key][1]
         if spoilt == len(order):
-            turn += 1
+            turn, process, thread = turn + 1, process + times[None].cpu_ns[0], thread + times[None].cpu_ns[1]
+        if turn >= min(RACE_SAMPLES, limits.min_samples) and process > (1 + COMPANY) * thread:
+            share = f"{process / max(thread, 1) - 1:.0%} of its own CPU time"
+            why = f"threads that a call has left behind computed beside the reference, for {share}; expected none to compute then"
+            raise Refused("launch_error", why, fatal=True)
         for key in list(active):
             if key in ratios:
                 active[key].stop = active[key].stop or _stop(active[key], ratios[key], limits, max(best, *lows.values()))
