@@ -41,6 +41,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.devices import cpu, operands
+from ladder.devices.back_to_back import MEASURED_SECONDS
 from ladder.devices.base import Launch
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import first_gpu
@@ -59,7 +60,6 @@ from ladder.storage.published_index import HEADLINE, featured
 SETTLE_SECONDS = 3.0
 """Until every core compiles."""
 PLACES = 5
-HELD_SECONDS = 3.0
 UNFIT = "lognormal"
 """The distribution of which no chunk fits."""
 
@@ -282,10 +282,11 @@ def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512,
             }
             for name, launch in zip(names, launches, strict=True):
                 repeats = max(1, round(Limits().sample_us / row["alone"][name]))
-                counted = bench.device.energy(bench.device.sample(launch, repeats), HELD_SECONDS)
-                if counted is None:
+                timed = bench.device.sustain(bench.device.sample(launch, repeats), repeats * row["alone"][name], seed=size)
+                if timed.power_w is None:
                     raise InputError("the GPU's energy cannot be read")
-                row["held"] |= {name: counted[1] / repeats, name.replace("_us", "_j"): counted[0] / repeats}
+                us = timed.us / repeats
+                row["held"] |= {name: us, name.replace("_us", "_j"): timed.power_w * us / 1e6}
         with bench.on(replace(problem, distribution=UNFIT)):
             # the fastest beside SGEMM, as a campaign on such operands would choose it; most are slow there, so a few samples do
             several = bench.time(
@@ -298,7 +299,7 @@ def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512,
         label = max(times, key=lambda label: times[label]["sgemm_us"] / times[label]["rung_us"])
         rows.append(row | {"unfit": {"configuration": label, **times[label]}})
         print(rows[-1], flush=True)
-    return {"held_seconds": HELD_SECONDS, "rows": rows}
+    return {"held_seconds": MEASURED_SECONDS, "rows": rows}
 
 
 def change_beside_rung(bench: Bench, change: Change, rounds: int) -> dict[str, Any]:

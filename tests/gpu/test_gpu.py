@@ -520,13 +520,24 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
         assert took["cold"] > took["warm"]
 
 
-def test_energy_is_about_the_power_times_the_time(gpu):
+def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):
     with given(gpu, Problem(4096, 4096, 4096)):
-        found = gpu.energy(gpu.sample(gpu.baseline("cublas"), 1), 1.0)
-        if found is None:
-            pytest.skip("the board counts no energy")
-        joules, us = found
-        assert 0.2 < joules / (us * 1e-6) / gpu.describe()["power_limit_w"] < 1.1
+        sample = gpu.sample(gpu.baseline("cublas"), 1)
+        alone = np.median([gpu.time_round([sample], False, seed)[0].us for seed in range(8)])
+        timed = gpu.sustain(sample, alone, 1)
+        assert 0.95 * alone < timed.us < 1.25 * alone
+        assert timed.settled
+        assert fault(timed.audit, gpu.given) == ""
+        assert 0 < timed.errors.worst < 1e-6
+        assert 300 < timed.sm_clock_mhz <= gpu.describe()["max_sm_clock_mhz"] * 1.01
+        assert timed.power_w is None or 0.2 < timed.power_w / gpu.describe()["power_limit_w"] < 1.1
+
+
+def test_the_clock_is_counted_during_each_sample(gpu):
+    with given(gpu, Problem(1024, 1024, 1024)):
+        sample = gpu.sample(gpu.baseline("cublas"), 20)
+        clocks = [gpu.time_round([sample, sample], cold, 1)[1].sm_clock_mhz for cold in (False, True)]
+        assert all(300 < clock <= gpu.describe()["max_sm_clock_mhz"] * 1.01 for clock in clocks)
 
 
 def test_rounds_read_clocks_and_throttle_reasons(gpu):

@@ -66,7 +66,7 @@ distribution: uniform
 seed: 0
 parameters: {cuda/20_fuzz: {BM: [16, 32], BN: [8]}}
 baselines: {cuda: [cublas], cpu: [blas_1, blas_all]}
-measure: {states: [warm, cold], target: 0.01, min_samples: 10, max_samples: 60, sample_us: 500, max_seconds: 4, energy: [8]}
+measure: {states: [warm, cold], target: 0.01, min_samples: 10, max_samples: 60, sample_us: 500, max_seconds: 4, sustained: [8]}
 confirm: {processes: 3, rounds: 8, within: 0.02, finalists: 3, seconds: 0.3}"""
 
 HARMLESS = (
@@ -144,7 +144,9 @@ def right_campaign(text: str, known: dict[str, Kernel]) -> None:
         data = yaml_schema.load(text, "config/fuzz.yaml")
         loaded = campaign_file.load(data, "config/fuzz.yaml", known)
     for name, value in data.get("measure", {}).items():
-        assert loaded.energy == [str(label) for label in value] if name == "energy" else getattr(loaded.limits, name) == value
+        assert (
+            loaded.sustained == [str(label) for label in value] if name == "sustained" else getattr(loaded.limits, name) == value
+        )
     for kind, confirm in loaded.confirm.items():
         given = data.get("confirm", {})
         for name, value in ({name: value for name, value in given.items() if name not in KINDS} | given.get(kind, {})).items():

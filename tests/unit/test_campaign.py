@@ -161,9 +161,12 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ({"element_types": ["float33"]}, 'element_types[0]: got "float33"; expected float32'),
         ({"element_types": ["float16"]}, 'element_types: got ["float16"]; cpu/03_blocked supports float32, float64 only'),
         ({"measure": {"min_samples": 20, "max_samples": 10}}, "measure.max_samples: got 10; expected at least min_samples, 20"),
-        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; expected one of energy, max_samples,"),
-        ({"measure": {"energy": [0]}}, "measure.energy[0]: got 0; expected a problem such as 4096 or 64x4096x4096"),
-        ({"measure": {"energy": ["4096x2"]}}, 'measure.energy[0]: got "4096x2"; expected a problem such as 4096 or 64x4096x4096'),
+        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; expected one of max_samples,"),
+        ({"measure": {"sustained": [0]}}, "measure.sustained[0]: got 0; expected a problem such as 4096 or 64x4096x4096"),
+        (
+            {"measure": {"sustained": ["4096x2"]}},
+            'measure.sustained[0]: got "4096x2"; expected a problem such as 4096 or 64x4096x4096',
+        ),
         (
             {"confirm": {"process": 3}},
             "confirm: unknown key 'process'; expected one of cpu, cuda, finalists, processes, rounds, seconds, within",
@@ -380,15 +383,15 @@ def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(tmp_p
     """Snakemake reads them as text."""
     folder = tmp_path / "config"
     folder.mkdir()
-    (folder / "config.yaml").write_text("campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {energy: ['4096']}\n")
+    (folder / "config.yaml").write_text("campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {sustained: ['4096']}\n")
     given = {"problems": {"cpu": [["256", "256", "256"]]}, "measure": {"max_seconds": "1", "race": "false"}, "kernels": ["cpu/a"]}
     data, _ = campaign_file.read(folder, [], given)
     assert data["problems"] == {"cpu": [[256, 256, 256]]}
     assert data["measure"] == {"max_seconds": 1, "race": False}
     assert data["kernels"] == ["cpu/a"]
     file = folder / "config.yaml"
-    data, _ = campaign_file.read(folder, [file], {"measure": {"energy": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
-    assert (data["measure"], data["problems"]) == ({"energy": ["4096"]}, {"cpu": [[2, 2, 2]]})
+    data, _ = campaign_file.read(folder, [file], {"measure": {"sustained": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
+    assert (data["measure"], data["problems"]) == ({"sustained": ["4096"]}, {"cpu": [[2, 2, 2]]})
 
 
 def test_a_number_that_yaml_takes_for_text_is_explained():

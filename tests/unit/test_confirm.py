@@ -2,13 +2,15 @@
 
 import hashlib
 import itertools
+import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.measuring import confirmation, session
-from ladder.measuring.protocol import CountEnergy, Energy, Load, Sampled, SetProblem, Time
+from ladder.measuring.protocol import Load, Sampled, SetProblem, Time
 from ladder.measuring.supervisor import Failure
 from ladder.model import campaign_file, kernel_file
 from ladder.model.problem import Problem
@@ -54,15 +56,16 @@ def test_another_kernels_configuration_with_the_same_binary_is_a_control():
     assert roles(confirmation.finalists(rows, 0.02, 3, {})[SMALL]) == best
 
 
-WHAT = {SetProblem: "problem", Load: "load", Time: "time", CountEnergy: "energy"}
+WHAT = {SetProblem: "problem", Load: "load", Time: "time"}
 
 
 class Child:
     """Answers as a worker would; `faults` maps what is asked to the failures that it meets, one after another."""
 
-    asked, faults, count = (), {}, 0  # set for every run
-    energy = 0.5, 2.0
-    """Joules and microseconds of a launch."""
+    asked, states, faults, count = (), [], {}, 0  # set for every run
+    process = SimpleNamespace(pid=os.getpid())
+    sustained_us = 2.0
+    """What a launch takes back to back, but for one of `b`."""
 
     def __init__(self, kind, uuid, support, lock):
         Child.count += 1
@@ -81,6 +84,8 @@ class Child:
                 who = tuple(self.names[index] for index in request.indices)
                 key = (what, *sorted(who))
         Child.asked.append((self.number, what, self.problem.m, who or tuple(vars(request).values())))
+        if what == "time":
+            Child.states.append((self.number, request.state))
         for part in (
             [key]
             if what != "time"
@@ -91,9 +96,12 @@ class Child:
         if what == "time":
             for index in request.indices:
                 verdict = {"status": "correct", "reason": "", "frobenius_error": 1e-7}
-                yield Sampled(index, [2.0, 2.0], [1.0, 1.0], [{}, {}], 4, "max_samples", None, verdict)
-        if what == "energy":
-            yield Energy(*self.energy)
+                if request.state == "sustained":
+                    reading = {"energy_j": 0.5, "power_w": 250e3, "sm_clock_mhz": 1300.0}
+                    us = 500.0 if self.names[index] == "b" else self.sustained_us
+                    yield Sampled(index, [us], [1.0], [reading], 4, "settled", None, verdict)
+                else:
+                    yield Sampled(index, [2.0, 2.0], [1.0, 1.0], [{}, {}], 4, "max_samples", None, verdict)
 
     def ended(self):
         return False
@@ -125,7 +133,7 @@ def make(tmp_path, monkeypatch):
         job = confirmation.ConfirmationJob(
             "d", "cuda", plan, binaries, tmp_path, {}, "code", FACTS, samples=[samples], swept="swept", refill_us=refill_us
         )
-        Child.asked, Child.count = [], 0
+        Child.asked, Child.states, Child.count = [], [], 0
         session = confirmation.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
         return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session
 
@@ -197,16 +205,17 @@ def test_a_journal_is_gone_on_with_on_its_own_gpu(make):
 
 @pytest.mark.parametrize(
     "change",
-    [{"seed": 1}, {"measure": {"sample_us": 1}}, {"confirm": {"processes": 3, "rounds": 9}}, {"measure": {"energy": [8]}}],
+    [{"seed": 1}, {"measure": {"sample_us": 1}}, {"confirm": {"processes": 3, "rounds": 9}}],
 )
 def test_what_it_depends_on_makes_it_anew(make, change):
     make()
     assert make(**change)[2]["measured"] == 18
 
 
-def test_more_processes_are_added_to_those_there_are(make):
+def test_more_processes_and_problems_to_sustain_are_added_to_those_there_are(make):
     make()
     assert make(confirm={"processes": 4})[2]["measured"] == 6
+    assert make(measure={"sustained": [8]}, confirm={"processes": 4})[2]["measured"] == 9
 
 
 def test_what_fails_to_load_is_left_out_everywhere_after(make):
@@ -268,58 +277,35 @@ def test_cold_comes_after_warm_and_not_where_it_is_the_same(make):
     assert {r["state"] for r in rows if r["kernel"] == "a"} == {"warm", "cold"}
 
 
-def test_energy_is_that_of_the_best(make, tmp_path):
-    records.write(tmp_path / "near.parquet", [row("a", "-", 2.0), row("a", "near", 2.01)], {})
-    _, rows, _ = make(samples=tmp_path / "near.parquet", measure={"energy": [8]})
-    assert [(r["configuration"], r["energy_j"]) for r in rows] == [("-", 0.5), ("near", None)] * 3
+def sustained(rows):
+    return [r for r in rows if r["state"] == "sustained"]
 
 
-def test_no_energy_of_launches_that_do_less_than_those_that_were_timed(make, monkeypatch):
-    monkeypatch.setattr(Child, "energy", (0.5, 1.5))  # of 2 microseconds
-    _, rows, _ = make(measure={"energy": [16]})
-    counted = [r for r in rows if r["m"] == 16 and r["role"] == "best" and r["process"] <= confirmation.ENERGY_PROCESSES]
-    assert {(r["status"], r["reason"]) for r in counted} == {
-        ("correct", "no energy: a launch took 1.5 us there, and 2 us where it was timed")
+def test_the_best_are_measured_back_to_back_thrice_in_rounds_of_their_own_after_all_others(make):
+    _, rows, _ = make(measure={"sustained": [16], "states": ["warm", "cold"]}, confirm={"processes": 4})
+    assert [(r["process"], r["kernel"], r["m"]) for r in sustained(rows)] == [(p, name, 16) for p in (1, 2, 3) for name in ALL]
+    for number, of_process in itertools.groupby(Child.states, key=lambda item: item[0]):
+        order = [state for _, state in of_process]
+        assert order.count("sustained") == (1 if number <= 3 else 0)
+        assert "sustained" not in order[:-1]
+    assert {(r["energy_j"], r["power_w"], r["sm_clock_mhz"], r["stop"]) for r in sustained(rows)} == {
+        (0.5, 250e3, 1300.0, "settled")
     }
-    assert {r["energy_j"] for r in rows} == {None}
+    assert {r["energy_j"] for r in rows if r["state"] != "sustained"} == {None}
 
 
-@pytest.mark.parametrize("missed", [(None, None), (0.9, 3.0)], ids=["the counter did not move", "launches had gaps"])
-def test_energy_is_counted_again_where_it_was_missed(make, monkeypatch, missed):
-    first = [missed, missed]
-    ask = Child.ask
-
-    def answer(self, request, timeout):
-        if isinstance(request, CountEnergy) and first:
-            yield Energy(*first.pop())
-        else:
-            yield from ask(self, request, timeout)
-
-    monkeypatch.setattr(Child, "ask", answer)
-    monkeypatch.setattr(Child, "energy", (0.5, 2.0))
-    _, rows, _ = make(measure={"energy": [8]})
-    counted = [r for r in rows if r["m"] == 8]
-    assert {(r["energy_j"], r["reason"]) for r in counted} == {(0.5, "")}
+def test_a_finalist_that_is_not_the_best_is_not_measured_back_to_back(make, tmp_path):
+    records.write(tmp_path / "near.parquet", [row("a", "-", 2.0), row("a", "near", 2.01)], {})
+    _, rows, _ = make(samples=tmp_path / "near.parquet", measure={"sustained": [8]})
+    assert [r["configuration"] for r in sustained(rows)] == ["-"] * 3
 
 
-def test_what_no_try_counts_has_no_energy_and_says_why(make, monkeypatch):
-    monkeypatch.setattr(Child, "energy", (None, None))
-    asked, rows, _ = make(measure={"energy": [8]})
-    assert {r["reason"] for r in rows if r["m"] == 8} == {"no energy: no counter of it was seen to move"}
-    assert sum(what == "energy" for _, what, _, _ in asked) == confirmation.ENERGY_TRIES * 3 * len(ALL)
-
-
-def test_energy_is_counted_where_it_is_asked_for_and_thrice(make):
-    asked, rows, _ = make(measure={"energy": [16]}, confirm={"processes": 4})
-    counted = [(r["process"], r["kernel"]) for r in rows if r["energy_j"] is not None]
-    assert counted == list(itertools.product((1, 2, 3), ALL))
-    assert {m for _, what, m, _ in asked if what == "energy"} == {16}
-    assert {r["power_w"] for r in rows if r["energy_j"] is not None} == {250e3}  # half a joule in two microseconds
-    assert next(given for _, what, _, given in asked if what == "energy") == (0, 4, confirmation.ENERGY_SECONDS)
-    Child.faults = {("energy",): [Failure("timeout", "no answer", alive=False)]}
-    _, rows, _ = make(measure={"energy": [16]}, seed=4)
-    (without,) = [r for r in rows if r["process"] == 1 and r["m"] == 16 and r["energy_j"] is None]
-    assert (without["status"], without["reason"]) == ("correct", "no energy: no answer")
+def test_launches_that_do_less_back_to_back_than_alone_have_no_result(make, monkeypatch):
+    monkeypatch.setattr(Child, "sustained_us", 1.5)  # of 2 microseconds
+    _, rows, _ = make(measure={"sustained": [16]})
+    (reason,) = {(r["status"], r["reason"]) for r in sustained(rows) if r["kernel"] == "a"}
+    assert reason == ("skipped", "not sustained: a launch took 1.5 us back to back, and 2 us alone; expected at most 20% less")
+    assert {r["status"] for r in sustained(rows) if r["kernel"] == "cublas"} == {"correct"}
 
 
 def test_nothing_to_confirm_is_an_empty_file(make, tmp_path):

@@ -47,7 +47,7 @@ def support(monkeypatch):
     driver.module_from_buffer = lambda binary: None
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
     monkeypatch.delitem(sys.modules, "ladder.devices.cuda_operands", raising=False)
-    found.append(import_module("ladder.devices.cuda_operands").Support(b"", None))
+    found.append(import_module("ladder.devices.cuda_operands").Support(b"", None, 1))
     found[0].left = 80 * GIB
     yield found[0]
     del sys.modules["ladder.devices.cuda_operands"]  # which has the made-up one

@@ -1,8 +1,10 @@
 """What a measure job asks its child, and what it makes of the answers: a scripted child in place of the worker."""
 
 import hashlib
+import os
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from ladder.core.errors import InputError
@@ -26,6 +28,8 @@ LEAST_US = 2 * 512**3 / 25.6e12 * 1e6  # about 10
 
 class Child:
     """Answers as told, by the class of the request; what it was asked is in `asked`."""
+
+    process = SimpleNamespace(pid=os.getpid())
 
     def __init__(self, asked, answers, *_):
         self.asked, self.answers, self.busy_us = asked, answers, 0.0

@@ -400,15 +400,15 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
     assert {one["commit"] for one in told} == {synthetic.ENVIRONMENT["project"]["commit"]}
     confirmations = [hashlib.sha256((side.folder / "confirmed.parquet").read_bytes()).hexdigest() for side in sides]
     assert [one["confirmed_sha256"] for one in told] == confirmations
-    assert measured["alike"] == 3 * 3 * (2 + 1)  # at 4096 cold is as warm
-    assert measured["slowed"] == 6 * 3
+    assert measured["alike"] == 3 * 3 * (2 + 2)  # at 4096 cold is as warm, and launches are sustained
+    assert measured["slowed"] == 12 * 3
     assert measured["called"] <= 0.15
     assert measured["found"] >= 0.75
     assert measured["held_out"] == {"alike": 0, "called": None}  # no other machine has made a limit
     both = power.measure_published(tmp_path, {"GPU-0": sides, "GPU-1": sides[:2], "GPU-2": sides[:1]})
-    assert both["alike"] == measured["alike"] + 3 * (2 + 1)  # each with its own
+    assert both["alike"] == measured["alike"] + 3 * (2 + 2)  # each with its own
     assert both["held_out"]["alike"] == both["alike"]
-    assert 0 < both["held_out"]["called"] <= 0.15
+    assert both["held_out"]["called"] <= 0.15
     assert len(both["machines"]) == 2
     late = power.longer(sides[0])
     assert compare.changes(sides[0], late, {})["ratio"].tolist() == pytest.approx([1 / 1.02] * 9)
@@ -421,8 +421,11 @@ def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
     other = synthetic.write(tmp_path / "slowed", 2, slower={"16_thin_edge": 1.02}, **sizes)
     rows = power.compared(one, other)
     found = power.shares(rows)
-    assert (found["slowed"], found["found"]) == (1, 1.0)  # at 4096 cold is as warm, and 256 is too small to count
-    assert found["alike"] == 2 * 3
+    assert (found["slowed"], found["found"]) == (
+        2,
+        1.0,
+    )  # warm and sustained; at 4096 cold is as warm, and 256 is too small to count
+    assert found["alike"] == 2 * 4
     assert found["called"] <= 1 / 3
     assert power.shares(power.compared(one, one)) == found | {"found": 0.0, "called": 0.0}
 

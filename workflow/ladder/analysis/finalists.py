@@ -12,11 +12,9 @@ from ladder.analysis import measurements
 from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
-from ladder.model.campaign import FEWEST, GAPS, is_baseline
+from ladder.model.campaign import FEWEST, is_baseline
 from ladder.storage.samples import READINGS
 
-NO_ENERGY = "no energy: "
-"""The prefix of the reason for a finalist without energy, although energy was requested."""
 AS_WARM = "as warm"
 """The prefix of the reason for a finalist that was not measured cold."""
 
@@ -80,15 +78,32 @@ class Finalists:
             if of_name[process]["key"] == of_other[process]["key"]:
                 rounds = min(len(ours), len(others))  # a slow candidate takes part in the first rounds only
                 processes.append(np.divide(others[:rounds], ours[:rounds]))
-            else:  # timed apart, each beside the reference
-                ratios = [np.median(np.divide(r[process]["reference_us"], r[process]["samples_us"])) for r in (of_name, of_other)]
+            else:  # timed apart
+                ratios = [np.median(self._ratios(key, of_finalist[process])) for of_finalist in (of_name, of_other)]
                 processes.append(np.array([ratios[0] / ratios[1]]))
         return _compared(processes)
 
     def ratio(self, key: Key, name: tuple[str, str]) -> dict[str, Any]:
-        """Return the speedup of a finalist over the reference in the same rounds, in the form of `pair`."""
+        """Return the speedup of a finalist over the reference, in the form of `pair`."""
         records = self.groups[key][name]
-        return _compared([np.divide(records[p]["reference_us"], records[p]["samples_us"]) for p in sorted(records)])
+        return _compared([self._ratios(key, records[process]) for process in sorted(records)])
+
+    def _ratios(self, key: Key, record: Record) -> Any:
+        """Return a finalist's speedup over the reference in each round of a process."""
+        return np.divide(self._reference_us(key, record), record["samples_us"])
+
+    def _reference_us(self, key: Key, record: Record) -> Any:
+        """Return the reference's times beside a finalist, or one for all rounds if the finalist uses the tensor cores.
+
+        The power that the tensor cores draw slows the reference in the same rounds. So the time is the median of the process's rounds
+        without them.
+        """
+        if self.on_tensor_cores(key, (record["kernel"], record["configuration"])):
+            for (kernel, _), of_processes in self.groups[key].items():
+                beside = of_processes.get(record["process"])
+                if kernel == record["reference"] and beside and beside["key"] != record["key"]:
+                    return np.median(beside["reference_us"])
+        return record["reference_us"]
 
     def on_tensor_cores(self, key: Key, *candidates: tuple[str, str]) -> bool:
         """Return whether any of these kernels and configurations uses the tensor cores."""
@@ -99,24 +114,18 @@ class Finalists:
         records = [record for _, record in sorted(self.groups[key][finalist].items())]
         compared = self.ratio(key, finalist)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
-        counted = [(record["energy_j"], record["power_w"]) for record in records if _back_to_back(record)]
-        joules = [finalist for finalist, _ in counted]
+        joules = [record["energy_j"] for record in records if record["energy_j"] is not None]
         row |= {
-            "reason": "; ".join(filter(None, [measurements.disturbed(records), "" if joules else _no_energy(records)])),
+            "reason": measurements.disturbed(records),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
             "race": False,
             "repeats": records[0]["repeats"],
             "uuid": records[0]["uuid"],
             "samples": sum(len(record["samples_us"]) for record in records),
             "processes": len(records),
-            "energy_j": _middle(joules),
             "energy_processes": len(joules),
             "energy_low_j": min(joules) if len(joules) > 1 else None,
             "energy_high_j": max(joules) if len(joules) > 1 else None,
-            "energy_us": _middle(
-                1e6 * finalist / watts for finalist, watts in counted
-            ),  # not `median_us`: the clock differs under a long load
-            "power_w": _middle(watts for _, watts in counted),
             "within_low": compared["within_low"],
             "within_high": compared["within_high"],
             "throttled_share": measurements.throttled_share(records),
@@ -124,26 +133,9 @@ class Finalists:
             "marks": "; ".join([*measurements.marks(records), *(["few"] if len(records) < FEWEST else [])]),
         }
         time = between_processes([record["samples_us"] for record in records])
-        reference = between_processes([record["reference_us"] for record in records])[0]
+        reference = between_processes([np.atleast_1d(self._reference_us(key, record)) for record in records])[0]
         ratio = compared["ratio"], compared["low"], compared["high"]
         return row | measurements.rates({**swept, **row}, time, ratio, reference, self.peak_tflops, self.per_clock)
-
-
-def _back_to_back(record: Record) -> bool:
-    """Return whether the launches whose energy was counted followed each other closely.
-
-    In gaps the board draws power that does not belong to the launches.
-    """
-    if record["energy_j"] is None:
-        return False
-    return bool(record["energy_j"] / record["power_w"] * 1e6 <= GAPS * median_interval(record["samples_us"])[0])
-
-
-def _no_energy(records: Sequence[Record]) -> str:
-    """Return why no process counted energy, or "" if none was asked to."""
-    if any(record["energy_j"] for record in records):
-        return f"{NO_ENERGY}launches did not follow each other"
-    return next((record["reason"] for record in records if str(record["reason"]).startswith(NO_ENERGY)), "")
 
 
 def _middle(values: Iterable[float | None]) -> float | None:

@@ -26,7 +26,7 @@ COPIED = [
 GROUP = ["kernel", "element_type", "problem", "state"]
 OF_BEST = [
     "configurations", "tied_with", "left_out", "interval", "processes", "within_low", "within_high", "energy_processes", "energy_low_j",
-    "energy_high_j", "energy_us", "power_w",
+    "energy_high_j", "power_w",
 ]  # fmt: skip
 """Columns of `best.csv` beyond those of `summary.csv`."""
 BETWEEN, WITHIN = "between-process", "within-run"

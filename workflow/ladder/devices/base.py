@@ -83,13 +83,19 @@ class Audit:
 
 @dataclass(frozen=True)
 class Timed:
-    """A sample: microseconds for all its launches, its audit, and the errors of every element if they were asked for."""
+    """A sample: microseconds for all its launches, its audit, and the errors of every element if these were requested."""
 
     us: float
     audit: Audit
     errors: Errors | None = None
     cpu_ns: tuple[int, int] = (0, 0)
     """On a CPU, the time that this process, and that the measuring thread, computed meanwhile."""
+    sm_clock_mhz: float | None = None
+    """The mean clock meanwhile, if the device counts its own cycles."""
+    settled: bool = True
+    """Whether clock and power had settled before; of launches back to back."""
+    power_w: float | None = None
+    """The mean power of the whole board meanwhile; of launches back to back, if something counts energy."""
 
 
 class Device(ABC):
@@ -161,9 +167,13 @@ class Device(ABC):
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         """Return the microseconds of bare calls: no operands, no audit."""
 
-    def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
-        """Return joules and microseconds per call of a sample repeated for `seconds`, idle power included; None if nothing counts energy."""
-        return None
+    @abstractmethod
+    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
+        """Repeat a sample back to back until clock and power have settled, then time it. Sets `reading`.
+
+        The time is the mean of a call among those that follow each other for `back_to_back.MEASURED_SECONDS`. One more call, on a poisoned
+        C, is then audited and compared. `us` is roughly what a call takes.
+        """
 
     @abstractmethod
     def monitor(self) -> dict[str, float | int | None]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder.core import clock
+from ladder.devices import back_to_back
 from ladder.devices.base import Audit, Call, Device, Errors, Launch, Refused, Sample, Timed
+from ladder.devices.detect import last_level_cache
 from ladder.devices.operands import (
     CANARY,
     RESULT_SHIFTS,
@@ -34,10 +37,7 @@ from ladder.devices.operands import (
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-"""Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
-LINE_BYTES = 64
-"""Bytes of a cache line."""
+LINE_BYTES = 64  # of a cache line
 SETTLE_SECONDS = 0.0003
 """Time between looks at whether other threads rest, as they must before the clock starts."""
 LOOK_SECONDS = 0.003
@@ -218,13 +218,12 @@ class Cpu(Device):
         return Sample(call, launch.before, times)
 
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
-        results: list[Timed] = []
-        at = self._at
+        results = list[Timed]()
         for sample in samples:
             sample.before()
             if self.settle() and not cold:
-                # the wait has let BLAS's own buffers go cold: warm them. This A differs from the A that is timed
-                at.arrays[0][:] = at.drawn[0][::-1]
+                # the wait has let BLAS's own buffers go cold. This A differs from the A that is timed
+                self._at.arrays[0][:] = self._at.drawn[0][::-1]
                 sample.call()
             self._draw(seed)
             self._poison(sample.times)
@@ -234,14 +233,33 @@ class Cpu(Device):
             thread, process = time.thread_time_ns(), time.process_time_ns()
             us = self._time(sample.call)
             cpu_ns = time.process_time_ns() - process, time.thread_time_ns() - thread
-            chosen = audited(self._random, sample.times)
-            # copy at once: what a left-behind thread writes later comes too late
-            result, row = at.results[chosen].copy(), view_step(self.given) * chosen
-            errors = self._compare(result, row) if compare else None
-            results.append(Timed(us, self._audit(result, row), errors, cpu_ns))
+            results.append(replace(self._audited(us, sample, compare), cpu_ns=cpu_ns))
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in results)
         return results
+
+    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
+        def run(calls: int) -> float:
+            return sum(self._time(sample.call) for _ in range(calls)) / calls
+
+        sample.before()
+        self._draw(seed)
+        self._poison(sample.times)
+        us, settled = back_to_back.settle(run, us)
+        us = run(calls := back_to_back.calls_in(back_to_back.MEASURED_SECONDS, us))
+        self.busy_us += calls * us
+        self.reading = self.monitor()
+        self._draw(seed)
+        self._poison(sample.times)
+        sample.call()
+        return replace(self._audited(us, sample, compare=True), settled=settled)
+
+    def _audited(self, us: float, sample: Sample, compare: bool) -> Timed:
+        """Return the time of a sample with the audit of one of its launches, and the errors of its result if requested."""
+        chosen = audited(self._random, sample.times)
+        result = self._at.results[chosen].copy()  # at once: what a left-behind thread writes later comes too late
+        row = view_step(self.given) * chosen
+        return Timed(us, self._audit(result, row), self._compare(result, row) if compare else None)
 
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of `launches` launches, from all caches."""
@@ -289,11 +307,11 @@ class Cpu(Device):
 
     def describe(self) -> dict[str, Any]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return {"cores": available_cores(), "memory_bytes": memory} | _last_level_cache()
+        return {"cores": available_cores(), "memory_bytes": memory} | last_level_cache()
 
     def peaks(self) -> dict[str, float]:
-        support, rounds, copied = self._support, 200_000, 64 << 20
-        source, target = np.ones((available_cores(), copied), np.uint8), np.zeros((available_cores(), copied), np.uint8)
+        support, rounds, copied, cores = self._support, 200_000, 64 << 20, available_cores()
+        source, target = np.ones((cores, copied), np.uint8), np.zeros((cores, copied), np.uint8)
 
         def fma(thread: int) -> float:
             out = ctypes.c_float()
@@ -305,17 +323,14 @@ class Cpu(Device):
             support.peak_copy(*arguments, ctypes.c_size_t(copied))
             return 2.0 * copied
 
-        return {
-            "fp32_tflops": _rate(fma, available_cores()) * 1e-6,
-            "copy_tb_s": _rate(copy, available_cores()) * 1e-6,
-        }
+        return {"fp32_tflops": _rate(fma, cores) * 1e-6, "copy_tb_s": _rate(copy, cores) * 1e-6}
 
     def launch_us(self, times: int) -> float:
-        out, zero = ctypes.c_float(), ctypes.c_float()
+        arguments = 0, ctypes.c_float(), ctypes.c_float(), ctypes.byref(ctypes.c_float())
 
         def empty() -> None:
             for _ in range(times):
-                self._support.peak_fma(0, zero, zero, ctypes.byref(out))
+                self._support.peak_fma(*arguments)
 
         return float(np.median([self.time_calls([empty]) for _ in range(200)])) / times
 
@@ -365,13 +380,6 @@ def _state(task: Path) -> str:
         return (task / "stat").read_text().rpartition(") ")[2][0]
     except (FileNotFoundError, ProcessLookupError):  # it has ended since
         return ""
-
-
-def _last_level_cache() -> dict[str, int]:
-    """Return the bytes of the largest cache that a core uses, if the system tells."""
-    sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
-    known = [int(size.removesuffix("K")) << 10 for size in sizes if size.endswith("K")]
-    return {"cache_bytes": max(known)} if known else {}
 
 
 def _rate(work: Callable[[int], float], threads: int) -> float:

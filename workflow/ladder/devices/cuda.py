@@ -15,9 +15,11 @@ from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.core import clock
-from ladder.devices import memory_peaks
+from ladder.devices import back_to_back, memory_peaks
+from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
+from ladder.devices.cuda_stream import Windows, capture, succeed
 from ladder.devices.detect import slugify
 from ladder.devices.energy_meter import Meter
 from ladder.devices.nvml import Board, uuid_at
@@ -33,8 +35,8 @@ SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
 """`struct` codes of alpha and beta as kernel arguments."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
-ENERGY_LEAD_SECONDS = 0.1
-"""Time before the energy of a stretch of launches counts: the counter lags behind, and launches are queued up."""
+ENERGY_TRIES = 3
+"""The most times `back_to_back.MEASURED_SECONDS` that launches go on until the energy counter has moved twice."""
 
 
 class Cuda(Device):
@@ -51,7 +53,7 @@ class Cuda(Device):
         self.context = self.device.retain_primary_context()
         self.context.push()
         self.stream = cuda.Stream()
-        self._support = Support(support, self.stream)
+        self._support = Support(support, self.stream, self.device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT))
         self._events: list[tuple[Any, Any]] = []
         self._gate = cuda.pagelocked_zeros(1, np.uint32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
         self._gate_address = int(self._gate.base.get_device_pointer())
@@ -207,52 +209,51 @@ class Cuda(Device):
 
     def _graph(self, calls: Sequence[Call], graphs: list[Any]) -> Call:
         """Return one call that makes all calls, captured in a graph."""
-        raw = driver.CUstream(self.stream.handle)
-        _succeed(driver.cuStreamBeginCapture(raw, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
-        try:
-            for call in calls:
-                call()
-        finally:
-            graph = _succeed(driver.cuStreamEndCapture(raw))
-        graphs.append(_succeed(driver.cuGraphInstantiate(graph, 0)))
-        _succeed(driver.cuGraphDestroy(graph))
-        _succeed(driver.cuGraphUpload(graphs[-1], raw))
-        executable = graphs[-1]
-        return lambda: _succeed(driver.cuGraphLaunch(executable, raw))
+        raw, executable = driver.CUstream(self.stream.handle), capture(calls, self.stream)
+        graphs.append(executable)
+        return lambda: succeed(driver.cuGraphLaunch(executable, raw))
 
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
-        at, support = self._at, self._support
+        at, support, number = self._at, self._support, len(samples)
         # neither the audited launch nor the signs of its audit can be known before it is made
         secret, chosen = int(self._random.integers(2**63)), [audited(self._random, sample.times) for sample in samples]
         if cold and self._flush is None:
             self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches")
 
         def before(turn: int) -> None:
-            sample = samples[turn]
             if turn == 0:
-                support.clear_audits(len(samples))
+                support.clear_audits(number)
                 at.draw(seed, max(sample.sets for sample in samples))
-            at.poison_results(sample.times, sample.sets, seed)
-            self._poison_workspace()
+            self._poison(samples[turn], seed)
             if cold:
                 cuda.memset_d8_async(int(self._flush), self._turn % 256, self._flush_bytes, self.stream)
+            support.stamp(2 * turn)
 
         def after(turn: int) -> None:
-            at.audit(turn, chosen[turn], samples[turn].sets, seed, secret)
-            if compare:
-                at.make_reference(seed, chosen[turn], samples[turn].sets)
-                at.compare(turn, chosen[turn])
+            support.stamp(2 * turn + 1)
+            self._audit(turn, samples[turn], chosen[turn], seed, secret, compare)
 
         # no code can be loaded behind the gate: a sample that has not run yet runs without it
         times = self._time([sample.call for sample in samples], before, after, gated=all(sample.ready for sample in samples))
         for sample in samples:
             sample.ready = True
         try:
-            audits = support.audits(len(samples))
-            errors = support.errors(len(samples)) if compare else [None] * len(samples)
+            audits, clocks = support.audits(number), support.clocks(number)
+            errors = support.errors(number) if compare else [None] * number
         except cuda.Error as error:
             raise self._support.failed(error) from None
-        return [Timed(*row) for row in zip(times, audits, errors, strict=True)]
+        return [Timed(*row[:3], sm_clock_mhz=row[3]) for row in zip(times, audits, errors, clocks, strict=True)]
+
+    def _poison(self, sample: Sample, seed: int) -> None:
+        self._at.poison_results(sample.times, sample.sets, seed)
+        self._poison_workspace()
+
+    def _audit(self, turn: int, sample: Sample, chosen: int, seed: int, secret: int, compare: bool) -> None:
+        """Queue the audit of a launch of a sample, and the comparison of its result if requested."""
+        self._at.audit(turn, chosen, sample.sets, seed, secret)
+        if compare:
+            self._at.make_reference(seed, chosen, sample.sets)
+            self._at.compare(turn, chosen)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         return self._time(calls, lambda turn: None, lambda turn: None, gated=True)
@@ -267,7 +268,7 @@ class Cuda(Device):
         self._turn += 1
         try:
             if gated:
-                _succeed(driver.cuStreamWaitValue32(raw, self._gate_address, self._turn,
+                succeed(driver.cuStreamWaitValue32(raw, self._gate_address, self._turn,
                                                     driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value))  # fmt: skip
             try:
                 for turn, (call, (start, end)) in enumerate(zip(calls, self._events, strict=False)):
@@ -290,31 +291,34 @@ class Cuda(Device):
     def monitor(self) -> dict[str, float | int | None]:
         return self._board.reading()
 
-    def energy(self, sample: Sample, seconds: float) -> tuple[float, float] | None:
-        """Return joules and microseconds per call, from the board's counter. The time is the mean of all calls."""
-        if self._board.millijoules() is None:
-            return None
+    def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
+        at, support = self._at, self._support
+        secret, chosen = int(self._random.integers(2**63)), audited(self._random, sample.times)
         try:
-            start, end = cuda.Event(), cuda.Event()
-            start.record(self.stream)
+            support.clear_audits(1)
+            at.draw(seed, sample.sets)
+            self._poison(sample, seed)
+            windows = Windows(sample.call, self.stream, us)
+            us, settled = back_to_back.settle(windows.run, us)
+            first, meter = len(windows.calls), Meter(self._board.millijoules, clock.now())
+            windows.look = meter.look
+            support.stamp(0)
+            self.reading = self.monitor()
+            calls, enough = (back_to_back.calls_in(seconds, us) for seconds in (WINDOW_SECONDS, MEASURED_SECONDS))
+            while (done := sum(windows.calls[first:])) < enough or (done < ENERGY_TRIES * enough and meter.watts() is None):
+                windows.run(calls)
+            support.stamp(1)
+            self._poison(sample, seed)
             sample.call()
-            end.record(self.stream)
-            end.synchronize()
-            calls = max(1, math.ceil(seconds * 1e3 / start.time_till(end)))
-            meter = Meter(self._board.millijoules, clock.now() + ENERGY_LEAD_SECONDS)
-            start.record(self.stream)
-            for _ in range(calls):  # waits if the driver's queue is full
-                sample.call()
-                meter.look(launching=True)
-            end.record(self.stream)
-            while not end.query():
-                meter.look(launching=False)
-            us = float(start.time_till(end)) * 1e3
+            self._audit(0, sample, chosen, seed, secret, compare=True)
+            self.stream.synchronize()
+            last = len(windows.calls)
+            self.busy_us += windows.us(0, last)
+            us = windows.us(first, last) / done
+            audit, errors, clock_mhz = support.audits(1)[0], support.errors(1)[0], support.clocks(1)[0]
+            return Timed(us, audit, errors, sm_clock_mhz=clock_mhz, settled=settled, power_w=meter.watts())
         except cuda.Error as error:
             raise self._support.failed(error) from None
-        self.busy_us += us
-        watts = meter.watts()
-        return (watts * us / 1e6 / calls, us / calls) if watts is not None else None
 
     def other_processes(self) -> int | None:
         return self._board.other_processes()
@@ -381,10 +385,3 @@ def visible(slug: str) -> list[str]:
     cuda.init()
     devices = [cuda.Device(index) for index in range(cuda.Device.count())]
     return [uuid_at(device.pci_bus_id()) for device in devices if slugify(device.name()) == slug]
-
-
-def _succeed(result: tuple[Any, ...]) -> Any:
-    """Return the value of a driver call. Raises `cuda.RuntimeError` with the driver's own name of a failure."""
-    if result[0] != driver.CUresult.CUDA_SUCCESS:
-        raise cuda.RuntimeError(str(result[0]))
-    return result[1] if len(result) > 1 else None

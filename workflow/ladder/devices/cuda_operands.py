@@ -23,8 +23,8 @@ SHIFT_BYTES, SHIFTS = 256, 4096
 """A buffer begins a random multiple of `SHIFT_BYTES` into its memory, less than a MiB."""
 MAX_ROUND = 256
 """The most samples of a round."""
-SUMS_BYTES, AUDIT_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8
-"""Bytes that a comparison and an audit write for one sample."""
+SUMS_BYTES, AUDIT_BYTES, STAMP_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8, 3 * 8
+"""Bytes that a comparison and an audit write for one sample, and each multiprocessor for a stamp."""
 _OF_HARDWARE = re.compile(
     "uncorrectable (ECC|NVLink) error|busy or unavailable|no CUDA-capable device|system not yet initialized"
     "|CUDA_ERROR_(ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|DEVICE_UNAVAILABLE|NO_DEVICE|SYSTEM_NOT_READY)"
@@ -37,12 +37,13 @@ SAMPLED = 16
 class Support:
     """The pipeline's own kernels on a stream, their findings for each sample of a round, and the device's memory."""
 
-    def __init__(self, binary: bytes, stream: Any) -> None:
-        self.stream = stream
+    def __init__(self, binary: bytes, stream: Any, multiprocessors: int) -> None:
+        self.stream, self._sms = stream, multiprocessors
         self._module = cuda.module_from_buffer(binary)
         self._functions: dict[str, Any] = {}
         self._sums = cuda.mem_alloc(MAX_ROUND * SUMS_BYTES)
         self._audits = cuda.mem_alloc(MAX_ROUND * AUDIT_BYTES)
+        self._stamps = cuda.mem_alloc(2 * MAX_ROUND * multiprocessors * STAMP_BYTES)
         self._held: dict[int, int] = {}
         """Allocated bytes by address."""
 
@@ -105,6 +106,17 @@ class Support:
     def clear_audits(self, samples: int) -> None:
         """Queue the clearing of the audits of `samples` samples."""
         cuda.memset_d32_async(int(self._audits), 0, samples * AUDIT_BYTES // 4, self.stream)
+
+    def stamp(self, index: int) -> None:
+        """Queue a stamp: the cycles of the multiprocessors and the GPU's time now. A sample lies between an even and an odd one."""
+        address = int(self._stamps) + index * self._sms * STAMP_BYTES
+        self.function("stamp", "P").prepared_async_call((self._sms, 1), (32, 1, 1), self.stream, address)
+
+    def clocks(self, samples: int) -> list[float | None]:
+        """Return the mean clock in MHz during each sample: the median over the multiprocessors that both stamps name."""
+        stamps = np.empty((samples, 2, self._sms, 3), np.uint64)
+        cuda.memcpy_dtoh(stamps, self._stamps)
+        return [_clock_mhz(*pair) for pair in stamps]
 
     def errors(self, samples: int) -> list[Errors]:
         """Return the findings of the comparisons. Raises `cuda.Error` if the context is lost."""
@@ -333,6 +345,17 @@ class Operands:
             found.append(buffer[place.first :])
         a, b, c, result = found
         return a, b, c, result
+
+
+def _clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float | None:
+    """Return the clock between two stamps; rows are a multiprocessor's number, its cycles, and nanoseconds."""
+    earlier = {number: (cycles, ns) for number, cycles, ns in before.tolist()}
+    clocks = [
+        1e3 * (cycles - earlier[number][0]) / (ns - earlier[number][1])
+        for number, cycles, ns in after.tolist()
+        if number in earlier and ns > earlier[number][1]
+    ]
+    return float(np.median(clocks)) if clocks else None
 
 
 def _seed(seed: int, index: int) -> int:

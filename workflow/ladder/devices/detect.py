@@ -13,6 +13,9 @@ from ladder.core.errors import InputError
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign, check_memory
 
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+"""Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+
 
 @dataclass(frozen=True)
 class Device:
@@ -159,3 +162,10 @@ def check_native(arch: str) -> None:
             f"{arch}: code for it is compiled on it, and {platform.node()} has {detect_cpu().slug}; "
             f"expected resources under `partitions` that ask for a machine with {arch}"
         )
+
+
+def last_level_cache() -> dict[str, int]:
+    """Return the bytes of the largest cache that a core uses, if the system tells."""
+    sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
+    known = [int(size.removesuffix("K")) << 10 for size in sizes if size.endswith("K")]
+    return {"cache_bytes": max(known)} if known else {}

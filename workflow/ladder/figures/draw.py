@@ -32,7 +32,7 @@ from ladder.figures.roofline import roofline
 from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio, time
-from ladder.model.campaign import WIDTH, is_baseline
+from ladder.model.campaign import SUSTAINED, WIDTH, is_baseline
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
     "performance": performance,
@@ -58,6 +58,8 @@ NEEDS: dict[str, Callable[[View], bool]] = {
     "compilers": lambda data: len(compared(data)) > 0,
 }
 """Whether a figure has anything to draw; figures that are not listed always have."""
+OF_SUSTAINED = ("ladder", "energy")
+"""The figures of launches back to back, which are measured on a few problems only."""
 ANY_OPERANDS = ("accuracy", "distributions", "compilers")
 """Figures that show all distributions of operands. The others have no place for them and show the first one."""
 
@@ -95,7 +97,7 @@ def draw_all(
         # the sweep covers the first state only; in the others, only its best configurations were measured
         sweeps = [f"parameters-{kernel}" for kernel in data.summary["kernel"].unique() if not is_baseline(kernel)]
         which = state if element_type == "float32" else f"{element_type}-{state}"
-        for name in (*FIGURES, *sweeps):
+        for name in OF_SUSTAINED if state == SUSTAINED else (*FIGURES, *sweeps):
             drawn = whole if name in ANY_OPERANDS else data
             if name not in NEEDS or NEEDS[name](drawn):
                 tasks.append((drawn, name, folder / f"{name}-{which}", formats))

@@ -2,15 +2,13 @@
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ladder.analysis.finalists import NO_ENERGY
 from ladder.figures.data import HATCHED, OUTSIDE, View, gain_text, hatches, letters, marks_note
 from ladder.figures.layout import finish, inches, panels, side_by_side, text_size
 
@@ -105,15 +103,10 @@ def ladder(data: View) -> Figure:
     return finish(figure, data, f"The ladder at {data.where()} on {data.environment['name']}, {data.state}", handles, notes)
 
 
-def _why(row: Mapping[str, Any]) -> str:
-    """Return why a row of `best` has no energy, although others of its problem have."""
-    return str(row["reason"]).partition(NO_ENERGY)[2] or "no process told why"
-
-
 def energy(data: View) -> Figure:
     """Draw the operations per joule of every rung and baseline, on each problem where energy was counted.
 
-    The line is the range of the processes. A bar has no line if only one process counted; a note says why if none did.
+    The line is the range of the processes. A bar has no line if only one process counted. A note names those without energy.
     """
     rows = data.best[data.best["tflop_per_j"].notna()]
     names = [str(problem) for problem in dict.fromkeys(rows["problem"])]
@@ -136,7 +129,7 @@ def energy(data: View) -> Figure:
         axes.set_xlabel("TFLOP/J, whole board; line: range of the processes")
     every, kind = rows.to_dict("records"), "The lines are the range of the processes in which energy was counted."
     kind += " What has none was counted in one." if rows["energy_low_j"].isna().any() else ""
-    missing = "; ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}: {_why(row)}" for row in none)
+    missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
     outside = OUTSIDE if rows["precision"].notna().any() else ""
     handles = [HATCHED] if any(map(hatches, every)) else []
     return finish(

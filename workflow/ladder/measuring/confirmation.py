@@ -16,19 +16,17 @@ from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Job, Name
 from ladder.measuring.supervisor import Failure
-from ladder.model.campaign import GAPS, Limits, is_baseline
+from ladder.model.campaign import SUSTAINED, Limits, is_baseline
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
 from ladder.storage.samples import read, write
 
-ENERGY_SECONDS = 0.4
-"""How long launches follow each other while their energy is measured."""
-ENERGY_PROCESSES = 3
-"""The processes in which energy is measured: enough to show how far it repeats."""
-ENERGY_TRIES = 3
-"""The most times that a process measures energy: until launches followed each other and the counter moved."""
-ENERGY_SLACK = 0.2
-"""How much faster than when it was timed a launch may be there, as a share: there no result is audited and C is not poisoned."""
+SUSTAINED_PROCESSES = 3
+"""The processes that measure launches back to back: enough to show how far these repeat."""
+SUSTAINED_US = 1e6
+"""Roughly how long a finalist takes there, in microseconds."""
+SUSTAINED_SLACK = 0.2
+"""How much faster back to back than alone a launch may be, as a share: only the last launch there is audited."""
 ROUNDS_BEFORE = 4
 """The most rounds that pass before the first answer to a request to time."""
 
@@ -138,12 +136,18 @@ class Confirmation:
             for apart in (False, True)
             if (together := [finalist for finalist in finalists[problem] if finalist.apart is apart])
         ]
+        self.groups += [
+            self._group(process, problem, SUSTAINED, [finalist for finalist in finalists[problem] if finalist.role == "best"])
+            for process in range(1, min(job.plan["processes"], SUSTAINED_PROCESSES) + 1)
+            for problem in finalists
+            if problem.label in job.plan["sustained"]
+        ]
         self.failed: dict[Name, Mapping[str, Any]] = {}
         for group in self.groups:
             self._learn(journal.records.get(group.key, {"rows": []})["rows"])
         todo = [group for group in self.groups if group.key not in journal.records]
         self.progress = Progress(
-            f"{job.device} confirmation", {group.key: self._round_us(group.finalists.values()) for group in todo}
+            f"{job.device} confirmation", {group.key: self._round_us(group.state, group.finalists.values()) for group in todo}
         )
 
     def _group(self, process: int, problem: Problem, state: str, finalists: Sequence[Finalist]) -> _Group:
@@ -155,13 +159,14 @@ class Confirmation:
             [finalist.kernel, finalist.configuration, finalist.role, candidate.sha256]
             for candidate, finalist in candidates.items()
         ]
-        asked = [self.job.plan[name] for name in ("limits", "target", "energy", "seed", "reference")]
+        asked = [self.job.plan[name] for name in ("limits", "target", "seed", "reference")]
         given = [vars(problem), state, process, who, asked, self.job.fingerprint, self.job.code, self.uuid]
         return _Group(process, problem, state, candidates, digest(given))
 
-    def _round_us(self, finalists: Iterable[Finalist]) -> float:
+    def _round_us(self, state: str, finalists: Iterable[Finalist]) -> float:
         """Return the microseconds of a round, from the sweep's times."""
-        return sum(max(finalist.us, self.limits.sample_us) for finalist in finalists)
+        least = SUSTAINED_US if state == SUSTAINED else self.limits.sample_us
+        return sum(max(finalist.us, least) for finalist in finalists)
 
     def _learn(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -171,7 +176,8 @@ class Confirmation:
     def measure_all(self) -> None:
         """Measure process after process; return when the journal has every group.
 
-        Smaller problems come first: after large ones the board may be at its power limit, with the clock held down.
+        Smaller problems come first: after large ones the board may be at its power limit, with the clock held down. So launches back to
+        back come last.
         """
         try:
             for process in range(1, self.job.plan["processes"] + 1):
@@ -200,10 +206,8 @@ class Confirmation:
                 outcomes[candidate] = {}
         timed = [candidate for candidate, outcome in outcomes.items() if not outcome]
         outcomes |= self._time(group, timed)
-        if group.state == "warm" and group.problem.label in self.job.plan["energy"] and group.process <= ENERGY_PROCESSES:
-            for candidate in timed:
-                if group.finalists[candidate].role == "best" and outcomes[candidate]["status"] == "correct":
-                    outcomes[candidate] |= self._count_energy(group.problem, candidate, outcomes[candidate])
+        if group.state == SUSTAINED:
+            outcomes = {candidate: _checked(outcome, group.finalists[candidate].us) for candidate, outcome in outcomes.items()}
         rows = [
             self.job.row(self.uuid, candidate, group.problem, group.state, outcome)
             | {"process": group.process, "role": group.finalists[candidate].role}
@@ -248,26 +252,9 @@ class Confirmation:
                 self.limits,
                 int(group.key, 16) % 2**32,
                 state=group.state,
-                round_seconds=ROUNDS_BEFORE * self._round_us(finalists.values()) / 1e6,
+                round_seconds=ROUNDS_BEFORE * self._round_us(group.state, finalists.values()) / 1e6,
             )
         )
-
-    def _count_energy(self, problem: Problem, candidate: Candidate, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the energy of one GEMM of a timed candidate and its power, the energy over the time of the same launches; else a reason."""
-        count = partial(self.session.count_energy, candidate, problem, row["repeats"], ENERGY_SECONDS)
-        timed, why = median_interval(row["samples_us"])[0], ""
-        for _ in range(ENERGY_TRIES):
-            energy = self._attempt(count)
-            if isinstance(energy, Failure):
-                return {"reason": f"no energy: {energy.reason}"}
-            joules, us = energy.joules, energy.us
-            if joules is None or us is None:
-                why = "no counter of it was seen to move"
-                continue
-            if (1 - ENERGY_SLACK) * timed <= us <= GAPS * timed:
-                return {"energy_j": joules, "power_w": joules / us * 1e6}
-            why = f"a launch took {us:.3g} us there, and {timed:.3g} us where it was timed"
-        return {"reason": f"no energy: {why}"}
 
     def _attempt(self, do: Callable[[], T]) -> T | Failure:
         """Return what `do` returns, or the failure that it raises. If the worker was killed from outside, it gets a second attempt."""
@@ -275,6 +262,15 @@ class Confirmation:
             return self.session.retry(do)
         except Failure as failure:
             return failure
+
+
+def _checked(outcome: dict[str, Any], us: float) -> dict[str, Any]:
+    """Return the outcome of launches back to back; without a result if a launch took much less time there than alone, `us`."""
+    took = median_interval(outcome["samples_us"])[0] if outcome.get("samples_us") else us
+    if took >= (1 - SUSTAINED_SLACK) * us:
+        return outcome
+    why = f"a launch took {took:.3g} us back to back, and {us:.3g} us alone"
+    return {"status": "skipped", "reason": f"not sustained: {why}; expected at most {SUSTAINED_SLACK:.0%} less"}
 
 
 def run(job: ConfirmationJob, journal_path: Path, output: Path, uuids: Sequence[str]) -> dict[str, Any]:

@@ -93,16 +93,7 @@ class Time:
     best: float
 
 
-@dataclass(frozen=True)
-class CountEnergy:
-    """Measure the energy of launches of a loaded candidate that follow each other for `seconds`. Answer: `Energy`."""
-
-    index: int
-    repeats: int
-    seconds: float
-
-
-Request = Open | SetProblem | RunGauntlet | Load | Check | Diagnose | Time | CountEnergy
+Request = Open | SetProblem | RunGauntlet | Load | Check | Diagnose | Time
 
 
 @dataclass(frozen=True)
@@ -171,16 +162,8 @@ class Sampled:
     verdict: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Energy:
-    """Energy in joules and time in microseconds of one launch; None if the counter did not move."""
-
-    joules: float | None
-    us: float | None
-
-
-Answer = Done | Declined | Unusable | Alive | Trying | Judged | Diagnosed | Sampled | Energy
-ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Alive, Trying, Judged, Diagnosed, Sampled, Energy)}
+Answer = Done | Declined | Unusable | Alive | Trying | Judged | Diagnosed | Sampled
+ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Alive, Trying, Judged, Diagnosed, Sampled)}
 
 
 def encode(answer: Answer) -> bytes:

@@ -24,7 +24,7 @@ from ladder.core.files import ROOT
 from ladder.core.stats import median_interval
 from ladder.devices.operands import exactly
 from ladder.measuring import protocol
-from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Energy, Judged, Request, Sampled, Trying
+from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Judged, Request, Sampled, Trying
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.model.campaign import BASELINES, Limits, is_baseline
 from ladder.model.hardware_limits import least_us
@@ -287,14 +287,6 @@ class Session:
                     cores = (self._used_by_others() - used) / elapsed
                     columns["other_processes"] = round(cores, 2) if cores >= OTHERS else 0.0
                 yield candidate, columns | ({"time": began, "race": limits.race} if columns["status"] == "correct" else {})
-
-    @_retried
-    def count_energy(self, candidate: Candidate, problem: Problem, repeats: int, seconds: float) -> Energy:
-        """Return the energy and the time of a launch among launches that follow each other for some seconds."""
-        (index,) = self.load(problem, [candidate])
-        (energy,) = self._ask(protocol.CountEnergy(index, repeats, seconds))
-        assert isinstance(energy, Energy)
-        return energy
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about a job's session that are kept beside its measurements."""

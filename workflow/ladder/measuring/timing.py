@@ -44,7 +44,7 @@ class Series:
     readings: list[Mapping[str, Any]] = field(default_factory=list)
     """What `Device.monitor` returned while the round ran."""
     stop: str = ""
-    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`."""
+    """Why sampling ended: `target`, `race`, `drift`, `max_samples`, `max_seconds`, or `fault`; sustained, `settled` or `max_seconds`."""
     fault: str = ""
     """What the audit of a timed launch found; "" for nothing."""
     errors: Errors | None = None
@@ -60,6 +60,9 @@ def measure(
     shorter than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates copies of the operands for that.
     Each cold sample begins after a flush of the caches. With `limits.race` a launch leaves early if it is clearly slower than the best of
     these, or than one whose ratio to the reference is at least `best`.
+
+    In state `sustained` there is one round. In it each sample is repeated back to back until clock and power have settled, and only what
+    follows counts: its mean time, its clock and its power.
 
     Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind compute while it is timed: also if they sleep
     whenever the device looks for them.
@@ -84,6 +87,9 @@ def measure(
     counts = {key: _repeats(took.us, limits.sample_us) if device.rotates or not cold else 1 for key, took in times.items()}
     device.reserve(max(counts.values()), cold)
     ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
+    if state == "sustained":
+        yield from _sustain(device, given, ready, {key: times[key].us * counts[key] for key in given}, random)
+        return
     # until two rounds agree; a launch as long as the warm-up has warmed up everything by now
     warming = {key: sample for key, sample in ready.items() if times[key].us < device.warm_seconds * 1e6}
     before = sum(times[key].us for key in warming) if max(counts.values()) == 1 else math.inf
@@ -121,7 +127,7 @@ def measure(
             elif spoilt == len(order):
                 mine.samples.append(times[key].us / counts[key])
                 mine.reference.append(times[None].us / counts[None])
-                mine.readings.append(dict(device.reading))
+                mine.readings.append(_reading(device, times[key]))
                 mine.errors = times[key].errors or mine.errors
                 if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
                     ratios[key] = paired_ratio(mine.reference, mine.samples)
@@ -137,6 +143,40 @@ def measure(
                 active[key].stop = active[key].stop or _stop(active[key], ratios[key], limits, max(best, *lows.values()))
             if active[key].stop:
                 yield key, active.pop(key)
+
+
+def _sustain(
+    device: Device,
+    given: Mapping[int | None, Launch],
+    samples: Mapping[int | None, Sample],
+    us: Mapping[int | None, float],
+    random: np.random.Generator,
+) -> Iterator[tuple[int, Series] | None]:
+    """Measure each sample back to back, in random order. Yields as `measure` does; `us` is roughly what a sample takes."""
+    keys, times, readings = list(samples), dict[int | None, Timed](), dict[int | None, Mapping[str, Any]]()
+    for place in random.permutation(len(keys)):
+        key = keys[place]
+        times[key] = timed = device.sustain(samples[key], us[key], int(random.integers(2**63)))
+        joules = (
+            {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / samples[key].times / 1e6} if timed.power_w else {}
+        )
+        readings[key] = _reading(device, timed) | joules
+        yield None
+        if why := fault(timed.audit, device.given, given[key].tf32):
+            if key is None:
+                raise Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
+            yield key, Series(samples[key].times, stop="fault", fault=f"sustained: {why}")
+            del times[key]
+    reference = times.pop(None).us / samples[None].times
+    for key, timed in times.items():
+        assert key is not None
+        stop, repeats = "settled" if timed.settled else "max_seconds", samples[key].times
+        yield key, Series(repeats, [timed.us / repeats], [reference], [readings[key]], stop, errors=timed.errors)
+
+
+def _reading(device: Device, timed: Timed) -> dict[str, Any]:
+    """Return what the device says of itself during a sample. A clock that it counted replaces one that was read."""
+    return {**device.reading, **({"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {})}
 
 
 def _repeats(time_us: float, sample_us: float) -> int:

@@ -96,9 +96,6 @@ class Worker:
                 self._diagnose(problem, candidate)
             case protocol.Time():
                 self._time(request)
-            case protocol.CountEnergy(index, repeats, seconds):
-                counted = self.device.energy(self.device.sample(self.launches[index], repeats), seconds)
-                self._send(protocol.Energy(*[value / repeats for value in counted]) if counted else protocol.Energy(None, None))
 
     def _set_problem(self, problem: Problem, reference: str) -> None:
         """Make the operands and verify the reference on them. Raises `RuntimeError` if the reference is not correct."""

@@ -12,14 +12,14 @@ from ladder.model.problem import Problem
 
 BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
 """Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
+SUSTAINED = "sustained"
+"""The state of launches back to back, after clock and power have settled. The other states are `warm` and `cold`."""
 PRECISION = {"cublas_tf32": "tf32"}
 """The type to which a baseline rounds its operands, as `precision` names it in a kernel's header."""
 WIDTH = 11.0
 """The default width of a figure in inches, for a screen. Published figures have it."""
 MOST_OF_MEMORY = 0.9
 """The share of a device's memory that a problem may take. The driver and the libraries need the rest."""
-GAPS = 1.25
-"""How many times as long as when it was timed a launch may take while its energy is measured. Power and heat account for less."""
 FEWEST = 3
 """The fewest processes of a confirmation."""
 BASELINE_JOB = "baselines"
@@ -96,8 +96,8 @@ class Campaign:
     limits: Limits
     confirm: Mapping[str, Confirm]
     """By device kind."""
-    energy: Sequence[str]
-    """Labels of the problems on which energy is measured."""
+    sustained: Sequence[str]
+    """Labels of the problems on which the confirmation measures launches back to back, with their energy."""
     partitions: Mapping[str, Partition]
     """The machines of the cluster that jobs are submitted to, by the name of the dataset that is measured on them."""
     shard: int
@@ -187,7 +187,7 @@ class Campaign:
         # no interval is narrower than a target below 0, so all finalists take part in the same rounds
         alike = replace(self.limits, race=False, target=-1.0, min_samples=1, max_samples=rounds, max_seconds=seconds)
         return confirm | {
-            "energy": list(self.energy),
+            "sustained": list(self.sustained),
             "seed": self.operands.get("seed", 0),
             "reference": BASELINES[kind][0],
             "target": self.limits.target,

@@ -102,7 +102,7 @@ def load(
     chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     given = dict(data.get("measure", {}))
-    shard, energy = given.pop("shard", 0), [str(label) for label in given.pop("energy", [])]
+    shard, sustained = given.pop("shard", 0), [str(label) for label in given.pop("sustained", [])]
     limits = Limits(**given)
     if limits.max_samples < limits.min_samples:
         raise InputError(
@@ -131,7 +131,7 @@ def load(
         baselines={kind: data.get("baselines", {}).get(kind, BASELINES[kind]) for kind in KINDS},
         limits=limits,
         confirm=confirm,
-        energy=energy,
+        sustained=sustained,
         partitions=_partitions(data.get("partitions", {}), source),
         shard=shard,
         operands={name: _value(name, data[name]) for name in (*VARIED, "seed") if name in data},

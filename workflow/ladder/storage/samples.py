@@ -21,7 +21,7 @@ The confirmation sets `process` (from 1) and `role`. Its rows with the same `key
 
 THREES = ("padding", "offset")
 """Columns with a number, or with three such as `1,4,2` for A, B and C. Files have them as text, files of older programs as int32."""
-READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c")
+READINGS = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "energy_j", "power_w")
 """Columns with a device's readings of itself during the rounds: the median over the measurement."""
 
 

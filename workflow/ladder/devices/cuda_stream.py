@@ -1,0 +1,58 @@
+"""Launches on a stream: graphs of them, and windows that follow each other without a gap."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pycuda.driver as cuda
+from cuda.bindings import driver
+
+from ladder.devices.base import Call
+
+
+def succeed(result: tuple[Any, ...]) -> Any:
+    """Return the value of a driver call. Raises `cuda.RuntimeError` with the driver's own name of a failure."""
+    if result[0] != driver.CUresult.CUDA_SUCCESS:
+        raise cuda.RuntimeError(str(result[0]))
+    return result[1] if len(result) > 1 else None
+
+
+def capture(calls: Sequence[Call], stream: Any) -> Any:
+    """Return an executable graph of all calls, which somebody must destroy (CUDA C++ Programming Guide, "CUDA Graphs")."""
+    raw = driver.CUstream(stream.handle)
+    succeed(driver.cuStreamBeginCapture(raw, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    try:
+        for call in calls:
+            call()
+    finally:
+        graph = succeed(driver.cuStreamEndCapture(raw))
+    executable = succeed(driver.cuGraphInstantiate(graph, 0))
+    succeed(driver.cuGraphDestroy(graph))
+    succeed(driver.cuGraphUpload(executable, raw))
+    return executable
+
+
+class Windows:
+    """Windows of calls back to back. While one runs, the next is queued, so the device never waits for the host."""
+
+    def __init__(self, call: Call, stream: Any, us: float) -> None:
+        self._call, self._stream, self._us = call, stream, us
+        self.look: Callable[[bool], None] = lambda launching: None
+        """Called all the while; `launching` says whether the host still has calls to make."""
+        self.calls: list[int] = []
+        """The calls of each window."""
+        self._ends = [cuda.Event().record(stream)]
+
+    def run(self, calls: int) -> float:
+        """Queue a window of `calls`, and wait for the one before; return the microseconds of one of its calls."""
+        for _ in range(calls):
+            self._call()
+            self.look(True)
+        self.calls.append(calls)
+        self._ends.append(cuda.Event().record(self._stream))
+        while not self._ends[-2].query():
+            self.look(False)
+        return self.us(len(self.calls) - 2, len(self.calls) - 1) / self.calls[-2] if len(self.calls) > 1 else self._us
+
+    def us(self, first: int, end: int) -> float:
+        """Return the microseconds from the beginning of window `first` to that of window `end`. They must have ended."""
+        return float(self._ends[first].time_till(self._ends[end])) * 1e3
