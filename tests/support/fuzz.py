@@ -19,6 +19,7 @@ from ladder.core.errors import InputError
 from ladder.core.types import KINDS
 from ladder.model import campaign_file, kernel_file
 from ladder.model.kernel import MAX_THREADS, Kernel
+from ladder.model.problem import Problem
 
 NAMES = {"M": 1000, "N": 33, "K": 7, "BM": 64, "BN": 0, "element_size": 4}
 TRICKS = [
@@ -127,8 +128,7 @@ def right_header(text: str, path: Path) -> None:
         kernel = kernel_file.parse(path)
         for configuration, objection in kernel.expand({}, ["float32", "float16"]):
             if not objection:
-                sizes = {"M": 100, "N": 36, "K": 5, "lda": 5, "ldb": 36, "ldc": 36, "alignment": 4}
-                problem = sizes | dict.fromkeys(kernel_file.DEVICE_NAMES, 9)
+                problem = Problem(100, 36, 5, offset=1).names() | dict.fromkeys(kernel_file.DEVICE_NAMES, 9)
                 try:
                     shapes = kernel.launches(configuration, problem)
                     kernel.unmet_need(configuration, problem), kernel.workspace_of(configuration, problem)

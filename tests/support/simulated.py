@@ -131,8 +131,8 @@ def parameters(text: str, size: int) -> bytes:
     """What ptxas writes down of a function's parameters; T has `size` bytes."""
     said, at = b"", 0
     for number, parameter in enumerate(text.split(",")):
-        one = 8 if "*" in parameter else size if parameter.split()[0] == "T" else 4
-        at += -at % one
+        one = 128 if "TensorMap" in parameter else 8 if "*" in parameter else size if parameter.split()[0] == "T" else 4
+        at += -at % min(one, 64)
         said += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, one << 18)
         at += one
     return said

@@ -8,6 +8,7 @@ from ladder.compiling import cubin
 from ladder.compiling.compilers import CompileError
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import ARGUMENTS, Configuration, Kernel
+from ladder.model.tensor_map import MAP_ALIGNMENT, MAP_BYTES
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
 _PARAMETER, _EXACT_BLOCK, _LARGEST_BLOCK = 0x17, 0x10, 0x05
@@ -54,6 +55,7 @@ def check(kernel: Kernel, configuration: Configuration, binary: bytes) -> None:
     """
     cuda = kernel.kind == "cuda"
     arguments = ARGUMENTS + (", void *workspace" if kernel.workspace else "")
+    arguments += "".join(f", TensorMap {entry['of'].lower()}_map" for entry in kernel.tensor_maps)
     found = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
     for name, block in kernel.blocks(configuration.names()):
         if name not in found:
@@ -69,9 +71,9 @@ def _check_parameters(name: str, function: Function, arguments: str, element_siz
     """Raise `CompileError` unless the parameters of a function lie where a C compiler would put the arguments."""
     passed: list[tuple[int, int]] = []
     for argument in arguments.split(", "):
-        size = 8 if "*" in argument else element_size if argument.startswith("T ") else 4
+        size = 8 if "*" in argument else {"T": element_size, "TensorMap": MAP_BYTES}.get(argument.split()[0], 4)
         end = sum(passed[-1]) if passed else 0
-        passed.append((end + -end % size, size))
+        passed.append((end + -end % min(size, MAP_ALIGNMENT), size))
     taken = [function.parameters[number] for number in sorted(function.parameters)]
     if taken == passed:
         return

@@ -6,6 +6,7 @@ temperature once the gate is open, while the device executes the round.
 """
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,8 +25,10 @@ from ladder.devices.detect import slugify
 from ladder.devices.energy_meter import Meter
 from ladder.devices.nvml import Board, uuid_at
 from ladder.devices.operands import CANARY, audited, scalars
+from ladder.devices.tensor_maps import encoded
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
+from ladder.model.tensor_map import MAP_ALIGNMENT, MAP_BYTES
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """The most blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
@@ -108,9 +111,12 @@ class Cuda(Device):
         code = SCALAR_CODES[p.element_type]
         # PyCUDA cannot pack a half; its bits as a 16-bit integer are the same argument
         alpha, beta = (value.view(np.uint16) if p.element_type == "float16" else value for value in scalars(p))
-        workspace = kernel.workspace_of(configuration, names)
+        workspace, maps = kernel.workspace_of(configuration, names), kernel.maps(configuration, names)
         if workspace is not None:
             self._reserve_workspace(workspace)
+        layout = f"iii{code}PiPi{code}Pi" + ("" if workspace is None else "P")
+        if maps:
+            layout += f"{-struct.calcsize(layout) % MAP_ALIGNMENT}x" + f"{MAP_BYTES}s" * len(maps)
         try:
             if binary not in self._modules:
                 self._modules[binary] = cuda.module_from_buffer(binary)
@@ -118,7 +124,7 @@ class Cuda(Device):
             for shape in kernel.launches(configuration, names):
                 function = self._modules[binary].get_function(shape.function)
                 self._check_limits(function, shape)
-                function.prepare(f"iii{code}PiPi{code}Pi" + ("" if workspace is None else "P"))
+                function.prepare(layout)
                 calls.append((function.prepared_async_call, shape))
         except cuda.Error as error:
             raise self._support.failed(error, "the cubin cannot be used: ", fatal=False) from None
@@ -128,7 +134,9 @@ class Cuda(Device):
 
             def call() -> None:
                 # looked up at every call: the workspace grows when another configuration needs more
-                extra = () if workspace is None else (int(self._workspace),)
+                memory = 0 if workspace is None else int(self._workspace)
+                at = {"A": a, "B": b, "C": c, "workspace": memory}
+                extra = [*([] if workspace is None else [memory]), *(encoded(one, p.element_type, at) for one in maps)]
                 for launch, shape in calls:
                     launch(shape.grid, shape.block, self.stream, *arguments, *extra, shared_size=shape.dynamic_shared)
 

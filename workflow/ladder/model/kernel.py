@@ -13,6 +13,7 @@ from typing import Any
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, evaluate_int
 from ladder.core.types import ELEMENT_TYPES
+from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
 ARGUMENTS = "int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc"
 """What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
@@ -110,7 +111,9 @@ class Kernel:
     then: Sequence[Mapping[str, Any]] = ()
     """Launches after the first, each with `function`, `grid`, `block` and optionally `dynamic_shared`, `when` and `accesses`."""
     workspace: str | int = ""
-    """Bytes of uninitialized device memory. Every launch gets a pointer to it as its last argument. "" for no such argument."""
+    """Bytes of uninitialized device memory. Every launch gets a pointer to it as an argument after `ldc`. "" for no such argument."""
+    tensor_maps: Sequence[Mapping[str, Any]] = ()
+    """Matrices and boxes. Every launch gets the encoded maps as its last arguments."""
     requires: Sequence[str] = ()
     needs: Sequence[str] = ()
     compute_capability: float = 0.0
@@ -232,16 +235,28 @@ class Kernel:
         """Return the bytes of workspace for a problem on a device; None if the kernel takes none."""
         return evaluate_int(self.workspace, self.names(configuration, given)) if self.workspace else None
 
+    def maps(self, configuration: Configuration, given: Mapping[str, int]) -> list[TensorMap]:
+        """Return the tensor maps for a problem on a device, in order."""
+        names = self.names(configuration, given)
+        return [tensor_map(entry, names) for entry in self.tensor_maps]
+
     @property
     def geometry(self) -> list[Any]:
         """How the kernel is launched, as plain data. This and the binary decide everything that the kernel does."""
         launches = [{key: value for key, value in launch.items() if key != "accesses"} for launch in self._launches]
-        return [dict(self.where), launches, self.workspace, list(self.needs)]
+        return [dict(self.where), launches, self.workspace, list(self.needs), *map(dict, self.tensor_maps)]
 
     def unmet_need(self, configuration: Configuration, given: Mapping[str, int]) -> str:
         """Return the need that the problem or the device does not meet, or ""."""
         names = self.names(configuration, given)
-        return next((f"needs {need}" for need in self.needs if not evaluate(need, names)), "")
+        for need in self.needs:
+            if not evaluate(need, names):
+                return f"needs {need}"
+        element_size, workspace = ELEMENT_TYPES[configuration.element_type].size, self.workspace_of(configuration, given)
+        for index, one in enumerate(self.maps(configuration, given)):
+            if reason := objection(one, element_size, workspace):
+                return f"tensor_maps[{index}]: {reason}"
+        return ""
 
     def source(self, configuration: Configuration) -> str:
         """Return the text for the compiler: the configuration as constants, then the file with its own line numbers.

@@ -14,13 +14,16 @@ from ladder.model.kernel import _INCLUDE, SUFFIX, Configuration, Kernel
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
 """Suffixes of files that somebody may mean as kernels."""
 
-PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment")
+PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment", "alignment_a", "alignment_b", "alignment_c")
 DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
 """GPU attributes: the name in expressions -> the name in `environment.json`."""
 THREAD_NAMES = ("thread", "x", "y")
 _OF_CONFIGURATION = ("block", "requires")
 """Keys whose expressions know only the parameters."""
-_OF_PROBLEM = ("grid", "dynamic_shared", "when", "workspace", "needs", "global_reads", "global_writes", "accesses")
+_OF_PROBLEM = (
+    "grid", "dynamic_shared", "when", "workspace", "at", "width", "height", "pitch", "box", "swizzle", "needs", "global_reads",
+    "global_writes", "accesses",
+)  # fmt: skip
 """Keys whose expressions also know the problem and, for a CUDA kernel, the device."""
 _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
@@ -76,7 +79,7 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         )
     if kernel.kind == "cuda" and not {"block", "grid"} <= set(header):
         raise InputError(f"{source}: missing key block or grid; a CUDA kernel declares both")
-    launching = sorted({"architecture", "block", "grid", "dynamic_shared", "then", "workspace"} & set(header))
+    launching = sorted({"architecture", "block", "grid", "dynamic_shared", "then", "workspace", "tensor_maps"} & set(header))
     if kernel.kind == "cpu" and launching:
         raise InputError(
             f"{source}: {launching[0]}: got {yaml_schema.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
@@ -106,6 +109,8 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
     expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
     for index, launch in enumerate(kernel.then):
         expressions += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
+    for index, entry in enumerate(kernel.tensor_maps):
+        expressions += [(f"tensor_maps[{index}].{key}", value) for key, value in entry.items() if key != "of"]
     for key, value in expressions:
         last = key.rsplit(".", 1)[-1]
         names = {**(known if last in _OF_PROBLEM else default), **(of_thread if last == "accesses" else {})}

@@ -58,11 +58,10 @@ class Problem:
         )
 
     @property
-    def alignment(self) -> int:
-        """The largest power of two, at most 16, that divides the byte addresses of A, B and C."""
-        a, b, c = self.offsets
-        shift = (a | b | c) * ELEMENT_TYPES[self.element_type].size
-        return min(16, shift & -shift) if shift else 16
+    def alignments(self) -> list[int]:
+        """The largest power of two, at most 16, that divides the byte address of A, of B and of C."""
+        shifts = [offset * ELEMENT_TYPES[self.element_type].size for offset in self.offsets]
+        return [min(16, shift & -shift) if shift else 16 for shift in shifts]
 
     @property
     def flops(self) -> int:
@@ -83,7 +82,8 @@ class Problem:
             "lda": self.lda,
             "ldb": self.ldb,
             "ldc": self.ldc,
-            "alignment": self.alignment,
+            "alignment": min(self.alignments),
+            **dict(zip(("alignment_a", "alignment_b", "alignment_c"), self.alignments, strict=True)),
         }
 
 

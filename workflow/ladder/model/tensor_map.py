@@ -1,0 +1,69 @@
+"""Tensor maps: matrices and boxes that a kernel's header describes, and that the host encodes for the GPU's copy engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ladder.core.expressions import Number, evaluate_int
+
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+"""Size and alignment of an encoded map, as an argument too (CUDA Driver API, "Tensor Map Object Management")."""
+PIECE = 16
+"""Bytes of which addresses, row lengths of boxes and distances of rows are multiples."""
+MOST = 256
+"""The most rows, and the most elements of a row, of a box."""
+SWIZZLES = (0, 32, 64, 128)
+"""Bytes of a row of a box within which pieces change places; 0: none does."""
+_MATRICES = {"A": ("K", "M", "lda"), "B": ("N", "K", "ldb"), "C": ("N", "M", "ldc")}
+"""Width, height and leading dimension of the operands, by their names in expressions."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A matrix of the kernel's element type, `width` x `height` elements, and the box of it that one copy moves."""
+
+    of: str
+    """`A`, `B`, `C` or `workspace`, `at` bytes from whose beginning the matrix begins."""
+    at: int
+    width: int
+    height: int
+    pitch: int
+    """Bytes from one row to the next."""
+    box: tuple[int, int]
+    """Elements of a row, and rows."""
+    swizzle: int
+    aligned: bool = True
+    """Whether its rows begin at multiples of `PIECE` bytes."""
+
+
+def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorMap:
+    """Return the map that an entry of a header's `tensor_maps` describes on a problem."""
+    across, down = (evaluate_int(extent, names) for extent in entry["box"])
+    swizzle = evaluate_int(entry["swizzle"], names)
+    if entry["of"] == "workspace":
+        at, width, height, pitch = (evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch"))
+        return TensorMap("workspace", at, width, height, pitch, (across, down), swizzle)
+    width, height, leading = (int(names[name]) for name in _MATRICES[entry["of"]])
+    pitch = leading * int(names["element_size"])
+    aligned = (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
+    return TensorMap(entry["of"], 0, width, height, pitch, (across, down), swizzle, aligned)
+
+
+def objection(one: TensorMap, element_size: int, workspace: int | None) -> str:
+    """Return why the host cannot encode a map, or "". `workspace` is the bytes of it, if the kernel has one.
+
+    A C whose rows begin elsewhere is no obstacle: the kernel gets zeros in place of its map, and stores C without it.
+    """
+    (across, down), row, end = one.box, one.width * element_size, one.at + (one.height - 1) * one.pitch + one.width * element_size
+    if one.swizzle not in SWIZZLES:
+        return f"swizzle: got {one.swizzle}; expected {', '.join(map(str, SWIZZLES))}"
+    if not (1 <= across <= MOST and 1 <= down <= MOST):
+        return f"box: got {across} x {down} elements; expected 1 to {MOST} each way"
+    if across * element_size % PIECE or (one.swizzle and across * element_size > one.swizzle):
+        most = f", at most the {one.swizzle} bytes of swizzle" if one.swizzle else ""
+        return f"box: got rows of {across * element_size} bytes; expected a multiple of {PIECE}{most}"
+    if one.of == "workspace" and (min(one.at, one.width - 1, one.height - 1) < 0 or end > (workspace or 0)):
+        return f"got bytes {one.at} to {end} of the workspace; expected at most its {workspace or 0}"
+    if one.of == "workspace" and ((one.at | one.pitch) % PIECE or one.pitch < row):
+        return f"got rows of {row} bytes, {one.pitch} apart, from byte {one.at} on; expected them apart, by multiples of {PIECE}"
+    return "" if one.aligned or one.of == "C" else f"needs rows of {one.of} that begin at multiples of {PIECE} bytes"
