@@ -58,6 +58,8 @@ class StuckClock(Clock):
 
     def __init__(self, note: Path) -> None:
         self.note, self.skipped = note, 0.0
+        self.stuck: Readable | None = None
+        """The connection to the process of the kernel that hangs."""
 
     def now(self) -> float:
         return self.skipped + super().now() / 1000
@@ -67,7 +69,9 @@ class StuckClock(Clock):
             return True
         if self.note.exists():
             self.note.unlink()
-            self.skipped += 1e6
+            self.stuck = connection
+        if connection is self.stuck:
+            self.skipped += seconds
         return False
 
 
