@@ -212,7 +212,7 @@ def test_devices():
     assert detect.resolve(load(BASE), [H200], CPU) == [H200]
     assert detect.resolve(load(change(devices=["cpu", "cuda"])), [H200], CPU) == [CPU, H200]
     for keys, message in [
-        ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no GPU was found here"),
+        ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no usable GPU was found here"),
         (
             {"devices": ["nvidia-h200"]},
             r"got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test",

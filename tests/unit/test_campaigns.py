@@ -133,7 +133,7 @@ def test_a_campaign_is_checked_when_it_is_asked_for(checkout):
     write(checkout, "config/default.yaml", BASE | {"campaign": "default", "devices": ["cuda"]})
     run = campaigns(checkout)
     run.targets("reproduce")
-    with pytest.raises(InputError, match=r"config/default\.yaml: devices\[0\]: got 'cuda', but no GPU was found here"):
+    with pytest.raises(InputError, match=r"config/default\.yaml: devices\[0\]: got 'cuda', but no usable GPU was found here"):
         run.targets("default")
 
 

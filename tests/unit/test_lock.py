@@ -33,7 +33,7 @@ def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
 def test_without_a_driver_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(lock, "detect_gpus", list)
     monkeypatch.setitem(sys.modules, "ladder.devices.cuda", None)  # importing it fails
-    with pytest.raises(InputError, match="no GPU is to be seen"):
+    with pytest.raises(InputError, match=r"No GPU found\. Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"):
         lock.first_gpu()
 
 

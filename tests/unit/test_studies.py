@@ -210,7 +210,7 @@ def test_without_a_gpu_a_study_that_needs_one_says_so_in_a_line():
     command = [sys.executable, ROOT / "studies" / "beside.py", "tried"]
     done = subprocess.run(command, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"Error: no GPU is to be seen; .*\n", done.stderr)
+    assert re.fullmatch(r"Error: No GPU found\. Check .*\n", done.stderr)
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_without_a_gpu_a_cuda_kernel_is_compiled_and_not_run(trials, monkeypatch
     monkeypatch.setattr(trial, "detect_gpus", list)
     output = trials.try_("right()", code=2)
     assert "compiled for sm_90: mine: 32 registers, 0 bytes of spills" in output
-    assert output.splitlines()[-1].startswith("Error: no GPU was found here: compiled, not run")
+    assert output.splitlines()[-1].startswith("Error: no usable GPU was found here: compiled, not run")
 
 
 def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):

@@ -3,10 +3,11 @@ import os
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 
 from ladder.compiling import provenance, toolchain
 from ladder.core import files
-from ladder.core.errors import clear_errors
+from ladder.core.errors import InputError, clear_errors
 from ladder.devices import detect
 from ladder.model.kernel_file import strays
 from ladder.pipeline import code_digest, messages, start
@@ -45,7 +46,11 @@ with clear_errors():
 config["campaigns"] = CAMPAIGNS.data
 
 if workflow.is_main_process:
-    for warning in strays(files.ROOT):
+    warnings = strays(files.ROOT)
+    # a driver that does not work stops only a campaign that measures a GPU
+    with suppress(InputError):
+        warnings += detect.left_out()
+    for warning in warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     # On this machine one GPU at a time, unless `--resources gpu=N` says how many. A cluster knows how many it has.
     if not SUBMITS and "gpu" not in workflow.global_resources:
@@ -106,10 +111,9 @@ def measuring_mb(targets, threads):
 
 def everything(wildcards):
     """All that the campaign makes, and with the default one, on a machine without a GPU, the published figures again."""
-    redraws = CAMPAIGN == "default" and not detect.detect_gpus()
-    return targets_of(wildcards).everything() + (
-        PUBLISHED.headline() if redraws else []
-    )
+    targets = targets_of(wildcards)
+    redraws = CAMPAIGN == "default" and not CAMPAIGNS.gpus(targets.campaign)
+    return targets.everything() + (PUBLISHED.headline() if redraws else [])
 
 
 def redrawn(wildcards):

@@ -27,7 +27,7 @@ from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
 from ladder.core import clock
 from ladder.core.errors import InputError, unwritable
 from ladder.core.files import ROOT, write_whole
-from ladder.devices.detect import Device, detect_cpu, detect_gpus
+from ladder.devices.detect import Device, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe
 from ladder.measuring.session import Session
@@ -114,7 +114,8 @@ class Tries:
             for entry in mine:
                 print(f"compiled for {arch}: {entry.label}: {trial_report.resources(entry.resource)}")
         if not self.device and not wrong:
-            raise InputError("no GPU was found here: compiled, not run; expected an NVIDIA GPU and its driver")
+            unusable = "".join(f"; {it}" for it in left_out())
+            raise InputError(f"no usable GPU was found here{unusable}: compiled, not run; expected an NVIDIA GPU and its driver")
         if mine and self.device:
             support = self._support(arch)
             with exclusive([self.session.uuid] if self.session else uuids(self.device)) as (uuid, _):

@@ -21,7 +21,7 @@ from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.cuda_stream import Windows, capture, succeed
-from ladder.devices.detect import slugify
+from ladder.devices.detect import check_gate, slugify
 from ladder.devices.energy_meter import Meter
 from ladder.devices.nvml import Board, uuid_at
 from ladder.devices.operands import CANARY, audited, scalars
@@ -61,6 +61,7 @@ class Cuda(Device):
         self._gate = cuda.pagelocked_zeros(1, np.uint32, mem_flags=cuda.host_alloc_flags.DEVICEMAP)
         self._gate_address = int(self._gate.base.get_device_pointer())
         self._turn = 0
+        check_gate(self.device.name(), self._wait_for_gate()[0].name)
         attribute = cuda.device_attribute
         self.names = {
             "sm_count": self.device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
@@ -272,12 +273,10 @@ class Cuda(Device):
         """Return the microseconds of each call. `before` and `after` queue work that belongs to a call but is not timed."""
         while len(self._events) < len(calls):
             self._events.append((cuda.Event(), cuda.Event()))
-        raw = driver.CUstream(self.stream.handle)
         self._turn += 1
         try:
             if gated:
-                succeed(driver.cuStreamWaitValue32(raw, self._gate_address, self._turn,
-                                                    driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value))  # fmt: skip
+                succeed(self._wait_for_gate())
             try:
                 for turn, (call, (start, end)) in enumerate(zip(calls, self._events, strict=False)):
                     before(turn)
@@ -295,6 +294,12 @@ class Cuda(Device):
         times = [start.time_till(end) * 1e3 for start, end in self._events[: len(calls)]]
         self.busy_us += sum(times)
         return times
+
+    def _wait_for_gate(self) -> tuple[Any, ...]:
+        """Have the stream wait until the gate has the number of this turn; return the driver's answer."""
+        raw, equal = driver.CUstream(self.stream.handle), driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_EQ.value
+        answer: tuple[Any, ...] = driver.cuStreamWaitValue32(raw, self._gate_address, self._turn, equal)
+        return answer
 
     def monitor(self) -> dict[str, float | int | None]:
         return self._board.reading()

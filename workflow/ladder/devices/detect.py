@@ -1,11 +1,13 @@
 """The devices of this machine, and those that a campaign measures on."""
 
+import ctypes
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -15,6 +17,16 @@ from ladder.model.campaign import Campaign, check_memory
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+LEAST_CAPABILITY = (7, 5)
+"""The least compute capability that CUDA 13 compiles for (CUDA Toolkit 13.0 Release Notes, "Deprecated Architectures")."""
+LEAST_CUDA = 13000
+"""The least version of CUDA that the driver must run, as `cuDriverGetVersion` returns it."""
+OF_NODE = {
+    "/dev/nvidiactl": "In a container, expected NVIDIA_DRIVER_CAPABILITIES=compute,utility; else install the driver again",
+    "/dev/dxg": "On WSL, expected NVIDIA's driver on Windows, 580 or later, and LD_LIBRARY_PATH=/usr/lib/wsl/lib",
+}
+"""Device nodes that are there only if a GPU is, and what to do if NVML is missing nevertheless."""
+OR_CPU = "To measure the CPU instead: --config 'devices=[cpu]'"
 
 
 @dataclass(frozen=True)
@@ -38,29 +50,102 @@ def slugify(name: str) -> str:
 
 
 def detect_gpus() -> list[Device]:
-    """Return the GPUs that the driver's management library (NVML) reports; none without a driver."""
+    """Return the GPUs that can be measured: whole ones that CUDA 13 compiles for. `left_out` says which others there are.
+
+    Raises `InputError` if there is an NVIDIA driver that does not work, or one that is too old: neither means that there is no GPU.
+    """
     if gpus := simulated():
         return list(gpus.detect())
+    found, _, driver = _scan()
+    if found:
+        _check_cuda(driver)
+    return found
+
+
+def left_out() -> list[str]:
+    """Return a message for each GPU that cannot be measured, with the reason. Raises `InputError` as `detect_gpus` does."""
+    return [] if simulated() else _scan()[1]
+
+
+def _scan() -> tuple[list[Device], list[str], str]:
+    """Return the GPUs that the driver's management library (NVML) reports, what it says of those left out, and the driver's version."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
+    except pynvml.NVMLError as error:
+        node = next((node for node in OF_NODE if Path(node).exists()), "")
+        if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND and node:
+            raise InputError(f"{node}: is there, but libnvidia-ml.so.1 is not found. {OF_NODE[node]}. {OR_CPU}") from None
+        if error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED):
+            return [], [], ""
+        raise InputError(
+            f"NVIDIA driver: {pynvml.nvmlErrorString(error.value)}; expected one with which `nvidia-smi` works: after an upgrade of the "
+            f"driver, reboot. {OR_CPU}"
+        ) from None
     try:
         devices: dict[str, Device] = {}
-        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        refused, driver = [], str(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            name = str(pynvml.nvmlDeviceGetName(handle))
-            major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-            slug, uuid = slugify(name), str(pynvml.nvmlDeviceGetUUID(handle))
-            others = devices[slug].uuids if slug in devices else ()
-            memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-            devices[slug] = Device(slug, "cuda", name, f"sm_{major}{minor}", memory, (*others, uuid), driver)
-        return list(devices.values())
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                name = str(pynvml.nvmlDeviceGetName(handle))
+                capability = tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+                slug, uuid = slugify(name), str(pynvml.nvmlDeviceGetUUID(handle))
+            except pynvml.NVMLError as error:
+                refused.append(f"GPU {index}: left out: {error}")
+                continue
+            if capability < LEAST_CAPABILITY:
+                got, least = (".".join(map(str, it)) for it in (capability, LEAST_CAPABILITY))
+                refused.append(f"GPU {index}, {name}: left out: compute capability {got}; expected {least} or more (CUDA 13)")
+            elif (_told(pynvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
+                refused.append(
+                    f"GPU {index}, {name}: left out: split by MIG; expected a whole GPU: `nvidia-smi -i {index} -mig 0`"
+                )
+            else:
+                others = devices[slug].uuids if slug in devices else ()
+                memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+                arch = "sm_{}{}".format(*capability)
+                devices[slug] = Device(slug, "cuda", name, arch, int(memory.total) if memory else 0, (*others, uuid), driver)
+        return list(devices.values()), refused, driver
     finally:
         pynvml.nvmlShutdown()
+
+
+def _told(read: Callable[[Any], Any], handle: Any) -> Any:
+    """Return what NVML tells of a GPU, or None if it does not."""
+    import pynvml
+
+    try:
+        return read(handle)
+    except pynvml.NVMLError:
+        return None
+
+
+def _check_cuda(driver: str) -> None:
+    """Raise `InputError` unless the driver's library runs CUDA 13. `driver` is the version that NVML names."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError) as error:
+        raise InputError(
+            f"NVIDIA driver {driver}: NVML shows a GPU, but CUDA's library cannot be used: {error}. In a container, expected "
+            f"NVIDIA_DRIVER_CAPABILITIES=compute,utility. {OR_CPU}"
+        ) from None
+    if version.value < LEAST_CUDA:
+        raise InputError(
+            f"NVIDIA driver {driver}: it runs CUDA {version.value // 1000}.{version.value % 1000 // 10} at most; expected CUDA 13.0, which "
+            f"the driver 580 and later run. {OR_CPU}"
+        )
+
+
+def check_gate(gpu: str, answer: str) -> None:
+    """Raise `InputError` unless the driver's answer to a first `cuStreamWaitValue32` is success."""
+    if answer != "CUDA_SUCCESS":
+        raise InputError(
+            f"{gpu}: the driver refuses cuStreamWaitValue32 ({answer}), by which launches wait until all of a round are queued; expected "
+            "a GPU and a driver that have it, which Windows and WSL have not"
+        )
 
 
 @lru_cache
@@ -95,7 +180,8 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
             case "cuda":
                 if not gpus:
                     raise InputError(
-                        f"{where}, but no GPU was found here; expected an NVIDIA GPU and its driver, or devices: auto"
+                        f"{where}, but no usable GPU was found here{''.join(f'; {it}' for it in left_out())}; expected an NVIDIA GPU and its "
+                        "driver, or devices: auto"
                     )
                 chosen = list(gpus)
             case "cpu":
@@ -139,7 +225,8 @@ def here(campaign: Campaign, dataset: str) -> Device:
     """
     partition = campaign.partitions.get(dataset)
     slug = partition.device if partition else dataset
-    devices = {device.slug: device for device in [*detect_gpus(), detect_cpu()]}
+    gpus = [] if slug.startswith("cpu-") else detect_gpus()  # whose driver may not work
+    devices = {device.slug: device for device in [*gpus, detect_cpu()]}
     where = f"{campaign.source}: partitions.{dataset}"
     if partition and slug not in devices:
         raise InputError(

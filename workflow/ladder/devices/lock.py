@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ladder.core import clock
 from ladder.core.errors import InputError, plain
-from ladder.devices.detect import Device, detect_gpus
+from ladder.devices.detect import Device, detect_gpus, left_out
 from ladder.devices.simulation import simulated
 
 COMMAND = 120
@@ -44,7 +44,7 @@ def first_gpu() -> Device:
     for device in detect_gpus():
         for uuid in visible(device.slug):
             return replace(device, uuids=(uuid,))
-    raise InputError("no GPU is to be seen; expected an NVIDIA GPU, its driver, and that CUDA_VISIBLE_DEVICES does not hide it")
+    raise InputError(". ".join(["No GPU found", *left_out(), "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES"]))
 
 
 def _name(uuid: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from ladder.compiling import cubin
 from ladder.core import clock, yaml_schema
+from ladder.core.errors import InputError
 from ladder.devices.base import Device, Launch, Refused
 from ladder.devices.simulation import simulated
 from ladder.measuring import gauntlet, protocol, timing
@@ -205,7 +206,11 @@ class Worker:
                 if refusal.fatal:
                     return
                 continue
-            except (OSError, MemoryError) as error:  # a disk, a library, memory that others hold: kernels raise nothing
+            except (
+                InputError,
+                OSError,
+                MemoryError,
+            ) as error:  # a disk, a library, memory that others hold: kernels raise nothing
                 self._send(protocol.Unusable(f"{sys.executable} -m ladder.measuring.worker_start: {error}"))
                 return
             self._send(protocol.Done(self.device.busy_us))

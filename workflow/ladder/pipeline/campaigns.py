@@ -146,7 +146,7 @@ class Campaigns:
             )
         kernels = self.kernels  # fills `refused`
         campaign = campaign_file.load(data, source, kernels, self.refused if self.checks_kernels else {})
-        gpus = detect.detect_gpus()
+        gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())
         if self.submits and not campaign.partitions:
             raise InputError(
@@ -155,6 +155,15 @@ class Campaigns:
                 "config/README.md explains them"
             )
         return Targets(campaign, devices, self.architectures(campaign, devices, gpus))
+
+    def gpus(self, campaign: Campaign) -> list[Device]:
+        """Return the GPUs of this machine. Raises `InputError` if its driver does not work, unless the campaign measures no GPU here."""
+        try:
+            return detect.detect_gpus()
+        except InputError:
+            if campaign.partitions or all(it.startswith("cpu") for it in campaign.devices):
+                return []
+            raise
 
     def requests(self, gpu: bool, **usual: Any) -> dict[str, Callable[..., Any]]:
         """Return a job's resource requests: functions of Snakemake's wildcards, threads and attempt, by resource.

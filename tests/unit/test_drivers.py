@@ -1,0 +1,143 @@
+"""NVIDIA drivers that do not work, or are too old, and GPUs that cannot be measured: each is named, and never taken for no GPU."""
+
+import json
+import subprocess
+import sys
+
+import drivers
+import pynvml
+import pytest
+from drivers import GT_1030, H200, V100
+from ladder.core.errors import InputError
+from ladder.devices import detect
+
+SEEN = """
+import json
+from ladder.core.errors import InputError
+from ladder.devices import detect
+try:
+    gpus = [[gpu.name, gpu.arch, gpu.memory >> 30, gpu.uuids, gpu.driver] for gpu in detect.detect_gpus()]
+    found = {"gpus": gpus, "left_out": detect.left_out()}
+except InputError as error:
+    found = {"error": str(error)}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return drivers.make(tmp_path_factory.mktemp("drivers"))
+
+
+@pytest.fixture
+def seen(made):
+    """What a process sees with such a driver."""
+
+    def look(*gpus, **given):
+        done = subprocess.run(
+            [sys.executable, "-c", SEEN], env=made.environment(*gpus, **given), capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    return look
+
+
+def test_the_gpus_that_a_driver_shows(seen):
+    uuids = [["NVIDIA H200", "sm_90", 140, ["GPU-0", "GPU-1"], drivers.NEW]]
+    assert seen(H200, H200) == {"gpus": uuids, "left_out": []}
+    assert seen() == {"gpus": [], "left_out": []}
+
+
+def test_no_driver_is_no_gpu(seen):
+    assert seen(init=pynvml.NVML_ERROR_DRIVER_NOT_LOADED) == {"gpus": [], "left_out": []}
+
+
+@pytest.mark.parametrize("init", [18, pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_UNKNOWN])
+def test_a_broken_driver_is_named(seen, init):
+    (told,) = seen(H200, init=init).values()
+    assert told.startswith("NVIDIA driver: ")
+    assert "reboot. To measure the CPU instead: --config 'devices=[cpu]'" in told
+    assert ("Driver/library version mismatch" in told) == (init == 18)
+
+
+def test_a_driver_that_is_too_old_is_named_with_its_version(seen):
+    assert seen(H200, driver="535.183.01", cuda=12020) == {
+        "error": "NVIDIA driver 535.183.01: it runs CUDA 12.2 at most; expected CUDA 13.0, which the driver 580 and later run. "
+        "To measure the CPU instead: --config 'devices=[cpu]'"
+    }
+    # with a library of compatibility beside it, an older kernel module runs CUDA 13 too
+    assert seen(H200, driver="535.183.01", cuda=13000)["gpus"]
+    assert "error" not in seen(driver="535.183.01", cuda=12020)  # without a GPU it does not matter
+
+
+def test_a_container_without_the_capability_is_named(seen):
+    (told,) = seen(H200, cuda=None).values()
+    assert "NVML shows a GPU, but CUDA's library cannot be used: libcuda.so.1: cannot open" in told
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told
+
+
+def test_a_gpu_that_cannot_be_measured_is_left_out_by_name_beside_a_good_one(seen):
+    found = seen(GT_1030, H200, H200.replace("140;0", "140;1"), "x;9;0;1;0;15", V100)
+    assert [(gpu[0], gpu[3]) for gpu in found["gpus"]] == [("NVIDIA H200", ["GPU-1"])]
+    assert found["left_out"] == [
+        "GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more (CUDA 13)",
+        "GPU 2, NVIDIA H200: left out: split by MIG; expected a whole GPU: `nvidia-smi -i 2 -mig 0`",
+        "GPU 3: left out: GPU is lost",
+        "GPU 4, Tesla V100: left out: compute capability 7.0; expected 7.5 or more (CUDA 13)",
+    ]
+    assert seen(V100)["gpus"] == []  # and no word of a driver
+
+
+def test_memory_that_a_gpu_does_not_tell_is_unknown(seen):
+    assert seen("NVIDIA GB10;12;1;0;0;0")["gpus"] == [["NVIDIA GB10", "sm_121", 0, ["GPU-0"], drivers.NEW]]
+
+
+@pytest.mark.parametrize(
+    ("node", "advice"), [("/dev/nvidiactl", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"), ("/dev/dxg", "On WSL")]
+)
+def test_a_gpu_whose_library_is_missing_is_named(monkeypatch, tmp_path, node, advice):
+    def missing():
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", missing)
+    told = detect.OF_NODE[node]
+    monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path / "none"): told})
+    assert detect.detect_gpus() == []
+    monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path): told})
+    with pytest.raises(InputError, match=f"is there, but libnvidia-ml.so.1 is not found. .*{advice}"):
+        detect.detect_gpus()
+
+
+def test_a_gpu_without_waits_in_a_stream_is_named():
+    detect.check_gate("x", "CUDA_SUCCESS")
+    with pytest.raises(InputError, match=r"NVIDIA X: the driver refuses cuStreamWaitValue32 \(CUDA_ERROR_NOT_SUPPORTED\), .*WSL"):
+        detect.check_gate("NVIDIA X", "CUDA_ERROR_NOT_SUPPORTED")
+
+
+@pytest.mark.slow
+def test_a_run_stops_before_any_work_unless_it_measures_the_cpu(made, project):
+    """The rules too: no rule asks a broken driver, and what is left out is a warning of the run."""
+    smoke = ("--config", "campaign=smoke")
+
+    def run(environment, *arguments):
+        command = [project.python, "-m", "snakemake", "--cores", "1", "-n", *arguments]
+        done = subprocess.run(command, cwd=project.folder, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    broken, old = made.environment(H200, init=18), made.environment(H200, driver="535.183.01", cuda=12020)
+    for environment, message in ((broken, "Driver/library version mismatch"), (old, "NVIDIA driver 535.183.01")):
+        code, told = run(environment, *smoke)
+        assert code == 1
+        assert message in told
+        assert "Traceback" not in told
+        assert "rule compile" not in told
+        assert run(environment, *smoke, "devices=[cpu]")[0] == 0
+        assert run(environment, "published")[0] == 0
+    code, told = run(made.environment(GT_1030, H200), *smoke)
+    assert code == 0
+    assert told.count("Warning: GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more") == 1
+    assert "sm_61" not in told
+    assert "results/smoke/nvidia-h200/" in told
+    code, told = run(made.environment(GT_1030), *smoke, "devices=[cuda]")
+    assert code == 1
+    assert "no usable GPU was found here; GPU 0, NVIDIA GeForce GT 1030: left out" in told
