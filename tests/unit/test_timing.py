@@ -290,3 +290,22 @@ def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_
     assert [len(series[key].samples) for key in (0, 2)] == [12, 12]
     spoilt = sum("culprit" in names for names in device.rounds)
     assert len(device.rounds) - spoilt == 12 - len(series[1].samples)
+
+
+def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_clock):
+    """Three times at the most: a kernel could stop its process whenever it is slow."""
+    device, stopped = Scripted(ref=lambda r: 10.0, a=lambda r: 10.0), iter([True, True, False, False])
+
+    def sustain(sample, us, seed):
+        device.rounds.append(sample.call)
+        late = next(stopped, True)
+        virtual_clock.stops += late
+        return Timed((1e6 if late else 10.0) * sample.times, OK)
+
+    device.sustain = sustain
+    limits = Limits(states=["sustained"])
+    asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", limits, 1
+    ((_, series),) = filter(None, timing.measure(device, *asked))
+    assert (series.samples, series.reference) == ([10.0], [10.0])
+    ((_, series),) = filter(None, timing.measure(device, *asked))  # stopped each time
+    assert series.samples == series.reference == [1e6]

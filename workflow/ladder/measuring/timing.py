@@ -25,7 +25,7 @@ RACE_SAMPLES = 5
 RACE_MARGIN = 0.05
 """A configuration loses if even the upper end of its ratio is below the lower end of the best one's by this share."""
 MOST_DISCARDED = 3
-"""The most rounds that do not count because the process was stopped meanwhile: a kernel could stop it whenever it is slow."""
+"""The most rounds, or sustained samples, that do not count because the process was stopped meanwhile: a kernel could stop it at will."""
 COMPANY = 0.05
 """The most that other threads of the process may compute while the reference is timed, as a share of its CPU time. By rights it is 0; the
 system's account of a thread that runs may be late by a few milliseconds."""
@@ -153,10 +153,16 @@ def _sustain(
     random: np.random.Generator,
 ) -> Iterator[tuple[int, Series] | None]:
     """Measure each sample back to back, in random order. Yields as `measure` does; `us` is roughly what a sample takes."""
+    discarded = 0
     keys, times, readings = list(samples), dict[int | None, Timed](), dict[int | None, Mapping[str, Any]]()
     for place in random.permutation(len(keys)):
         key = keys[place]
-        times[key] = timed = device.sustain(samples[key], us[key], int(random.integers(2**63)))
+        stops = clock.stops()
+        timed = device.sustain(samples[key], us[key], int(random.integers(2**63)))
+        while clock.stops() > stops and discarded < MOST_DISCARDED:
+            discarded, stops = discarded + 1, clock.stops()
+            timed = device.sustain(samples[key], us[key], int(random.integers(2**63)))
+        times[key] = timed
         joules = (
             {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / samples[key].times / 1e6} if timed.power_w else {}
         )
