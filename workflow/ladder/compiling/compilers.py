@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, nvcc
+from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, environment, nvcc
 from ladder.core.errors import InputError, plain
 from ladder.devices.simulation import simulated
 
@@ -127,9 +127,9 @@ class _Record:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.program = folder, folder / "nvcc"
-        here = shlex.quote(str(folder))
+        here, passed = shlex.quote(str(folder)), shlex.join(f"{name}={value}" for name, value in environment().items())
         self.program.write_text(
-            f'#!/bin/sh\npwd > {here}/folder\n{shlex.quote(nvcc())} "$@" > {here}/output 2>&1\n'
+            f'#!/bin/sh\npwd > {here}/folder\nenv -i {passed} {shlex.quote(nvcc())} "$@" > {here}/output 2>&1\n'
             f"status=$?\necho $status > {here}/status\nexit $status\n"
         )
         self.program.chmod(0o700)
@@ -186,6 +186,9 @@ def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequ
     from cuda.bindings import nvrtc
 
     os.dup2(errors, 2)
+    passed = environment()
+    os.environ.clear()
+    os.environ.update(passed)
     headers = [f"#include <cuda/std/{'c' + name[:-2] if name.endswith('.h') else name}>".encode() for name in STANDARD]
     names = [name.encode() for name in STANDARD]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(names), headers, names)
@@ -205,6 +208,7 @@ def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> t
         done = subprocess.run(
             [cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "kernel.so"],
             cwd=scratch,
+            env=environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

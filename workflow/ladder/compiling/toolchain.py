@@ -19,6 +19,12 @@ DEFAULT_ARCHITECTURE = "sm_90"
 CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
 NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
 NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
+PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+"""The environment variables that compilers see, and no others.
+
+Many variables change what they make, and no table would say so: NVCC_APPEND_FLAGS, PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH,
+LD_RUN_PATH and more. Without LANG and LC_* their messages are in English, as `compilers` expects.
+"""
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
 """The compiler for each device kind, unless a campaign names another."""
 
@@ -41,6 +47,11 @@ def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[
     return list(dict.fromkeys([*chosen, *(device.arch for device in devices if device.kind == "cuda")]))
 
 
+def environment() -> dict[str, str]:
+    """Return the environment for a compiler: those of `PASSED` that are set."""
+    return {name: os.environ[name] for name in PASSED if name in os.environ}
+
+
 @lru_cache
 def nvcc() -> str:
     """Return the path of nvcc: from the locked toolkit, else from the PATH. Raises `InputError` if there is neither."""
@@ -58,7 +69,7 @@ def nvcc() -> str:
 @lru_cache
 def _known_architectures() -> list[str]:
     """Return the architectures that nvcc supports, such as `sm_90`, without variants such as `sm_90a`."""
-    done = subprocess.run([nvcc(), "--list-gpu-code"], capture_output=True, text=True, check=True)
+    done = subprocess.run([nvcc(), "--list-gpu-code"], env=environment(), capture_output=True, text=True, check=True)
     return [word for word in done.stdout.split() if word.startswith("sm_")]
 
 
@@ -84,7 +95,7 @@ def compiler_version(compiler: str) -> str:
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     path = {"nvcc": nvcc, "cc": cc}[compiler]()
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([path, "--version"], env=environment(), capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():
         raise InputError(f"{path} --version: exit code {done.returncode}; expected a compiler, which says its version")
     return done.stdout.strip().splitlines()[-1 if compiler == "nvcc" else 0]
