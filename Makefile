@@ -39,8 +39,10 @@ $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	touch $@
 
 # the package itself stays in workflow/; nothing is downloaded
-$(BIN)/ladder: $(READY) pyproject.toml
+$(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall --editable .
+	packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	cp envs/start.py $$packages/gemm_ladder_start.py && echo 'import gemm_ladder_start' > $$packages/gemm_ladder_start.pth
 	touch $@
 
 # what submits to a cluster

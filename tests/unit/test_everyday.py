@@ -22,7 +22,14 @@ def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
 def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
     """What is installed there names the folder where it was."""
     here, moved = tmp_path / "here", tmp_path / "moved"
-    for name in ("envs/requirements.lock", "envs/bootstrap.lock", "pyproject.toml", ".venv/.ready", ".venv/bin/ladder"):
+    for name in (
+        "envs/requirements.lock",
+        "envs/bootstrap.lock",
+        "envs/start.py",
+        "pyproject.toml",
+        ".venv/.ready",
+        ".venv/bin/ladder",
+    ):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).touch()
     shutil.copy(ROOT / "Makefile", here)

@@ -76,7 +76,7 @@ def _snakemake(folder, log, arguments):
     for name in [name for name in sys.modules if name.split(".")[0] == "ladder"]:
         del sys.modules[name]
     sys.path.insert(0, str(folder / "workflow"))
-    os.environ["PYTHONPATH"] = sys.path[0]
+    sys.executable = str(folder / ".venv" / "bin" / "python")
     from snakemake.cli import main
 
     main(["--configfile", "config/test.yaml", "--cores", "1", "--quiet", "host", *arguments])

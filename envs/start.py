@@ -1,0 +1,43 @@
+"""Run at each start of the environment's Python: keeps out what the shell and unused engines bring in.
+
+`make setup` copies this file into the environment, with a `.pth` file that imports it (Python documentation, "site").
+"""
+
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+
+def _forget_pythonpath() -> None:
+    """Remove the folders of PYTHONPATH: module systems and ROS set it, and a module there would replace one of the lock."""
+    given = {str(Path(path).absolute()) for path in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if path}
+    own = {
+        str(Path(path))
+        for path in sys.path
+        if Path(path).is_relative_to(sys.prefix) or Path(path).is_relative_to(sys.base_prefix)
+    }
+    sys.path[:] = [path for path in sys.path if path not in given - own]
+
+
+def _find_cache() -> None:
+    """Set XDG_CACHE_HOME if the home cannot be written, as on some compute nodes: Snakemake does not start without a cache."""
+    if "XDG_CACHE_HOME" not in os.environ and not _is_writable(Path("~/.cache")):
+        folders = Path(sys.prefix) / "cache", Path(tempfile.gettempdir()) / f"gemm-ladder-{os.getuid()}"
+        os.environ["XDG_CACHE_HOME"] = str(next(filter(_is_writable, folders), folders[-1]))
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder = folder.expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # or nobody knows where the home is
+        return False
+    return os.access(folder, os.W_OK)
+
+
+_forget_pythonpath()
+_find_cache()
+# Snakemake imports all engines that are installed, and HTCondor's warns everybody who does not use it
+warnings.filterwarnings("ignore", "The environment variable CONDOR_CONFIG is unset", UserWarning)
