@@ -21,7 +21,7 @@ accesses:
 #include "store.cuh"
 
 extern "C" __global__ void __launch_bounds__(BX * BY)
-    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+    gemm(int M, int N, int K, Acc alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, Acc beta,
          T* __restrict__ C, int ldc) {
   const int row = blockIdx.y * BY + threadIdx.y;
   const int col = blockIdx.x * BX + threadIdx.x;

@@ -28,7 +28,7 @@ accesses:
 #include "store.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
-    gemm(int M, int N, int K, T alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, T beta,
+    gemm(int M, int N, int K, Acc alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, Acc beta,
          T* __restrict__ C, int ldc) {
   constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
   __shared__ T sA[BM][BK];

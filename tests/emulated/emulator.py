@@ -32,8 +32,8 @@ COMMANDS = {"clang-14": "clang-14", "opt-14": "llvm-14", "llvm-spirv-14": "llvm-
 
 ENTRY = "entry"
 _ENTRY_SOURCE = """
-extern "C" __attribute__((global)) void ENTRY(int M, int N, int K, T alpha, const T* A, int startA, int lda, const T* B, int startB,
-                                              int ldb, T beta, T* C, int startC, int ldc, Acc* workspace) {
+extern "C" __attribute__((global)) void ENTRY(int M, int N, int K, Acc alpha, const T* A, int startA, int lda, const T* B, int startB,
+                                              int ldb, Acc beta, T* C, int startC, int ldc, Acc* workspace) {
   FUNCTION(M, N, K, alpha, A + startA, lda, B + startB, ldb, beta, C + startC, ldc WORKSPACE);
 }
 """
@@ -277,7 +277,7 @@ def _execute(folder: Path, context: Any = None) -> None:
             if path not in kernels:
                 kernels[path] = cl.Kernel(cl.Program(context, [device], [Path(path).read_bytes()]).build(), ENTRY)
         arrays = np.load(folder / f"in{i}.npz")
-        scalar = arrays["C"].dtype.type
+        scalar = np.float64 if arrays["C"].dtype == np.float64 else np.float32  # the type of sums
         a, b, c = (cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=arrays[name]) for name in "ABC")
         start_a, start_b, start_c = map(np.int32, launch.starts)
         lda, ldb, ldc = map(np.int32, launch.leading)

@@ -13,7 +13,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import blas
 from ladder.devices.base import Launch
 from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
-from ladder.devices.operands import CANARY, Place, draws, places, scalars
+from ladder.devices.operands import CANARY, Place, draws, places, scalars, stored_type
 from ladder.model.problem import Problem
 from threadpoolctl import threadpool_limits
 
@@ -73,11 +73,21 @@ def buffers(problem: Problem) -> list[Any]:
         wide = np.empty(place.total)  # in double, from which a device rounds too
         host()._support.fill(ctypes.c_void_p(wide.ctypes.data), 8, _Place(*place), _Draw(*draw))
         size = ELEMENT_TYPES[problem.element_type].size
-        found.append(np.full(place.total * size // 4, CANARY, np.uint32).view(problem.element_type))
+        found.append(np.full(place.total * size // 4, CANARY, np.uint32).view(stored_type(problem.element_type)))
         if index < 2 or problem.beta:
             with np.errstate(over="ignore"):
-                inside(found[-1], place)[:] = inside(wide, place)
+                inside(found[-1], place)[:] = rounded(inside(wide, place), problem.element_type)
     return found
+
+
+def rounded(wide: Any, element_type: str) -> Any:
+    """Numbers in float64 as elements in memory, rounded to nearest, ties to even."""
+    if element_type != "bfloat16":
+        return wide.astype(element_type)
+    exponent = np.frexp(wide)[1]
+    exponent = np.maximum(exponent, ELEMENT_TYPES[element_type].exponents[0] + 1)
+    fewer = np.ldexp(np.rint(np.ldexp(wide, 8 - exponent)), exponent - 8)
+    return (fewer.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
 def inside(buffer: Any, place: Place) -> Any:

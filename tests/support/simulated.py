@@ -122,7 +122,7 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
     """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is, whatever their name."""
     found = re.search(r"^// python: (.*)$", source, re.MULTILINE)
     unnamed = re.sub(r"^#line .*$", "", source, flags=re.MULTILINE)
-    size = 8 if "using T = double;" in source else 2 if "using T = __half;" in source else 4
+    size = 8 if "using T = double;" in source else 2 if re.search("using T = __(half|nv_bfloat16);", source) else 4
     functions = {name: parameters(text, size) for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]}
     return cubin(f"{found.group(1) if found else 'right()'}  # {digest(unnamed)}", functions), dict(USAGE)
 
@@ -131,7 +131,8 @@ def parameters(text: str, size: int) -> bytes:
     """What ptxas writes down of a function's parameters; T has `size` bytes."""
     said, at = b"", 0
     for number, parameter in enumerate(text.split(",")):
-        one = 128 if "TensorMap" in parameter else 8 if "*" in parameter else size if parameter.split()[0] == "T" else 4
+        kind = parameter.split()[0]
+        one = 128 if "TensorMap" in parameter else 8 if "*" in parameter else {"T": size, "Acc": max(4, size)}.get(kind, 4)
         at += -at % min(one, 64)
         said += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, one << 18)
         at += one

@@ -60,7 +60,7 @@ def test_a_problem_may_have_operands_of_its_own():
 def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
     entries = [{"square": [64, 65], "padding": [1, 4, 2], "offset": [0, 1, 3]}, {"square": 66, "offset": 2}, [67, 67, 67]]
     found = load(change(problems={"cuda": entries}, padding=[0, 5, 0])).problems("cuda", "float32")
-    assert [(p.label, p.lda, p.ldb, p.ldc, p.offsets, p.alignment) for p in found] == [
+    assert [(p.label, p.lda, p.ldb, p.ldc, p.offsets, p.names()["alignment"]) for p in found] == [
         ("64 padding=1,4,2 offset=0,1,3", 65, 68, 66, [0, 1, 3], 4),
         ("65 padding=1,4,2 offset=0,1,3", 66, 69, 67, [0, 1, 3], 4),
         ("66 padding=0,5,0 offset=2", 66, 71, 66, [2, 2, 2], 8),
@@ -145,7 +145,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
         (
             {"element_types": ["float32"] * 2},
-            'got ["float32", "float32"]; expected a list of float32, float64, float16, each once',
+            'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once',
         ),
         ({"kernels": ["cuda/03_shared"]}, "did you mean cuda/03_shared_tile?"),
         ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),

@@ -26,6 +26,7 @@ def test_lanes_of_an_sm():
     [
         (gpu(), "float32", False, 25.6),
         (gpu(), "float16", False, 4 * 25.6),
+        (gpu(), "bfloat16", False, 4 * 25.6),
         (gpu(), "float32", True, 409.6),
         (gpu(compute_capability="8.0"), "float32", True, 204.8),
         (gpu(compute_capability="12.0"), "float16", True, 1638.4),  # of one that is not in the table, the most there is

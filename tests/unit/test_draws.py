@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from host import buffers, drawn, inside
-from ladder.core.types import DISTRIBUTIONS
-from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, places
+from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
+from ladder.devices.operands import TF32_DIGITS, draws, exact_mask, exactly, places, values
 from ladder.model.problem import Problem
 from unseen import fewer_bits
 
@@ -17,6 +17,8 @@ def significant(x):
     return np.frexp(whole.astype(float))[1] - np.log2(whole & -whole).astype(int)
 
 
+BITS = {"float16": 11, "bfloat16": 8}
+"""Significant bits of elements that have fewer than their sums."""
 DEPTHS = [1, 2, 63, 64, 65, 127, 128, 300, 4096, 65_536, 131_071, 131_072, 200_000]
 
 
@@ -40,16 +42,16 @@ def test_exact_sums_stay_far_below_where_counting_ends(k, element_type):
         assert bits[~full].max(initial=0) <= wide
 
 
-@pytest.mark.parametrize("element_type", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("k", DEPTHS)
 def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
     draw, digits = (
         draws(Problem(1, 1, k, element_type=element_type, distribution="exact"))[0],
         53 if element_type == "float64" else 24,
     )
-    assert draw.full <= (11 if element_type == "float16" else digits)
+    assert draw.full <= BITS.get(element_type, digits)
     assert draw.small**2 * (k + 1) + (k // draw.period + 2) * draw.small * 2.0**draw.wide <= 2.0 ** (digits - 2) * 1.01
-    assert 2**draw.wide <= 2 ** (11 if element_type == "float16" else digits)  # an element holds it
+    assert draw.wide <= BITS.get(element_type, digits)  # an element holds it
 
 
 @pytest.mark.parametrize("k", DEPTHS[4:])
@@ -90,16 +92,17 @@ def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
     assert np.count_nonzero(a) == a.size
 
 
+@pytest.mark.parametrize("element_type", list(BITS))
 @pytest.mark.parametrize("k", [*DEPTHS, 1_048_577])
-def test_elements_of_float16_are_below_where_they_stop_counting_and_each_shows_what_is_left_out(k):
-    problem = Problem(20, 15, k, element_type="float16", distribution="exact")
+def test_elements_of_16_bits_are_below_where_they_stop_counting_and_each_shows_what_is_left_out(k, element_type):
+    problem = Problem(20, 15, k, element_type=element_type, distribution="exact")
     drawn = (inside(buffer, place) for buffer, place in zip(buffers(problem), places(problem), strict=True))
-    a, b, _ = (x.astype(np.float64) for x in drawn)
-    assert np.mean(np.abs(a @ b) >= 2048) < 0.02  # where a wide one meets a large one
+    a, b, _ = (values(x) for x in drawn)
+    assert np.mean(np.abs(a @ b) >= 2.0 ** BITS[element_type]) < 0.02  # where a wide one meets a large one
     assert np.count_nonzero(a) == a.size
     assert np.count_nonzero(b) == b.size
     alone = draws(problem)[0].alone
-    assert (alone > 1) == (k > 291)
+    assert (alone > 1) == (k > {"float16": 291, "bfloat16": 2}[element_type])
     size = max(64, alone)  # of a tile along K: without one of them, or the one of each half that cancels it, C is another
     for first in range(0, k // 2 - size, max(size, k // 16)):
         lost = [a[:, tile] @ b[tile] for tile in (slice(at, at + size) for at in (first, k // 2 + first))]

@@ -104,7 +104,13 @@ def test_a_problem_that_a_kernel_does_not_support_is_passed_over(worker, tmp_pat
 
 
 def test_the_list_is_where_kernels_go_wrong():
-    for element_type, tf32 in (("float32", False), ("float32", True), ("float64", False), ("float16", False)):
+    for element_type, tf32 in (
+        ("float32", False),
+        ("float32", True),
+        ("float64", False),
+        ("float16", False),
+        ("bfloat16", False),
+    ):
         problems = gauntlet.problems(element_type, tf32)
         assert {problem.element_type for problem in problems} == {element_type}
         assert {problem.distribution for problem in problems} == {

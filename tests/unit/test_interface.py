@@ -19,9 +19,9 @@ EXAMPLES = {
         "the sixth, lda, has 8 bytes at offset 24; expected 4 bytes at offset 24"),
     "sizes of 64 bits": (f"{GEMM}({ARGUMENTS.replace('int', 'size_t')}) {{}}",
         "the first, M, has 8 bytes at offset 0; expected 4 bytes at offset 0"),
-    "another element type": (f"{GEMM}({ARGUMENTS.replace('T alpha', 'double alpha')}) {{}}",
+    "another element type": (f"{GEMM}({ARGUMENTS.replace('Acc alpha', 'double alpha')}) {{}}",
         "the fourth, alpha, has 8 bytes at offset 16; expected 4 bytes at offset 12"),
-    "alpha and beta left out": (f"{GEMM}({ARGUMENTS.replace('T alpha, ', '').replace('T beta, ', '')}) {{}}",
+    "alpha and beta left out": (f"{GEMM}({ARGUMENTS.replace('Acc alpha, ', '').replace('Acc beta, ', '')}) {{}}",
         "gemm takes 9 parameters; expected the 11 of"),
     "C and ldc left out": (f"{GEMM}({ARGUMENTS.replace(', T *C, int ldc', '')}) {{}}",
         "the tenth, C, is missing; expected 8 bytes at offset 48"),
@@ -54,7 +54,7 @@ def test_what_the_pipeline_cannot_call_is_refused_with_what_was_found(tmp_path, 
     assert not list((tmp_path / "build").iterdir())
 
 
-@pytest.mark.parametrize("element_type", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("element_type", ["float32", "float64", "float16", "bfloat16"])
 def test_the_arguments_of_every_element_type_are_taken(tmp_path, element_type):
     more = f"element_types: [{element_type}]\n"
     row = build(tmp_path, HEADER.format(block=64, more=more) + f"{GEMM}({ARGUMENTS}) {{}}", element_type=element_type)

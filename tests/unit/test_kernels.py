@@ -146,6 +146,8 @@ def test_the_source_keeps_the_files_line_numbers(tmp_path):
     kernel = kernel_file.parse(write(tmp_path, GOOD))
     source = kernel.source(Configuration("float16", (("BM", 32), ("BN", 16)))).splitlines()
     assert source[:3] == ["#include <cuda_fp16.h>", "using T = __half;", "using Acc = float;"]
+    brain = kernel.source(Configuration("bfloat16", (("BM", 32), ("BN", 16)))).splitlines()
+    assert brain[:3] == ["#include <cuda_bf16.h>", "using T = __nv_bfloat16;", "using Acc = float;"]
     assert "constexpr int BM = 32;" in source
     assert source[source.index('#line 1 "20_test.cu"') + 1 :] == GOOD.splitlines()
 
@@ -189,7 +191,7 @@ def test_the_digest_covers_what_is_included(tmp_path):
             ("needs:", "then: [{function: f, grid: [1], block: [1], accesses: [{shared_read: z, per_k: 1}]}]\nneeds:"),
             'then[0].accesses: "z": unknown name z',
         ),
-        (("[float32, float16]", "[bfloat16]"), 'element_types[0]: got "bfloat16"; expected float32, float64 or float16'),
+        (("[float32, float16]", "[half]"), 'element_types[0]: got "half"; expected float32, float64, float16 or bfloat16'),
         (("block: [BN, BM]", "block: [BN, BK]"), 'block: "BK": unknown name BK; known: BM, BN, element_size'),
         (("block: [BN, BM]", "block: [BN, M]"), "unknown name M"),
         (("block: [BN, BM]\n", ""), "missing key block or grid"),
@@ -212,7 +214,15 @@ def test_a_bad_header_is_named(tmp_path, change, message):
     assert "kernels/cuda/20_test.cu" in str(error.value)
 
 
-@pytest.mark.parametrize("key", ["element_types: [float16]", "grid: [1]"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "element_types: [float16]",
+        "element_types: [float32, bfloat16]",
+        "grid: [1]",
+        "tensor_maps: [{of: A, box: [1, 1], swizzle: 0}]",
+    ],
+)
 def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
     path = write(tmp_path, f"/*---\ntitle: A\nidea: b\n{key}\n---*/\n", "cpu/20_test.c")
     with pytest.raises(
@@ -228,7 +238,7 @@ def test_the_projects_own_kernels_have_models_and_legal_configurations():
         assert kernel.global_reads
         default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
         assert kernel.objection(default) == ""
-        assert sum(not objection for _, objection in kernel.expand({}, ["float32"])) >= 1
+        assert sum(not objection for _, objection in kernel.expand({}, kernel.element_types)) >= 1
 
 
 def test_the_readme_of_headers_explains_every_key():

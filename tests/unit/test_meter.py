@@ -1,7 +1,7 @@
 """The power that a counter tells, with a clock and a counter that are simulated."""
 
 import pytest
-from ladder.devices.energy_meter import Meter
+from ladder.devices.back_to_back import Meter
 
 WATTS, IDLE = 500.0, 90.0
 

@@ -5,8 +5,8 @@ import struct
 import pytest
 from cuda.bindings import driver
 from ladder.core.errors import InputError
-from ladder.devices import tensor_maps
 from ladder.devices.base import Refused
+from ladder.devices.tensor_maps import encoded
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
@@ -108,16 +108,17 @@ def test_the_driver_is_asked_for_rows_and_boxes_in_its_order(monkeypatch):
         return driver.CUresult.CUDA_SUCCESS, driver.CUtensorMap()
 
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", encode)
-    addresses = {"A": 4096, "C": 8192, "workspace": 1024}
     one = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128)
-    tensor_maps._encode.cache_clear()
-    assert len(tensor_maps.encoded(one, "float16", addresses)) == struct.calcsize("16Q")
+    encoded.cache_clear()
+    assert len(encoded(one, "float16", 1088)) == struct.calcsize("16Q")
     kind, rank, address, extents, pitches, box, steps, _, swizzle, *_ = asked[0]
     assert (kind, rank, address) == (driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, 1088)
     assert [list(map(int, values)) for values in (extents, pitches, box, steps)] == [[72, 99], [144], [64, 32], [1, 1]]
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
-    assert tensor_maps.encoded(TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False), "float16", addresses) == bytes(128)
+    assert encoded(TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False), "float16", 8192) == bytes(128)
     assert len(asked) == 1
+    encoded(one, "bfloat16", 1088)
+    assert asked[1][0] == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (driver.CUresult.CUDA_ERROR_INVALID_VALUE, None))
     with pytest.raises(Refused, match=r"does not encode TensorMap.*CUDA_ERROR_INVALID_VALUE"):
-        tensor_maps.encoded(one, "float32", addresses)
+        encoded(one, "float32", 1088)

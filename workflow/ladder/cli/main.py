@@ -144,7 +144,7 @@ def try_(parser: ArgumentParser) -> Run:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
     size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
-    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64 or float16 (float32)")
+    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64, float16 or bfloat16 (float32)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUES",
         help="a parameter's values, such as BM=64,128, in place of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",

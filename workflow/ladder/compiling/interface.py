@@ -63,15 +63,15 @@ def check(kernel: Kernel, configuration: Configuration, binary: bytes) -> None:
             names = ", ".join(sorted(found)[:5]) or "none"
             raise CompileError(f"no function {name}; found {names}; expected {before}void {name}({arguments})")
         if cuda:
-            _check_parameters(name, found[name], arguments, ELEMENT_TYPES[configuration.element_type].size)
+            _check_parameters(name, found[name], arguments, max(4, ELEMENT_TYPES[configuration.element_type].size))
             _check_block(name, found[name], block)
 
 
-def _check_parameters(name: str, function: Function, arguments: str, element_size: int) -> None:
+def _check_parameters(name: str, function: Function, arguments: str, sum_size: int) -> None:
     """Raise `CompileError` unless the parameters of a function lie where a C compiler would put the arguments."""
     passed: list[tuple[int, int]] = []
     for argument in arguments.split(", "):
-        size = 8 if "*" in argument else {"T": element_size, "TensorMap": MAP_BYTES}.get(argument.split()[0], 4)
+        size = 8 if "*" in argument else {"Acc": sum_size, "TensorMap": MAP_BYTES}.get(argument.split()[0], 4)
         end = sum(passed[-1]) if passed else 0
         passed.append((end + -end % min(size, MAP_ALIGNMENT), size))
     taken = [function.parameters[number] for number in sorted(function.parameters)]

@@ -21,7 +21,7 @@ DISTRIBUTIONS = (
 
 @dataclass(frozen=True)
 class ElementType:
-    """How the elements of A, B and C are stored, and the type in which products are summed.
+    """How the elements of A, B and C are stored, and the type in which products are summed and which alpha and beta have.
 
     `unit_roundoff` is that of the sums, `output_roundoff` that of an element of C.
     """
@@ -33,13 +33,20 @@ class ElementType:
     accumulator: str
     unit_roundoff: float
     output_roundoff: float
+    exponents: tuple[int, int]
+    """Those of the smallest and of the largest normal numbers."""
+    header: str = ""
+    """The toolkit's file that declares `c_type`."""
 
 
 ELEMENT_TYPES = {
-    "float32": ElementType("float32", 4, "float", "float", 2.0**-24, 2.0**-24),
-    "float64": ElementType("float64", 8, "double", "double", 2.0**-53, 2.0**-53),
-    "float16": ElementType("float16", 2, "__half", "float", 2.0**-24, 2.0**-11),
+    "float32": ElementType("float32", 4, "float", "float", 2.0**-24, 2.0**-24, (-126, 127)),
+    "float64": ElementType("float64", 8, "double", "double", 2.0**-53, 2.0**-53, (-1022, 1023)),
+    "float16": ElementType("float16", 2, "__half", "float", 2.0**-24, 2.0**-11, (-14, 15), "cuda_fp16.h"),
+    "bfloat16": ElementType("bfloat16", 2, "__nv_bfloat16", "float", 2.0**-24, 2.0**-8, (-126, 127), "cuda_bf16.h"),
 }
+OF_CUDA = tuple(name for name, element in ELEMENT_TYPES.items() if element.header)
+"""Element types that only GPUs have."""
 
 
 def flops(m: int, n: int, k: int) -> int:

@@ -34,8 +34,8 @@ def _of_nvmath(*names: str) -> list[Any]:
 cublas, cublasLt, _types = _of_nvmath("bindings.cublas", "bindings.cublasLt", "_utils")
 WORKSPACE_BYTES = 32 << 20
 """NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
-_DATA = {"float32": "CUDA_R_32F", "float64": "CUDA_R_64F", "float16": "CUDA_R_16F"}
-_COMPUTE = {"float32": "COMPUTE_32F", "float64": "COMPUTE_64F", "float16": "COMPUTE_32F"}
+_DATA = {"float32": "CUDA_R_32F", "float64": "CUDA_R_64F", "float16": "CUDA_R_16F", "bfloat16": "CUDA_R_16BF"}
+_COMPUTE = {"float32": "COMPUTE_32F", "float64": "COMPUTE_64F", "float16": "COMPUTE_32F", "bfloat16": "COMPUTE_32F"}
 MAX_ALGORITHMS = 256
 """More than the heuristic offers for any problem."""
 CHOOSING_ROUNDS, CHOOSING_US, CHOOSING_LAUNCHES = 7, 300.0, 30
@@ -62,14 +62,14 @@ class Cublas:
     def launch(self, name: str) -> Launch:
         """Return the launch of a baseline. Raises `Refused` for `cublas_tf32` with another element type than float32.
 
-        `cublas` uses the element type's own arithmetic, with half accumulated in float. `cublaslt_best` uses the same with the best
-        algorithm, chosen by timing. `cublas_tf32` uses FAST_TF32.
+        `cublas` uses the element type's own arithmetic, with elements of 16 bits accumulated in float. `cublaslt_best` uses the same with
+        the best algorithm, chosen by timing. `cublas_tf32` uses FAST_TF32.
         """
         p = self.device.given
         if name == "cublas_tf32" and p.element_type != "float32":
             raise Refused("not_supported", "TF32 is an arithmetic of float32 operands")
         compute = "COMPUTE_32F_FAST_TF32" if name == "cublas_tf32" else _COMPUTE[p.element_type]
-        alpha, beta = (np.array([value], np.float64 if p.element_type == "float64" else np.float32) for value in scalars(p))
+        alpha, beta = (np.array([value]) for value in scalars(p))
         data = _DATA[p.element_type]
         sizes = (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
         if name == "cublaslt_best":

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from ladder.core import clock
 from ladder.devices import back_to_back, memory_peaks
-from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS
+from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS, Meter
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.cuda_stream import Windows, capture, succeed
 from ladder.devices.detect import check_gate, slugify
-from ladder.devices.energy_meter import Meter
 from ladder.devices.nvml import Board, uuid_at
 from ladder.devices.operands import CANARY, audited, scalars
 from ladder.devices.tensor_maps import encoded
@@ -34,8 +33,6 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 """The most blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 FREE_SHARED = 48 << 10
 """Bytes of shared memory that a block gets without asking for more."""
-SCALAR_CODES = {"float32": "f", "float64": "d", "float16": "H"}
-"""`struct` codes of alpha and beta as kernel arguments."""
 READING_SECONDS = 0.02
 """How long a reading of NVML serves; it takes the host about a millisecond."""
 ENERGY_TRIES = 3
@@ -109,9 +106,8 @@ class Cuda(Device):
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
         p, names = self.given, {**self.given.names(), **self.names}
-        code = SCALAR_CODES[p.element_type]
-        # PyCUDA cannot pack a half; its bits as a 16-bit integer are the same argument
-        alpha, beta = (value.view(np.uint16) if p.element_type == "float16" else value for value in scalars(p))
+        alpha, beta = scalars(p)
+        code = alpha.dtype.char
         workspace, maps = kernel.workspace_of(configuration, names), kernel.maps(configuration, names)
         if workspace is not None:
             self._reserve_workspace(workspace)
@@ -137,7 +133,10 @@ class Cuda(Device):
                 # looked up at every call: the workspace grows when another configuration needs more
                 memory = 0 if workspace is None else int(self._workspace)
                 at = {"A": a, "B": b, "C": c, "workspace": memory}
-                extra = [*([] if workspace is None else [memory]), *(encoded(one, p.element_type, at) for one in maps)]
+                extra = [
+                    *([] if workspace is None else [memory]),
+                    *(encoded(one, p.element_type, at[one.of] + one.at) for one in maps),
+                ]
                 for launch, shape in calls:
                     launch(shape.grid, shape.block, self.stream, *arguments, *extra, shared_size=shape.dynamic_shared)
 

@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import operands
 from ladder.devices.base import Audit, Errors, Refused
-from ladder.devices.operands import CANARY, Place, draws, errors_of, exact_elements, places, result_shifts, scalars, view_step
+from ladder.devices.operands import (
+    CANARY,
+    Place,
+    draws,
+    errors_of,
+    exact_elements,
+    places,
+    result_shifts,
+    scalars,
+    stored_type,
+    values,
+    view_step,
+)
 from ladder.model.campaign import MOST_OF_MEMORY
 from ladder.model.problem import Problem
 
@@ -289,7 +301,7 @@ class Operands:
         This verifies the verification itself. Raises `RuntimeError` if they differ.
         """
         given = self.given
-        dtype, alpha, beta = np.dtype(given.element_type), *(float(value) for value in scalars(given))
+        dtype, alpha, beta = stored_type(given.element_type), *(float(value) for value in scalars(given))
         random = np.random.default_rng(given.seed)
         rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
         first_a, first_b, first_c = self.spare()
@@ -306,9 +318,9 @@ class Operands:
             if beta != 0:
                 cuda.memcpy_dtoh(c, first_c + dtype.itemsize * (row * given.ldc + col))
             with np.errstate(invalid="ignore", over="ignore"):
-                terms = a.astype(np.float64) * b[:, 0].astype(np.float64)
-                expected = alpha * terms.sum() + beta * float(c[0])
-                scale = abs(alpha) * np.abs(terms).sum() + abs(beta * float(c[0]))
+                terms, old = values(a) * values(b[:, 0]), float(values(c)[0])
+                expected = alpha * terms.sum() + beta * old
+                scale = abs(alpha) * np.abs(terms).sum() + abs(beta * old)
                 off = abs(got[0] - expected)
             alike = np.isfinite(expected) or got[0] == expected or (np.isnan(got[0]) and np.isnan(expected))
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:
@@ -340,7 +352,7 @@ class Operands:
         self._support.stream.synchronize()
         found = []
         for place, address in zip((*self.places, self.places[2]), (*self.sets[0], self._unseen, self.results), strict=True):
-            buffer = np.empty(place.total, np.dtype(self.given.element_type))
+            buffer = np.empty(place.total, stored_type(self.given.element_type))
             cuda.memcpy_dtoh(buffer, address)
             found.append(buffer[place.first :])
         a, b, c, result = found

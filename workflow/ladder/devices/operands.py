@@ -75,8 +75,7 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     full = 0 if problem.distribution == "exact_tf32" else output if problem.k <= 2 else output - 1 if output == digits else 0
     mean_square = (small + 1) * (2 * small + 1) / 6
     alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
-    limits = np.finfo(np.dtype(problem.element_type))
-    common = (problem.k, small, wide, period, full, alone, int(limits.minexp), int(limits.maxexp) - 1, problem.seed)
+    common = (problem.k, small, wide, period, full, alone, *element.exponents, problem.seed)
     a, b, c = (Draw(DISTRIBUTIONS.index(problem.distribution), matrix, *common) for matrix in range(3))
     return a, b, c
 
@@ -151,9 +150,21 @@ def audited(random: np.random.Generator, times: int) -> int:
 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:
-    """Return alpha and beta rounded to the element type, as the kernels get them."""
-    element = np.dtype(problem.element_type).type
-    return element(problem.alpha), element(problem.beta)
+    """Return alpha and beta rounded to the type of the sums, as the kernels get them."""
+    accumulator = np.float64 if ELEMENT_TYPES[problem.element_type].accumulator == "double" else np.float32
+    return accumulator(problem.alpha), accumulator(problem.beta)
+
+
+def stored_type(element_type: str) -> np.dtype[Any]:
+    """Return NumPy's type of elements as they lie in memory. It has none for bfloat16, whose bits are integers."""
+    return np.dtype("uint16" if element_type == "bfloat16" else element_type)
+
+
+def values(elements: NDArray[Any]) -> NDArray[np.float64]:
+    """Return elements as they lie in memory in float64."""
+    if elements.dtype == np.uint16:
+        elements = (elements.astype(np.uint32) << 16).view(np.float32)
+    return elements.astype(np.float64)
 
 
 def errors_of(sums: NDArray[np.float64]) -> Errors:

@@ -1,5 +1,6 @@
 // The pipeline's own kernels on a GPU: drawing operands, their float64 copies, the comparison with the reference, the audit of a timed
 // launch, the peak rate. Compiled once per architecture, apart from every kernel that is measured.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "operands.h"
@@ -13,6 +14,10 @@ template <class T>
 struct Bits;
 template <>
 struct Bits<__half> {
+  using type = unsigned short;
+};
+template <>
+struct Bits<__nv_bfloat16> {
   using type = unsigned short;
 };
 template <>
@@ -218,6 +223,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
 FOR_TYPE(float16, __half)
+FOR_TYPE(bfloat16, __nv_bfloat16)
 
 // Peak FP32 rate: every thread makes `rounds` times 1024 independent multiply-adds in registers, 8 chains of 128. The loop itself (a counter,
 // a comparison, a branch) then takes 3 instructions in a thousand.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladder.devices.operands import CANARY, exact_mask, scalars
+from ladder.devices.operands import CANARY, exact_mask, scalars, values
 from ladder.model.problem import Problem
 
 ROWS = 2**28
@@ -39,7 +39,7 @@ def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
     """Return the matrix that begins at the first element. Beyond the last element are zeros."""
     needed = (rows - 1) * ld + cols
     padded = flat[:needed] if len(flat) >= needed else np.concatenate([flat, np.zeros(needed - len(flat), flat.dtype)])
-    return np.lib.stride_tricks.as_strided(padded, (rows, cols), (ld * flat.itemsize, flat.itemsize)).astype(np.float64)
+    return values(np.lib.stride_tricks.as_strided(padded, (rows, cols), (ld * flat.itemsize, flat.itemsize)))
 
 
 def _wanted(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other: Any) -> tuple[Flat, Flat]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from ladder.core.errors import InputError
+from ladder.core.types import OF_CUDA
 from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
 
@@ -137,7 +138,7 @@ class Campaign:
         """
         if not self.problem_sizes.get(kind):
             return []
-        supported = [t for t in self.element_types if kind == "cuda" or t != "float16"]
+        supported = [t for t in self.element_types if kind == "cuda" or t not in OF_CUDA]
         names = [f"{BASELINE_JOB}.{element_type}" for element_type in supported]
         for (id, element_type), configurations in self._of_type.items():
             if id.startswith(f"{kind}/"):

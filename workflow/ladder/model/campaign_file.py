@@ -99,7 +99,8 @@ def load(
     configuration.
     """
     yaml_schema.check(data, "config", source)
-    chosen = _choose(data.get("kernels", "all"), source, kernels, refused or {})
+    element_types = data.get("element_types", ["float32"])
+    chosen = _choose(data.get("kernels", "all"), element_types, source, kernels, refused or {})
     parameters = _check_parameters(data.get("parameters", {}), source, chosen, kernels)
     given = dict(data.get("measure", {}))
     shard, sustained = given.pop("shard", 0), [str(label) for label in given.pop("sustained", [])]
@@ -124,7 +125,7 @@ def load(
         devices=["auto"] if devices == "auto" else devices,
         architectures=[] if architectures == "auto" else architectures,
         problem_sizes={kind: _sizes(entries, f"{source}: problems.{kind}") for kind, entries in data["problems"].items()},
-        element_types=data.get("element_types", ["float32"]),
+        element_types=element_types,
         parameters=parameters,
         header_configurations=data.get("header_configurations", False),
         builds=_builds({"compiler": data.get("compiler", COMPILERS[0])} | data.get("options", {})),
@@ -159,16 +160,18 @@ def unknown(value: str, known: Sequence[str]) -> str:
     return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
-def _choose(patterns: Any, source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]) -> dict[str, Kernel]:
+def _choose(
+    patterns: Any, element_types: Sequence[str], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]
+) -> dict[str, Kernel]:
+    """Return the kernels that a campaign names. A pattern leaves out those with none of its element types."""
     for id, error in refused.items():
         if patterns == "all" or any(fnmatch.fnmatch(id, pattern) for pattern in patterns):
             raise error
-    if patterns == "all":
-        return dict(kernels)
     matches = {}
-    for index, pattern in enumerate(patterns):
-        matches[pattern] = fnmatch.filter(kernels, pattern)
-        if not matches[pattern]:
+    for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
+        found = fnmatch.filter(kernels, pattern)
+        matches[pattern] = [id for id in found if set(kernels[id].element_types) & set(element_types)] or found
+        if not matches[pattern] and patterns != "all":
             raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {unknown(pattern, list(kernels))}")
     chosen = set(itertools.chain.from_iterable(matches.values()))
     return {id: kernel for id, kernel in kernels.items() if id in chosen}

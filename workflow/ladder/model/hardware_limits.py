@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ladder.core.types import ELEMENT_TYPES
+from ladder.core.types import ELEMENT_TYPES, OF_CUDA
 from ladder.model.problem import Problem
 
 FEW_LANES = ("6.0", "7.0", "7.2", "7.5", "8.0")
 """Compute capabilities with 64 float32 lanes per SM; other GPUs since Maxwell have 128 (CUDA Programming Guide, "Arithmetic
 Instructions")."""
 TENSOR_FLOP_PER_CLOCK = {"7.0": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.9": 2048, "9.0": 4096}
-"""Dense float16 operations per clock and SM on tensor cores (the architectures' white papers: A100 312 TFLOP/s, H100 SXM 989 TFLOP/s)."""
+"""Dense operations on 16 bits per clock and SM on tensor cores (the architectures' white papers: A100 312 TFLOP/s, H100 SXM 989 TFLOP/s)."""
 MOST_TENSOR_FLOP_PER_CLOCK = 16384
 """For compute capabilities that are not in the table."""
 HALF_LANES = 4
-"""The most float16 lanes per float32 lane."""
+"""The most lanes for elements of 16 bits per float32 lane."""
 MEMORY_SLACK, UNKNOWN_CLOCK_SLACK = 1.25, 1.5
 """Factors by which a GPU's memory may beat the measured copy rate, and a GPU of unknown highest clock its measured peak."""
 CORE_TFLOPS = 0.4
@@ -43,7 +43,7 @@ def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", t
     if tensor_cores:
         of_sm = TENSOR_FLOP_PER_CLOCK.get(attributes["compute_capability"], MOST_TENSOR_FLOP_PER_CLOCK)
         per_clock = max(per_clock, float(of_sm * attributes["sm_count"]))
-    elif element_type == "float16":
+    elif element_type in OF_CUDA:
         per_clock *= HALF_LANES
     return per_clock * float(attributes["max_sm_clock_mhz"]) * 1e-6
 

@@ -15,7 +15,7 @@ from ladder.core.expressions import Number, evaluate, evaluate_int
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
-ARGUMENTS = "int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc"
+ARGUMENTS = "int M, int N, int K, Acc alpha, const T *A, int lda, const T *B, int ldb, Acc beta, T *C, int ldc"
 """What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
 SUFFIX = {"cuda": ".cu", "cpu": ".c"}
 MAX_THREADS = 1024
@@ -266,7 +266,7 @@ class Kernel:
         element, parameters = ELEMENT_TYPES[configuration.element_type], {**self.parameters, **dict(configuration.parameters)}
         if self.kind == "cuda":
             lines = [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]
-            lines = ["#include <cuda_fp16.h>", *lines] if element.name == "float16" else lines
+            lines = [f"#include <{element.header}>", *lines] if element.header else lines
             lines += [f"constexpr int {name} = {value};" for name, value in parameters.items()]
         else:
             lines = [f"typedef {element.c_type} T;", f"typedef {element.accumulator} Acc;"]

@@ -8,7 +8,7 @@ from typing import Any
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, names_in
-from ladder.core.types import KINDS
+from ladder.core.types import KINDS, OF_CUDA
 from ladder.model.kernel import _INCLUDE, SUFFIX, Configuration, Kernel
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
@@ -84,8 +84,8 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         raise InputError(
             f"{source}: {launching[0]}: got {yaml_schema.shorten(header[launching[0]])}; expected CUDA kernels only to have it"
         )
-    if kernel.kind == "cpu" and "float16" in kernel.element_types:
-        raise InputError(f"{source}: element_types: got float16; expected CUDA kernels only to have it")
+    if kernel.kind == "cpu" and (cuda_only := [name for name in kernel.element_types if name in OF_CUDA]):
+        raise InputError(f"{source}: element_types: got {cuda_only[0]}; expected CUDA kernels only to have it")
     default = Configuration(kernel.element_types[0], tuple(kernel.parameters.items())).names()
     known = default | dict.fromkeys((*PROBLEM_NAMES, *(DEVICE_NAMES if kernel.kind == "cuda" else ())), 1000)
     of_thread = dict.fromkeys(THREAD_NAMES, 0)
