@@ -36,7 +36,7 @@ def test_exact_sums_stay_far_below_where_counting_ends(k, element_type):
         bits = significant(x)
         full = bits >= digits - 1
         assert (full.sum(axis=1) == (turn or k > 64)).all()  # one in each row of A and column of B
-        assert (bits[full] == digits - (k > 2)).all()
+        assert (bits[full] == digits - 1).all()
         assert (np.abs(other[:, full.any(axis=0)]) == 1).all()
         wide = draws(Problem(9, 7, k, element_type=element_type, distribution="exact"))[0].wide
         assert bits[~full].max(initial=0) <= wide

@@ -58,8 +58,8 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     `exact` draws whole numbers from -4 to 4, or fewer if K is so large that sums would not be exact. One in `period` along K has more bits
     than the next narrower format: a kernel that rounds an operand anywhere is off by a whole number. In every order of summation |A||B| over
     these stays below a quarter of the limit up to which the accumulator counts exactly. Beside them, each row of A and each column of B has
-    one number of all the bits of the element type but one. With them |A||B| stays below the limit. If K is 1 or 2 no more than one of them
-    meets in a sum, and they have all bits. `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of C
+    one number of all the bits of the element type but one: as many as rung 21 keeps of an operand. With them |A||B| stays below the limit.
+    `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of C
     have fewer bits than the accumulator, there is room for full numbers only if K is 1 or 2. Then products cancel in pairs, half of K apart,
     all but one in `alone`: the standard deviation of sums over small products is at most a sixteenth of the limit of those bits, and each
     element shows one product left out. `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they are.
@@ -72,7 +72,7 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     )
     wide = TF32_DIGITS if problem.distribution == "exact_tf32" else min(digits - 12, output - 2)
     period = max(1, math.ceil(problem.k * small * 2**wide / 2 ** min(digits - 3, output - 2)))
-    full = 0 if problem.distribution == "exact_tf32" else output if problem.k <= 2 else output - 1 if output == digits else 0
+    full = 0 if problem.distribution == "exact_tf32" else output - 1 if output == digits else output if problem.k <= 2 else 0
     mean_square = (small + 1) * (2 * small + 1) / 6
     alone = math.ceil(problem.k * mean_square**2 / 4 ** (output - 4))
     common = (problem.k, small, wide, period, full, alone, *element.exponents, problem.seed)
