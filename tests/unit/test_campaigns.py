@@ -17,6 +17,7 @@ from synthetic import index
 CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**40)
 BASE = {"problems": {"cpu": [{"square": 8}], "cuda": [{"square": 8}]}, "kernels": ["cpu/02*"]}
 HALF = "/*---\ntitle: begun\n"
+WIDE = f"/*---\ntitle: t\nidea: i\nparameters: {{P: 1, Q: 1}}\nsweep: {{P: {list(range(1000))}, Q: {list(range(1000))}}}\n---*/\n"
 
 
 @pytest.fixture
@@ -103,6 +104,11 @@ def test_what_is_published_is_measured_and_not_what_else_lies_there(checkout):
     assert list(run.targets("reproduce").campaign.kernels) == ["cpu/02_reordered_ikj"]
     assert run.reproduce_name == "reproduce"
     assert list(campaigns(checkout).targets("default").campaign.kernels) == ["cpu/02_mine", "cpu/02_reordered_ikj"]
+    (checkout / "kernels" / "cpu" / "02_mine.c").write_text(WIDE)
+    run = campaigns(checkout)
+    with pytest.raises(InputError, match="cpu/02_mine: the lists of its parameters make 1000000 configurations"):
+        run.targets("default")
+    run.targets("reproduce")
     (checkout / "kernels" / "cpu" / "02_reordered_ikj.c").write_text(HALF)
     with pytest.raises(InputError, match=r"02_reordered_ikj\.c: no header"):
         campaigns(checkout).targets("reproduce")

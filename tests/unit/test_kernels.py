@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,60 @@ def test_a_configuration_says_how_it_is_compiled(tmp_path):
     assert first.slug != second.slug
     assert Configuration.of("float32", second.label) == second
     assert first.names() == second.names()
-    with pytest.raises(InputError, match=r"make 12000 configurations"):
-        list(kernel.expand({"BM": list(range(600))}, ["float32"], [()] * 10))
     plain = kernel_file.parse(write(tmp_path, re.sub("block.*|grid.*|dynamic.*|element_types.*", "", GOOD), "cpu/20_test.c"))
     assert len(list(plain.expand({}, ["float32"], builds))) == 6
+
+
+TENS = dict.fromkeys(("KC", "MC", "NC", "MR", "NR", "KU"), range(1, 11))
+"""Lists of 1,000,000 configurations."""
+
+
+def swept(folder, requires):
+    header = f"parameters: {dict.fromkeys(TENS, 1)}\nrequires: {requires}\nelement_types: [float32, float64]\n"
+    return kernel_file.parse(write(folder, f"/*---\ntitle: t\nidea: i\n{header}---*/\n", "cpu/20_test.c"))
+
+
+@pytest.mark.parametrize("element_type", ["float32", "float64"])
+def test_what_requires_forbids_does_not_count(tmp_path, element_type):
+    kernel = swept(tmp_path, ["MC // (KC - 5) == 1 and NC == 2", "MR == NR and NR * element_size <= 16", "KU == MR"])
+    found = list(kernel.expand(TENS, [element_type]))
+    sizes = range(1, 5 if element_type == "float32" else 3)
+    blocks = [(k, m) for k in TENS["KC"] for m in TENS["MC"] if k != 5 and m // (k - 5) == 1]  # what has no value is not allowed
+    assert [tuple(value for _, value in configuration.parameters) for configuration, _ in found] == [
+        (k, m, 2, r, r, r) for k, m in blocks for r in sizes
+    ]
+    assert {objection for _, objection in found} == {""}
+
+
+def test_where_requires_allows_nothing_the_first_says_why(tmp_path):
+    ((configuration, objection),) = swept(tmp_path, ["KC > 10"]).expand(TENS, ["float32"])
+    assert (configuration.label, objection) == ("KC=1 MC=1 NC=1 MR=1 NR=1 KU=1", "requires KC > 10")
+
+
+@pytest.mark.parametrize(
+    ("requires", "builds", "message"),
+    [
+        (
+            [],
+            1,
+            "make 1000000 configurations, of which `requires` allows more than 10000; expected no more: shorten a list, or name",
+        ),
+        (["KC * MC == 1"], 2, "make 2000000 configurations, of which `requires` allows more than 10000; "),
+        (
+            ["KC * KU == 100 and NC * MC * MR * NR == 10000"],
+            1,
+            "takes more than 200000 values; expected requirements on the first parameters",
+        ),
+    ],
+)
+def test_too_many_configurations_are_refused(tmp_path, requires, builds, message):
+    kernel = replace(swept(tmp_path, requires), kind="cuda")
+    with pytest.raises(InputError, match=re.escape(message)):
+        list(kernel.expand(TENS, ["float32"], [(), (("compiler", "nvrtc"),)][:builds]))
+
+
+def test_ten_thousand_configurations_are_taken(tmp_path):
+    assert len(list(swept(tmp_path, ["KC * MC == 1"]).expand(TENS, ["float32"]))) == 10_000
 
 
 def test_several_launches_and_a_workspace(tmp_path):

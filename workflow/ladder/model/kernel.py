@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.core.errors import InputError
-from ladder.core.expressions import Number, evaluate, evaluate_int
+from ladder.core.expressions import Number, evaluate, evaluate_int, names_in
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
@@ -22,7 +22,9 @@ MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 MAX_CONFIGURATIONS = 10_000
-"""The most configurations of a kernel and element type. Longer lists of parameters are a mistake rather than a plan."""
+"""The most configurations of a kernel and element type that `requires` allows. Longer lists are a mistake rather than a plan."""
+MAX_TRIED = 200_000
+"""The most values that are tried to find them: about 2 s, at every start and in every job."""
 COMPILERS = ("nvcc", "nvrtc")
 """Compilers of CUDA kernels. The first is the default."""
 OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={}"}
@@ -159,24 +161,53 @@ class Kernel:
         """Yield the product of the swept lists, then the declared assignments, each with the reason why it is not legal, or "".
 
         `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any list replaces `configurations`. The
-        configurations of a CUDA kernel are compiled in every way of `builds`. Raises `InputError` for more than `MAX_CONFIGURATIONS`.
+        configurations of a CUDA kernel are compiled in every way of `builds`. Of a product of more than `MAX_CONFIGURATIONS` only what
+        `requires` allows is yielded. Raises `InputError` if that is still more, or takes more than `MAX_TRIED` values to find.
         """
         builds = builds if self.kind == "cuda" else ((),)
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
-        count = math.prod(map(len, values)) * len(builds)
-        if count > MAX_CONFIGURATIONS:
-            raise InputError(
-                f"{self.id}: the lists of its parameters make {count} configurations; expected at most {MAX_CONFIGURATIONS}"
-            )
         declared = [] if lists else [tuple({**self.parameters, **own}.values()) for own in self.configurations]
-        product = () if declared and not self.sweep else itertools.product(*values)
-        combinations = list(dict.fromkeys([*product, *declared]))
+        count = 0 if declared and not self.sweep else math.prod(map(len, values)) * len(builds)
         for element_type in element_types:
             if element_type not in self.element_types:
                 continue
-            for combination, build in itertools.product(combinations, builds):
+            product = itertools.product(*values) if count else iter(())
+            if count > MAX_CONFIGURATIONS:
+                known, swept = {"element_size": ELEMENT_TYPES[element_type].size}, dict(zip(self.parameters, values, strict=True))
+                allowed = self._allowed(known, swept, itertools.count())
+                product = itertools.chain([next(allowed, next(product))], allowed)  # if there is none, the first one says why
+            some = list(itertools.islice(product, MAX_CONFIGURATIONS // len(builds) + 1))
+            if len(some) * len(builds) > MAX_CONFIGURATIONS:
+                raise InputError(
+                    f"{self.id}: the lists of its parameters make {count} configurations, of which `requires` allows more than "
+                    f"{MAX_CONFIGURATIONS}; expected no more: shorten a list, or name assignments under `configurations`"
+                )
+            for combination, build in itertools.product(dict.fromkeys([*some, *declared]), builds):
                 configuration = Configuration(element_type, tuple(zip(self.parameters, combination, strict=True)), build)
                 yield configuration, self.objection(configuration)
+
+    def _allowed(
+        self, chosen: Mapping[str, Number], lists: Mapping[str, Sequence[int]], tried: Iterator[int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield the assignments of `lists` that `requires` allows beside what is `chosen`.
+
+        A value that it forbids beside those before it is not combined with the lists after it.
+        """
+        if not lists:
+            yield ()
+            return
+        (name, values), *rest = lists.items()
+        known = {*chosen, name}
+        requires = [requirement for requirement in self.requires if name in (used := names_in(requirement)) and used <= known]
+        for value in values:
+            if next(tried) >= MAX_TRIED:
+                raise InputError(
+                    f"{self.id}: `requires` allows few of the configurations that the lists of its parameters make, but to find them takes "
+                    f"more than {MAX_TRIED} values; expected requirements on the first parameters, or assignments under `configurations`"
+                )
+            names = {**chosen, name: value}
+            if all(_holds(requirement, names) for requirement in requires):
+                yield from ((value, *others) for others in self._allowed(names, dict(rest), tried))
 
     def objection(self, configuration: Configuration) -> str:
         """Return why the configuration is not legal, or "". An expression without a value for it is a reason too."""
@@ -278,3 +309,11 @@ class Kernel:
 def _three(extents: Sequence[str | int], names: Mapping[str, Number]) -> tuple[int, int, int]:
     x, y, z = [*(evaluate_int(extent, names) for extent in extents), 1, 1][:3]
     return x, y, z
+
+
+def _holds(requirement: str, names: Mapping[str, Number]) -> bool:
+    """Return whether a requirement is met. One without a value, because something is divided by 0, is not."""
+    try:
+        return bool(evaluate(requirement, names))
+    except InputError:
+        return False
