@@ -1,6 +1,6 @@
 """Open each published dataset once: its samples and tables are shared by all tests of this folder.
 
-Everything here recomputes committed files and compares them with what is committed. Run it with `make check-published`, in one process.
+Everything here recomputes committed files and compares them with what is committed. Run it with `make check-published`.
 """
 
 from collections.abc import Callable, Iterator
@@ -64,6 +64,8 @@ def of_published(opened: Callable[[Path], Dataset]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def story(opened: Callable[[Path], Dataset]) -> Story:
+def story(opened: Callable[[Path], Dataset], of_published: list[dict[str, Any]]) -> Story:
     """What the pages are filled from."""
-    return Story(ROOT)
+    story = Story(ROOT)
+    story.entries = of_published
+    return story

@@ -1,6 +1,7 @@
 """Hold the data of a figure, with the names, colors and markers that all figures share."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -174,9 +175,16 @@ class View:
 
     def gain(self, kernel: str, problem: str) -> Mapping[str, Any] | None:
         """Return the row of `pairs` that compares a rung with the rung below it, or None."""
-        pairs = self.pairs
-        rows = pairs[(pairs["pair"] == "gain") & (pairs["kernel"] == kernel) & (pairs["problem"] == problem)].to_dict("records")
-        return rows[0] if rows else None
+        return self._gains.get((kernel, problem))
+
+    @cached_property
+    def _gains(self) -> dict[tuple[str, str], Mapping[str, Any]]:
+        return _first(self.pairs[self.pairs["pair"] == "gain"])
+
+    @cached_property
+    def best_rows(self) -> dict[tuple[str, str], Mapping[str, Any]]:
+        """The rows of `best` by kernel and problem."""
+        return _first(self.best)
 
     def colours(self) -> dict[str, Any]:
         """Return the color of each kernel and baseline. Rungs go from dark to light, an order that color-blind readers see too."""
@@ -260,6 +268,11 @@ class View:
         if "repeated_launch_us" in env:
             sentences.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
         return " ".join(filter(None, sentences))
+
+
+def _first(table: pd.DataFrame) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return the first row of each kernel and problem."""
+    return {(row["kernel"], row["problem"]): row for row in reversed(table.to_dict("records"))}
 
 
 def span(values: Sequence[float]) -> str:

@@ -82,14 +82,28 @@ def draw_all(
     width: float = WIDTH,
     formats: Sequence[str] = (),
 ) -> None:
-    """Draw every figure of a dataset and write it as `<figure>-<state>.<format>`.
-
-    For element types other than float32 the name is `<figure>-<element type>-<state>`. `tables` are those of `DRAWN_FROM`,
-    `width` is in inches, and `formats` are written besides SVG.
-    """
+    """Draw every figure that `plan` names, and write it in SVG and in `formats`."""
     folder.mkdir(parents=True, exist_ok=True)
-    states, tasks = list(dict.fromkeys(tables["best"]["state"])), []
-    for element_type, state in product(dict.fromkeys(tables["best"]["element_type"]), states):
+    tasks = [(data, name, folder / stem, formats) for stem, (data, name) in plan(tables, environment, width).items()]
+    if threads == 1:
+        list(map(_draw_and_save, tasks))
+        return
+    # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which would cancel pending tasks: the
+    # pool's own thread then finds its processes gone and sometimes prints a traceback.
+    ended = signal.SIGINT, signal.SIG_DFL
+    with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
+        for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
+            drawing.result()
+
+
+def plan(tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], width: float) -> dict[str, tuple[View, str]]:
+    """Return the data and the name of every figure of a dataset, by its file's name without a suffix: `<figure>-<state>`.
+
+    For element types other than float32 that is `<figure>-<element type>-<state>`. `tables` are those of `DRAWN_FROM`, `width` is in
+    inches.
+    """
+    planned = {}
+    for element_type, state in product(*(dict.fromkeys(tables["best"][column]) for column in ("element_type", "state"))):
         typed = _of_type(tables, element_type)
         whole, data = (View(given, environment, state, width) for given in (typed, _of_first_distribution(typed)))
         if all(map(is_baseline, whole.best["kernel"])):  # no kernel has a rate: all are incorrect, or `cold` as `warm`
@@ -100,16 +114,8 @@ def draw_all(
         for name in OF_SUSTAINED if state == SUSTAINED else (*FIGURES, *sweeps):
             drawn = whole if name in ANY_OPERANDS else data
             if name not in NEEDS or NEEDS[name](drawn):
-                tasks.append((drawn, name, folder / f"{name}-{which}", formats))
-    if threads == 1:
-        list(map(_draw_and_save, tasks))
-        return
-    # Ctrl-C ends these processes without a traceback each; the job reports it. Not `map`, which would cancel pending tasks: the
-    # pool's own thread then finds its processes gone and sometimes prints a traceback.
-    ended = signal.SIGINT, signal.SIG_DFL
-    with ProcessPoolExecutor(threads, mp_context=get_context("fork"), initializer=signal.signal, initargs=ended) as pool:
-        for drawing in [pool.submit(_draw_and_save, task) for task in tasks]:
-            drawing.result()
+                planned[f"{name}-{which}"] = drawn, name
+    return planned
 
 
 def _draw_and_save(task: tuple[View, str, Path, Sequence[str]]) -> None:

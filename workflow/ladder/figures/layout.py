@@ -105,10 +105,11 @@ def finish(
         color=NOTE,
         wrap=True,
     )
-    parts = [height(head) + 2 * PAD, height(foot) + 2 * PAD]
     for text in (head, foot):  # wrap once, not whenever a size is requested
+        text._renderer = renderer  # type: ignore[attr-defined]
         text.set_text(text._get_wrapped_text())  # type: ignore[attr-defined]
         text.set_wrap(False)
+    parts = [height(head) + 2 * PAD, height(foot) + 2 * PAD]
     legend = None
     for columns in range(min(len(handles), 8), 0, -1):
         legend = figure.legend(

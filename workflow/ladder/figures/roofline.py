@@ -1,5 +1,7 @@
 """Draw rates under the roofs of peak and bandwidth."""
 
+import math
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -25,13 +27,15 @@ def roofline(data: View) -> Figure:
     if l1:
         roofs.append((l1, "#4682b4", "L1 and shared memory"))
     top = data.peak or data.rate(max(bandwidth for bandwidth, _, _ in roofs) * high)
+    labels = []
     for bandwidth, colour, name in roofs:
         edge = top / data.rate(bandwidth) if data.peak else high
         axes.plot([low, edge], [data.rate(bandwidth * low), data.rate(bandwidth * edge)], color=colour, zorder=2)
         middle = (max(low, edge * bottom / data.rate(bandwidth * edge)) * edge) ** 0.5
         at = middle, data.rate(bandwidth * middle) * 1.08
-        axes.text(*at, f"{name}: {bandwidth:.3g} TB/s", color=colour, fontsize=small, ha="center", va="bottom", rotation_mode="anchor",
-                  rotation=np.degrees(np.arctan2(at[1], at[0])), transform_rotates_text=True)  # fmt: skip
+        label = axes.text(*at, f"{name}: {bandwidth:.3g} TB/s", color=colour, fontsize=small, ha="center", va="bottom")
+        label.set(rotation=np.degrees(np.arctan2(at[1], at[0])), rotation_mode="anchor", transform_rotates_text=True)
+        labels.append(label)
     if data.peak:
         axes.plot([edge, high], [data.peak] * 2, color="#000000", ls=":")
         axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=small, ha="right")
@@ -68,4 +72,11 @@ def roofline(data: View) -> Figure:
         "Without a tick: on the tensor cores, of which the FP32 peak is no bound." if rows["tensor_cores"].any() else "",
         marks_note(rows.to_dict("records")),
     ]
-    return finish(figure, data, f"Roofline at {data.where()} on {data.environment['name']}", [*handles, *edges(rows)], notes)
+    finish(figure, data, f"Roofline at {data.where()} on {data.environment['name']}", [*handles, *edges(rows)], notes)
+    # A roof rises a decade for each decade to the right. Matplotlib takes this angle from two points that are close to each other: its
+    # sixth decimal, which the file shows, depends on the CPU.
+    width, height = axes.get_position().size * figure.get_size_inches()
+    angle = math.degrees(math.atan2(height / math.log10(highest / bottom), width / math.log10(high / low)))
+    for label in labels:
+        label.set(rotation=round(angle, 1), transform_rotates_text=False)
+    return figure

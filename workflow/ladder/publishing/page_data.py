@@ -78,8 +78,7 @@ class Story:
         data = data or self.dataset(kernel)
         if data is None:
             return None
-        rows = data.best[(data.best["kernel"] == kernel) & (data.best["problem"] == problem)].to_dict("records")
-        return rows[0] if rows else None
+        return data.best_rows.get((kernel, problem))
 
     def gain(self, kernel: str, problem: str) -> Row | None:
         """Return the row of `pairs.csv` for the kernel and the rung below it, each at its best, with the `marks` of both."""

@@ -104,7 +104,7 @@ def check_drawn(folder: Path, drawn: Path) -> None:
         )
 
 
-def _tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
+def tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Write the tables of the dataset in a folder into another. Return the tables that figures are drawn from, and the environment."""
     dataset = Dataset.open(folder, kernels)
     into.mkdir(parents=True, exist_ok=True)
@@ -114,21 +114,26 @@ def _tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict
 
 def draw(folder: Path, drawn: Path) -> None:
     """Draw tables and figures of the dataset in a folder into another."""
-    read, environment = _tabulate(folder, discover(ROOT).values(), drawn)
+    read, environment = tabulate(folder, discover(ROOT).values(), drawn)
     figures.draw_all(read, environment, drawn / "figures", os.cpu_count() or 1)
     if (folder / "counters.csv").exists():
         counts = csv_files.read_csv(folder / "counters.csv")
         figures.draw_counters(counts, read, environment, drawn / "counters")
 
 
+def draw_compared(published: Path, drawn: Path) -> bool:
+    """Draw the published datasets of each kind side by side. Return whether a kind has several."""
+    for kind, groups in together(published).items():
+        made = {name.split("/")[0]: tabulate(featured(published)[name], [], drawn / "tables" / name) for name in groups}
+        read, environments = ({name: pair[part] for name, pair in made.items()} for part in (0, 1))
+        figures.draw_comparison(read, environments, drawn / f"compared-{kind}")
+    return bool(together(published))
+
+
 def compare(published: Path) -> None:
-    """Draw the published datasets of each kind side by side, if a kind has several, and write the checksums."""
+    """Write the checksums of the figures that compare datasets."""
     with TemporaryDirectory() as scratch:
-        for kind, groups in together(published).items():
-            made = {name.split("/")[0]: _tabulate(featured(published)[name], [], Path(scratch) / name) for name in groups}
-            read, environments = ({name: pair[part] for name, pair in made.items()} for part in (0, 1))
-            figures.draw_comparison(read, environments, Path(scratch) / f"compared-{kind}")
-        if together(published):
+        if draw_compared(published, Path(scratch)):
             write_sums(published, Path(scratch))
         else:
             (published / SUMS).unlink(missing_ok=True)
