@@ -30,7 +30,7 @@ class Checkout:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "Snakefile", folder)
-        for name in ("workflow", "kernels", "config", "profiles"):
+        for name in ("workflow", "kernels", "config", "envs", "profiles"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.python = interpreter(folder / ".venv", folder / "workflow")
 
