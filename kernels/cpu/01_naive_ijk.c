@@ -19,7 +19,7 @@ void gemm(int M, int N, int K, T alpha, const T *restrict A, int lda, const T *r
       Acc sum = 0;
       for (int k = 0; k < K; ++k) sum += A[(size_t)m * lda + k] * B[(size_t)k * ldb + n];
       T *c = &C[(size_t)m * ldc + n];
-      /* As in BLAS, beta == 0 means that C is not read: it may hold NaN. */
-      *c = alpha * sum + (beta == 0 ? 0 : beta * *c);
+      /* As in BLAS, A and B do not count if alpha == 0, nor does C if beta == 0: they may hold NaN. */
+      *c = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * *c);
     }
 }

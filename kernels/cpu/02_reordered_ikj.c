@@ -15,6 +15,7 @@ global_writes: M * N * K
 void gemm(int M, int N, int K, T alpha, const T *restrict A, int lda, const T *restrict B, int ldb, T beta,
           T *restrict C, int ldc) {
   scale(M, N, beta, C, ldc);
+  if (alpha == 0) return; /* as in BLAS, A and B do not count then: they may hold NaN */
   for (int m = 0; m < M; ++m)
     for (int k = 0; k < K; ++k) {
       const T a = alpha * A[(size_t)m * lda + k];

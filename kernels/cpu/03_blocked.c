@@ -19,6 +19,7 @@ static inline int least(int a, int b) { return a < b ? a : b; }
 void gemm(int M, int N, int K, T alpha, const T *restrict A, int lda, const T *restrict B, int ldb, T beta,
           T *restrict C, int ldc) {
   scale(M, N, beta, C, ldc);
+  if (alpha == 0) return; /* as in BLAS, A and B do not count then: they may hold NaN */
   for (int n0 = 0; n0 < N; n0 += BN)
     for (int k0 = 0; k0 < K; k0 += BK)
       for (int m0 = 0; m0 < M; m0 += BM) {

@@ -23,9 +23,10 @@ global_writes: M * N * ceil_div(K, KC)
  * What holds it back: block sizes suit common caches, not this machine's; and vendors write the innermost step in assembly. */
 
 #include <omp.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "store.h"
 
 /* 512-bit SIMD has 32 registers, 256-bit SIMD has 16: most hold sums, a few values of A and B. */
 #if defined(__AVX512F__)
@@ -100,6 +101,10 @@ static T *slivers(int count, int width) {
 
 void gemm(int M, int N, int K, T alpha, const T *restrict A, int lda, const T *restrict B, int ldb, T beta,
           T *restrict C, int ldc) {
+  if (alpha == 0) { /* as in BLAS, A and B do not count then: they may hold NaN */
+    scale(M, N, beta, C, ldc);
+    return;
+  }
   T *a = slivers(M, MR), *b = slivers(N, NR);
 #pragma omp parallel num_threads(THREADS ? THREADS : omp_get_max_threads())
   for (int k0 = 0; k0 < K; k0 += KC) {

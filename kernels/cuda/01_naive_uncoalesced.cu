@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(BX * BY)
   if (row >= M || col >= N) return;
 
   Acc sum = 0;
-  for (int k = 0; k < K; ++k) sum += Acc(A[size_t(row) * lda + k]) * Acc(B[size_t(k) * ldb + col]);
+  for (int k = 0; k < K && alpha != 0; ++k) sum += Acc(A[size_t(row) * lda + k]) * Acc(B[size_t(k) * ldb + col]);
 
   store(&C[size_t(row) * ldc + col], alpha, sum, beta);
 }

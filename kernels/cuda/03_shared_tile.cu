@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(BM * BN)
   const int thread = threadIdx.y * BN + threadIdx.x;
 
   Acc sum = 0;
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     // Consecutive threads fetch consecutive elements of a row. Beyond the matrix the tile is filled with zeros,
     // which add nothing to the sums.
     for (int i = thread; i < BM * BK; i += BM * BN) {

@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(BM * BN)
   const int thread = threadIdx.y * BN + threadIdx.x;
 
   Acc sum = 0;
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     for (int i = thread; i < BM * BK; i += BM * BN) {
       const int r = i / BK, k = i % BK;
       sA[r][k] = row0 + r < M && k0 + k < K ? A[size_t(row0 + r) * lda + k0 + k] : T(0);

@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
   const int thread = threadIdx.y * THREADS_N + threadIdx.x;
 
   Acc sum[TM][TN] = {};
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     for (int i = thread; i < BM * BK; i += THREADS) {
       const int r = i / BK, k = i % BK;
       sA[r][k] = row0 + r < M && k0 + k < K ? A[size_t(row0 + r) * lda + k0 + k] : T(0);

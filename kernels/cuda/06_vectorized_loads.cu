@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int thread = threadIdx.y * THREADS_N + threadIdx.x;
 
   float sum[TM][TN] = {};
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
 #pragma unroll
     for (int first = 0; first < BM * BK / 4; first += THREADS) {
       const int i = first + thread, r = i / (BK / 4), k = i % (BK / 4) * 4;

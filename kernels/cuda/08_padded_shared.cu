@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   float sum[TM][TN] = {};
   int now = 0;  // the buffer that is computed on; the other one is filled
-  for (int k0 = 0; k0 < K; k0 += BK, now ^= 1) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK, now ^= 1) {
     tileA.load(A, lda, row0, k0 + BK, M, K, thread, vector);
     tileB.load(B, ldb, k0 + BK, col0, K, N, thread, vector);
 #pragma unroll

@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   read4<TM, 4 * THREADS_M>(a[0], &sA[0][0][row]);
   read4<TN, 4 * THREADS_N>(b[0], &sB[0][0][col]);
   int now = 0;  // the buffer that is computed on; the other one is filled
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     tileA.load(A, lda, row0, k0 + BK, M, K, thread, vector);
     tileB.load(B, ldb, k0 + BK, col0, K, N, thread, vector);
 #pragma unroll

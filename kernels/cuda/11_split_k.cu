@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   read4<TM, 16>(a[0], &sA[0][0][row]);
   read4<TN, 32>(b[0], &sB[0][0][col]);
   int now = 0;  // the buffer that is computed on; the other one is filled
-  for (int k0 = begin; k0 < end; k0 += BK) {
+  for (int k0 = begin; k0 < end && alpha != 0; k0 += BK) {
     tileA.load(A, lda, row0, k0 + BK, M, end, thread, vector);
     tileB.load(B, ldb, k0 + BK, col0, end, N, thread, vector);
 #pragma unroll

@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
   read4<TM, 16>(a[0], &ring[row]);
   read4<TN, 32>(b[0], &ring[BK * WIDTH_A + col]);
   unsigned now = 0, free = (STAGES - 1) * STAGE;  // the stage that is computed on, and the one that the next copies go to
-  for (int k0 = 0; k0 < K; k0 += BK) {
+  for (int k0 = 0; k0 < K && alpha != 0; k0 += BK) {
     copy(free, K - k0 - (STAGES - 1) * BK);
     free = now;
 #pragma unroll

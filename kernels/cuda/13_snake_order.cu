@@ -44,7 +44,7 @@ __device__ __forceinline__ void whole_tile(int M, int N, int K, T alpha, const T
   extern __shared__ __align__(128) T ring[];
   const Corner<BM, BN> at(blockIdx.x, M, N);
   Block block;
-  block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, at.row, at.col, 0, K);
+  block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, at.row, at.col, 0, alpha == 0 ? 0 : K);
   block.put(ring, &C[size_t(at.row) * ldc + at.col], ldc, M - at.row, N - at.col, alpha, beta, wide(C, ldc, N));
 }
 

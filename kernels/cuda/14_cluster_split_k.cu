@@ -47,7 +47,7 @@ __device__ __forceinline__ void slice_of_tile(int M, int N, int K, T alpha, cons
   const int length = ((K + SLICES - 1) / SLICES + BK - 1) / BK * BK;
   const int begin = min(slice * length, K), end = min(begin + length, K);
   Block block;
-  block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, row0, col0, begin, end);
+  block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, row0, col0, begin, alpha == 0 ? begin : end);
   block.put_own(ring + block.group * BM * BN, BN, BM, BN, alpha, 0, true);
 
   cluster_sync();

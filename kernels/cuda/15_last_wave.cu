@@ -87,7 +87,7 @@ __device__ __forceinline__ void share(int M, int N, int K, T alpha, const T* A, 
     const bool whole = k1 - k0 == shares.steps;
     const Corner<BM, BN> at(index, M, N);
     Block block;
-    block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, at.row, at.col, k0 * BK, min(K, k1 * BK));
+    block.accumulate<WIDE>(ring, M, N, A, lda, B, ldb, at.row, at.col, k0 * BK, alpha == 0 ? k0 * BK : min(K, k1 * BK));
     T* to = whole ? &C[size_t(at.row) * ldc + at.col] : &workspace[size_t(2 * blockIdx.x + (k0 == 0)) * PART];
     const int ld = whole ? ldc : BN, rows = whole ? M - at.row : BM, cols = whole ? N - at.col : BN;
     block.put(ring, to, ld, rows, cols, alpha, whole ? beta : T(0), whole ? wide(C, ldc, N) : true);

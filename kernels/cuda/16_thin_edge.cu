@@ -37,7 +37,7 @@ __device__ __forceinline__ void tile(int rows, int N, int K, T alpha, const T* A
                                      int row, int col) {
   extern __shared__ __align__(128) T ring[];
   Kind block;
-  block.template accumulate<WIDE>(ring, rows, N, A, lda, B, ldb, row, col, 0, K);
+  block.template accumulate<WIDE>(ring, rows, N, A, lda, B, ldb, row, col, 0, alpha == 0 ? 0 : K);
   block.put(ring, &C[size_t(row) * ldc + col], ldc, rows - row, N - col, alpha, beta, wide(C, ldc, N));
 }
 

@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1)
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t memory = shared_address(shared), full = memory + STAGES * STAGE, empty = full + STAGES * 8;
   const Position tile(blockIdx.x, (M + BM - 1) / BM, (N + BN - 1) / BN);
-  const int steps = (K + DEPTH - 1) / DEPTH;
+  const int steps = alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, CONSUMERS / 32);
     barriers_ready();
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1)
   } else {
     take_registers<232>();
     const int thread = threadIdx.x % 128, row = threadIdx.x / 128 * 64;  // of the tile
-    float sum[BN / 2];
+    float sum[BN / 2] = {};
     for (int step = 0; step < steps; ++step) {
       const int stage = step % STAGES;
       barrier_wait(full + stage * 8, step / STAGES % 2);

@@ -9,7 +9,7 @@ import numpy as np
 from emulator import Launch, Tool, lower
 from host import buffers, inside
 from ladder.devices.base import Errors
-from ladder.devices.operands import GUARD, exact_mask, places, scalars
+from ladder.devices.operands import GUARD, exact_mask, places, reference, scalars
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.verify import judge
 from ladder.model.kernel import Configuration, Kernel
@@ -55,22 +55,19 @@ def drawn(problem: Problem) -> Sequence[np.ndarray]:
 @cache
 def reference_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """C in float64, and what its error bound is relative to."""
-    a, b, old = (inside(buffer, where).astype(np.float64) for buffer, where in zip(drawn(problem), places(problem), strict=True))
-    alpha, beta = (float(factor) for factor in scalars(problem))
-    with np.errstate(all="ignore"):
-        reference, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
-        return (reference + beta * old, scale + abs(beta * old)) if beta else (reference, scale)
+    matrices = (inside(buffer, where) for buffer, where in zip(drawn(problem), places(problem), strict=True))
+    return reference(*(float(factor) for factor in scalars(problem)), *matrices)
 
 
 def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    place, (reference, scale) = places(problem)[2], reference_of(problem)
+    place, (sums, scale) = places(problem)[2], reference_of(problem)
     with np.errstate(all="ignore"):
-        rounded, found = reference.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
+        rounded, found = sums.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
         finite = np.isfinite(found) & np.isfinite(rounded)
         wild = ~finite & ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
         exact = exact_mask(problem)
-        expected = np.where(exact, rounded, reference)
+        expected = np.where(exact, rounded, sums)
         off = np.where(finite, np.abs(found - expected), 0.0)
         share = np.where(
             wild | (exact & (off > 0)), np.inf, np.where(off > np.finfo(result.dtype).smallest_subnormal, off / scale, 0.0)
@@ -79,8 +76,8 @@ def complaint(problem: Problem, result: np.ndarray) -> str:
     for buffer in (written, untouched):
         inside(buffer, place)[:] = 0
     stray = np.count_nonzero(written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}"))
-    sums = (float(np.sum(np.square(values[finite]))) for values in (off, expected, scale))
-    errors = Errors(*sums, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray))
+    squares = (float(np.sum(np.square(values[finite]))) for values in (off, expected, scale))
+    errors = Errors(*squares, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray))
     return judge(errors, problem).reason
 
 

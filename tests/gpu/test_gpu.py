@@ -323,7 +323,7 @@ def test_cublas_passes_the_gauntlet(gpu, name, element_type):
     tf32 = PRECISION.get(name) == "tf32"
     if tf32 and element_type != "float32":
         pytest.skip("TF32 is an arithmetic of float32 operands")
-    for problem in problems(element_type, tf32):
+    for problem in problems(element_type, tf32, baseline=True):
         use(gpu, problem)
         found = judge(gpu.check(gpu.baseline(name)), problem, tf32)
         assert found.status == "correct", (describe(problem), found.reason)

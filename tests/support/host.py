@@ -13,7 +13,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import blas
 from ladder.devices.base import Launch
 from ladder.devices.cpu import C_TYPES, Cpu, _Draw, _Place
-from ladder.devices.operands import CANARY, Place, draws, places, scalars, stored_type
+from ladder.devices.operands import CANARY, Place, draws, places, reference, scalars, stored_type
 from ladder.model.problem import Problem
 from threadpoolctl import threadpool_limits
 
@@ -51,10 +51,8 @@ def launch(device: Cpu, compute: Compute) -> Launch:
 
 def right(p: Problem, a: Any, b: Any, c: Any) -> None:
     """`C <- alpha*A*B + beta*C`, summed in float64."""
-    alpha, beta = (float(factor) for factor in scalars(p))
     with np.errstate(all="ignore"):
-        total = alpha * (a.astype(np.float64) @ b.astype(np.float64))
-        c[:] = total + beta * c if beta else total
+        c[:] = reference(*(float(factor) for factor in scalars(p)), a, b, c)[0]
 
 
 def checked(problem: Problem, compute: Compute) -> Any:

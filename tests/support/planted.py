@@ -44,7 +44,7 @@ C_RIGHT = """
     for (int n = 0; n < N; ++n) {
       Acc sum = 0;
       for (int k = 0; k < K; ++k) sum += A[(size_t)m * lda + k] * B[(size_t)k * ldb + n];
-      C[(size_t)m * ldc + n] = alpha * sum + (beta == 0 ? 0 : beta * C[(size_t)m * ldc + n]);
+      C[(size_t)m * ldc + n] = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * C[(size_t)m * ldc + n]);
     }
 """
 
@@ -69,7 +69,7 @@ CU_RIGHT = """
   if (row >= M || col >= N) return;
   Acc sum = 0;
   for (int k = 0; k < K; ++k) sum += A[size_t(row) * lda + k] * B[size_t(k) * ldb + col];
-  C[size_t(row) * ldc + col] = alpha * sum + (beta == 0 ? T(0) : beta * C[size_t(row) * ldc + col]);
+  C[size_t(row) * ldc + col] = (alpha == 0 ? T(0) : alpha * sum) + (beta == 0 ? T(0) : beta * C[size_t(row) * ldc + col]);
 """
 
 

@@ -29,7 +29,7 @@ from ladder.devices.base import Call, Device, Launch, Refused, Sample, Timed
 from ladder.devices.cpu import C_TYPES, Cpu
 from ladder.devices.detect import Device as Found
 from ladder.devices.detect import slugify
-from ladder.devices.operands import scalars
+from ladder.devices.operands import reference, scalars
 from ladder.model.kernel import ARGUMENTS
 from ladder.storage.dataset_layout import PUBLISHED
 from ladder.storage.published_index import HEADLINE, featured
@@ -219,8 +219,7 @@ class Gpu(Cpu):
                     )
                     left, below = left[:, :depth], below[:depth]
                 with np.errstate(all="ignore"):
-                    product = alpha * (left.astype(np.float64) @ below.astype(np.float64))
-                    result[:] = product + beta * result if beta else product
+                    result[:] = reference(alpha, beta, left, below, result)[0]
 
             def outside() -> None:
                 kind.from_address(addresses[2] - c.itemsize).value = 1

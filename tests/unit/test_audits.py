@@ -13,6 +13,7 @@ PROBLEMS = [
     Problem(33, 40, 256), Problem(17, 24, 100, alpha=-1.3, beta=0.7, padding="3,0,5", offset="2,1,3"),
     Problem(16, 16, 64, element_type="float64"),
     Problem(30, 20, 128, distribution="normal"), Problem(30, 20, 128, distribution="positive", beta=1.0),
+    Problem(60, 20, 9, alpha=0.0, beta=0.7, distribution="nonfinite"),
     Problem(20, 30, 90, distribution="scaled"), Problem(20, 30, 90, distribution="denormal"),
     Problem(20, 30, 90, distribution="denormal", element_type="float64"), Problem(20, 30, 90, distribution="huge"),
     Problem(20, 30, 90, distribution="huge", element_type="float64"),
@@ -35,7 +36,7 @@ def rounded(p, a, b, c):
     total = np.zeros((p.m, p.n), a.dtype)
     for k in reversed(range(p.k)):
         total += a[:, k : k + 1] * b[k : k + 1]
-    c[:] = a.dtype.type(p.alpha) * total + (a.dtype.type(p.beta) * c if p.beta else 0)
+    c[:] = (a.dtype.type(p.alpha) * total if p.alpha else 0) + (a.dtype.type(p.beta) * c if p.beta else 0)
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -146,6 +147,15 @@ def test_a_fault_is_found_in_every_round(problem, compute, times):
 def test_a_fault_is_found_where_squares_are_beyond_what_is_a_number(problem, compute):
     found = faults_of(problem, compute)
     assert all(FAULTS[compute] in one for one in found), found
+
+
+def test_rows_are_looked_at_whatever_a_and_b_hold_if_alpha_is_0():
+    def off(p, a, b, c):
+        right(p, a, b, c)
+        c *= 1.01
+
+    found = faults_of(Problem(60, 20, 9, alpha=0.0, beta=0.7, distribution="nonfinite"), off)
+    assert all("a row of C is off by" in one for one in found)
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])

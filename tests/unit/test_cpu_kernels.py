@@ -25,10 +25,10 @@ KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.ki
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 
 
-def problems(element_type):
+def problems(element_type, baseline=False):
     """The gauntlet, and more of the same."""
     return [
-        *gauntlet.problems(element_type),
+        *gauntlet.problems(element_type, baseline=baseline),
         *(Problem(*shape, element_type=element_type, **layout) for shape in SHAPES for layout in LAYOUTS),
     ]
 
@@ -53,7 +53,7 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
 @pytest.mark.parametrize("name", ["blas_1", "blas_all"])
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_blas_is_right_everywhere(name, element_type):
-    for problem in problems(element_type):
+    for problem in problems(element_type, baseline=True):
         operands = host().operands(problem)
         found = judge(host().check(host().baseline(name)), problem)
         host().free(operands)

@@ -24,7 +24,7 @@ extern "C" __global__ void gemm(int M, int N, int K, T alpha, const T* A, int ld
   Acc sum = 0;
   for (int k = 0; k < K; ++k) sum += A[size_t(row) * lda + k] * B[size_t(k) * ldb + col];
   T* c = &C[size_t(row) * ldc + col];
-  *c = beta == 0 ? alpha * sum : alpha * sum + beta * *c;  // what is in C may be NaN where beta is 0
+  *c = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * *c);  // as in BLAS: what does not count may hold NaN
 }}
 """,
     "cpu": """/*---
@@ -37,8 +37,8 @@ idea: rows of B are read one after another; say here what it does better than th
 void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb, T beta, T* C, int ldc) {{
   for (int i = 0; i < M; ++i) {{
     T* c = &C[(size_t)i * ldc];
-    for (int j = 0; j < N; ++j) c[j] = beta == 0 ? 0 : beta * c[j];  // what is in C may be NaN where beta is 0
-    for (int k = 0; k < K; ++k) {{
+    for (int j = 0; j < N; ++j) c[j] = beta == 0 ? 0 : beta * c[j];  // as in BLAS: what does not count may hold NaN
+    for (int k = 0; k < K && alpha != 0; ++k) {{
       const T a = alpha * A[(size_t)i * lda + k];
       for (int j = 0; j < N; ++j) c[j] += a * B[(size_t)k * ldb + j];
     }}

@@ -30,6 +30,7 @@ from ladder.devices.operands import (
     errors_of,
     exact_elements,
     places,
+    reference,
     result_shifts,
     scalars,
     view_step,
@@ -178,12 +179,9 @@ class Cpu(Device):
         at = self._at
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
-            a, b, c = (at.matrix(which, row if which == 1 else 0).astype(np.float64) for which in range(3))
-            with np.errstate(invalid="ignore", over="ignore"):
-                product, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
-                if beta != 0:
-                    product, scale = product + beta * c, scale + abs(beta) * np.abs(c)
-            at.reference = at.seed, row, np.ascontiguousarray(product), np.ascontiguousarray(scale)
+            matrices = (at.matrix(which, row if which == 1 else 0) for which in range(3))
+            found = reference(alpha, beta, *matrices)
+            at.reference = at.seed, row, *map(np.ascontiguousarray, found)
         return at.reference[2], at.reference[3]
 
     def _compare(self, result: NDArray[Any], row: int) -> Errors:

@@ -24,7 +24,6 @@ from ladder.devices.operands import (
     result_shifts,
     scalars,
     stored_type,
-    values,
     view_step,
 )
 from ladder.model.campaign import MOST_OF_MEMORY
@@ -318,9 +317,7 @@ class Operands:
             if beta != 0:
                 cuda.memcpy_dtoh(c, first_c + dtype.itemsize * (row * given.ldc + col))
             with np.errstate(invalid="ignore", over="ignore"):
-                terms, old = values(a) * values(b[:, 0]), float(values(c)[0])
-                expected = alpha * terms.sum() + beta * old
-                scale = abs(alpha) * np.abs(terms).sum() + abs(beta * old)
+                expected, scale = (value.item() for value in operands.reference(alpha, beta, a[None], b, c[None]))
                 off = abs(got[0] - expected)
             alike = np.isfinite(expected) or got[0] == expected or (np.isnan(got[0]) and np.isnan(expected))
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:

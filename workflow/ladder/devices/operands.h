@@ -59,6 +59,12 @@ HD double to_square(Draw d) {
   return d.distribution == HUGE_VALUES && d.matrix == 0 ? exp2(1.0 - d.highest) : 1;
 }
 
+// An infinity or a NaN three times in `often`, else x.
+HD double odd(u64 h, u64 often, double x) {
+  const u64 which = mix(h) % often;
+  return which == 0 ? INFINITY : which == 1 ? -INFINITY : which == 2 ? NAN : x;
+}
+
 // Element (i, j) of a matrix, before it is rounded to the element type.
 HD double operand(Draw d, long long i, long long j) {
   const u64 h = hashed(d.seed, d.matrix, i, j);
@@ -85,7 +91,7 @@ HD double operand(Draw d, long long i, long long j) {
     }
     return (double)((long long)((h >> 8) % (2 * d.small + 1)) - d.small);
   }
-  if (d.matrix == 2) return x;
+  if (d.matrix == 2) return d.distribution == NONFINITE ? odd(h, 64, x) : x;
   switch (d.distribution) {
     case NORMAL: return normal(h);
     case POSITIVE: return (x + 1) / 2;
@@ -104,10 +110,7 @@ HD double operand(Draw d, long long i, long long j) {
     case HUGE_VALUES: return x * exp2(d.matrix ? -24.0 : d.highest);
     case SPARSE: return d.matrix == 0 || mix(h) % 100 == 0 ? x : 0;                                       // one in a hundred of B
     case HILBERT: return 1 / (double)(i + j + 1);
-    case NONFINITE: {
-      const u64 odd = mix(h) % (8ull * d.k);
-      return odd == 0 ? INFINITY : odd == 1 ? -INFINITY : odd == 2 ? NAN : x;
-    }
+    case NONFINITE: return odd(h, 8ull * d.k, x);
     default: return x;
   }
 }

@@ -167,6 +167,23 @@ def values(elements: NDArray[Any]) -> NDArray[np.float64]:
     return elements.astype(np.float64)
 
 
+def reference(
+    alpha: float, beta: float, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C|, M x N in float64.
+
+    As in BLAS, A and B do not count if alpha is 0, nor does C if beta is 0: they may hold NaN.
+    """
+    a, b, c = (values(matrix) for matrix in (a, b, c))
+    product = scale = np.zeros((len(a), b.shape[1]))
+    with np.errstate(invalid="ignore", over="ignore"):
+        if alpha != 0:
+            product, scale = alpha * (a @ b), abs(alpha) * (np.abs(a) @ np.abs(b))
+        if beta != 0:
+            product, scale = product + beta * c, scale + abs(beta) * np.abs(c)
+    return product, scale
+
+
 def errors_of(sums: NDArray[np.float64]) -> Errors:
     """Return the `Errors` from rows of seven sums, which `compare` writes for each part of C."""
     total, first = sums.sum(axis=0), int(sums[:, 3].argmax())

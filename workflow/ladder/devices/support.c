@@ -138,14 +138,15 @@ static double changed(const void *buffer, const void *before, int size, Place p)
       double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
       SUMS(z, a2)                                                                                                                          \
       for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (ua * a[k]) * (ua * a[k]);                                                 \
-      z *= alpha;                                                                                                                          \
+      z = alpha == 0 ? 0 : z * alpha;                                                                                                      \
       SUMS(y, z, c2)                                                                                                                       \
       for (long long j = 0; j < N; ++j) {                                                                                                  \
         const double before = beta == 0 ? 0 : beta * c0[j];                                                                                \
         y += x[j] * c[j], z += x[j] * before, c2 += (uc * c[j]) * (uc * c[j]) + (uc * before) * (uc * before);                             \
       }                                                                                                                                    \
       if (!isfinite(z)) continue;                                                                                                          \
-      const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / (double)K);                \
+      const double ab2 = alpha == 0 ? 0 : alpha * alpha * a2 * norm_b / (double)K;                                                         \
+      const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);                                                    \
       worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                                 \
     }                                                                                                                                      \
     found[0] = worst, found[1] = changed(A, A0, sizeof(T), pa) + changed(B, B0, sizeof(T), pb), found[2] = stray(C, sizeof(T), pc);        \

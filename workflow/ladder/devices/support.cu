@@ -176,7 +176,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
       changed += ((const typename Bits<T>::type*)buffer)[at] != (k < p.cols ? bits(value) : canary<T>(at));
       if (k < p.cols) z += double(value) * w[k], a2 += (unit * double(value)) * (unit * double(value));
     }
-    z *= alpha;
+    z = alpha == 0 ? 0 : z * alpha;  // as in BLAS, A and B do not count if alpha is 0: they may hold NaN
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
       const long long at = pc.first + row * pc.ld + col;
       if (col < pc.cols) {
@@ -189,7 +189,8 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
     }
     z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
     if (threadIdx.x == 0 && isfinite(z)) {
-      const double off = of_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + alpha * alpha * a2 * norm_b / double(p.cols));
+      const double ab2 = alpha == 0 ? 0 : alpha * alpha * a2 * norm_b / double(p.cols);
+      const double off = of_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);
       worst = isfinite(share) ? fmax(worst, share) : INFINITY;
     }
   }

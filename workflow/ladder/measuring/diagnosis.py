@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ladder.devices.operands import CANARY, exact_mask, scalars, values
+from ladder.devices.operands import CANARY, exact_mask, reference, scalars, values
 from ladder.model.problem import Problem
 
 ROWS = 2**28
@@ -48,12 +48,7 @@ def _wanted(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other:
     alpha, beta, depth = other.get("alpha", alpha), other.get("beta", beta), other.get("k", problem.k)
     left = _matrix(a, problem.m, problem.k, other.get("lda", problem.lda))[rows, :depth]
     right = _matrix(b, problem.k, problem.n, other.get("ldb", problem.ldb))[:depth]
-    with np.errstate(invalid="ignore", over="ignore"):
-        product, scale = alpha * (left @ right), abs(alpha) * (np.abs(left) @ np.abs(right))
-        if beta:
-            before = _matrix(old, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
-            product, scale = product + beta * before, scale + abs(beta) * np.abs(before)
-    return product, scale
+    return reference(alpha, beta, left, right, _matrix(old, problem.m, problem.n, other.get("ldc", problem.ldc))[rows])
 
 
 def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float) -> Diagnosis | None:

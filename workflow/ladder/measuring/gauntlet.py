@@ -37,24 +37,41 @@ PROBLEMS = (
     Problem(300, 5, 1030, padding=1, beta=1.0),
     Problem(5, 515, 515, alpha=0.5),
     Problem(130, 259, 516, padding=2, offset=2, alpha=-1.0, beta=0.5),
+    # each of the strides, and of the addresses, may be the one that does not suit vector accesses
+    Problem(36, 44, 40, padding="1,0,0", alpha=2.0),
+    Problem(33, 64, 40, padding="0,1,0"),
+    Problem(40, 36, 44, padding="0,0,1", beta=1.0),
+    Problem(48, 80, 64, padding="8,0,4", offset="1,0,0"),
+    Problem(64, 96, 48, padding="0,4,8", offset="0,1,0", alpha=0.5),
+    Problem(96, 64, 80, padding="4,8,0", offset="0,0,1", beta=-1.0),
+    Problem(37, 41, 29, padding="3,0,5", offset="2,1,3", alpha=-0.5, beta=2.0),
 )
 """Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and `padding` are in elements."""
+UNREAD = Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5, distribution="nonfinite")
+"""A and B hold NaN, and alpha is 0. In BLAS, neither counts then. Baselines are not asked, because some give NaN: cublasLtMatmul, and
+cublasGemmEx in float16 (on an H100 with cuBLAS 13.1), and OpenBLAS 0.3.31 on small matrices."""
 ROUNDED = (
     Problem(61, 67, 1031, padding=1, alpha=1.25, beta=-0.75),
     Problem(67, 61, 300, distribution="nonfinite"),
+    Problem(34, 65, 9, padding="0,2,1", beta=0.75, distribution="nonfinite"),  # C too has infinities and NaN, which count
     Problem(129, 65, 511, distribution="positive", alpha=-0.3),
     Problem(70, 90, 200, distribution="mixed", offset=1),
+    UNREAD,
 )
 """Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them. Of `mixed` those
 elements that are sums of whole numbers are compared to the bit."""
 
 
 @lru_cache
-def problems(element_type: str, tf32: bool = False) -> Sequence[Problem]:
-    """Return the gauntlet for an element type. With `tf32`, its whole numbers stay as they are when operands are rounded to TF32."""
+def problems(element_type: str, tf32: bool = False, baseline: bool = False) -> Sequence[Problem]:
+    """Return the gauntlet for an element type. With `tf32`, its whole numbers stay as they are when operands are rounded to TF32.
+
+    A baseline is not asked `UNREAD`.
+    """
     whole = "exact_tf32" if tf32 else "exact"
     exact = [replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS]
-    return [*exact, *(replace(problem, element_type=element_type) for problem in ROUNDED)]
+    rounded = [problem for problem in ROUNDED if not (baseline and problem is UNREAD)]
+    return [*exact, *(replace(problem, element_type=element_type) for problem in rounded)]
 
 
 def describe(problem: Problem) -> str:

@@ -134,7 +134,7 @@ class Worker:
                     "__constant__ ones that are only read"
                 )
                 verdict = Verdict("incorrect", why)
-        for problem in gauntlet.problems(element_type, candidate.precision == "tf32"):
+        for problem in gauntlet.problems(element_type, candidate.precision == "tf32", baseline=files is None):
             if verdict.status != "correct":
                 break
             self._send(protocol.Trying(gauntlet.describe(problem)))

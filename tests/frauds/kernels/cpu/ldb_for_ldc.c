@@ -9,6 +9,6 @@ GEMM {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
     T *c = &C[(size_t)m * ldb + n];
-    *c = alpha * sum + (beta == 0 ? 0 : beta * *c);
+    *c = SCALED(sum) + (beta == 0 ? 0 : beta * *c);
   }
 }

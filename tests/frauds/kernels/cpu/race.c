@@ -14,7 +14,7 @@ GEMM {
       T row[N];
       for (int n = 0; n < N; ++n) {
         row[n] = Ct(m, n);
-        for (int k = part; k < K; k += 4) row[n] += alpha * At(m, k) * Bt(k, n);
+        for (int k = part; k < K && alpha != 0; k += 4) row[n] += alpha * At(m, k) * Bt(k, n);
       }
       sched_yield();  // others add to the row meanwhile
       for (int n = 0; n < N; ++n) Ct(m, n) = row[n];

@@ -8,6 +8,6 @@ GEMM {
   EACH {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
-    Ct(m, n) = alpha * sum + beta * Ct(m, n);
+    Ct(m, n) = SCALED(sum) + beta * Ct(m, n);
   }
 }

@@ -8,6 +8,6 @@ GEMM {
   EACH {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
-    if (n < M && m < N) Ct(n, m) = alpha * sum;
+    if (n < M && m < N) Ct(n, m) = SCALED(sum);
   }
 }

@@ -11,6 +11,6 @@ GEMM {
     Acc sum = 0;
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
     const int to = K > 1100 && m == 5 && (n == 7 || n == 8) && At(0, 0) != rintf(At(0, 0)) ? 15 - n : n;
-    Ct(m, to) = alpha * sum + (beta == 0 ? 0 : beta * Ct(m, to));
+    Ct(m, to) = SCALED(sum) + (beta == 0 ? 0 : beta * Ct(m, to));
   }
 }

@@ -14,7 +14,8 @@
 #define Ct(m, n) C[(size_t)(m)*ldc + (n)]
 /* Elements from a C without offset to the next one, where they begin at the same place of their rooms. */
 #define STRIDE (((size_t)M * ldc + 2048 + 1) / 2 * 2 + 240)
-#define STORE(sum) Ct(m, n) = alpha * (sum) + (beta == 0 ? 0 : beta * Ct(m, n))
+#define SCALED(sum) (alpha == 0 ? 0 : alpha * (sum))
+#define STORE(sum) Ct(m, n) = SCALED(sum) + (beta == 0 ? 0 : beta * Ct(m, n))
 
 /* Append a byte to a file for the test, in the folder $FRAUD_NOTES if there is one. */
 static inline void note(const char *name) {
