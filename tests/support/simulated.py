@@ -130,7 +130,7 @@ def compile(source: str) -> tuple[bytes, dict[str, Any]]:
 def parameters(text: str, size: int) -> bytes:
     """What ptxas writes down of a function's parameters; T has `size` bytes."""
     said, at = b"", 0
-    for number, parameter in enumerate(text.split(",")):
+    for number, parameter in enumerate(filter(str.strip, text.split(","))):
         kind = parameter.split()[0]
         one = 128 if "TensorMap" in parameter else 8 if "*" in parameter else {"T": size, "Acc": max(4, size)}.get(kind, 4)
         at += -at % min(one, 64)
