@@ -111,7 +111,7 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     if any(problem.paddings):
         yield "leading dimensions are left out", {"lda": problem.k, "ldb": problem.n, "ldc": problem.n}
     for left in dict.fromkeys(problem.k % tile for tile in TILES):
-        if 0 < left < problem.k:
+        if 0 < left <= problem.k:
             yield f"the last {left} of K are left out", {"k": problem.k - left}
 
 
