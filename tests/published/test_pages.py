@@ -5,7 +5,6 @@ import re
 
 import pytest
 from ladder.claims import judge, report
-from ladder.claims.judge import FAILED
 from ladder.core.files import ROOT
 from ladder.publishing import pages
 from ladder.storage import columns
@@ -18,8 +17,8 @@ def test_the_claims_are_what_the_data_say(of_published):
 
 
 def test_no_published_claim_fails(of_published):
-    """Else `snakemake reproduce` would fail for everybody."""
-    assert [report.failure(entry) for entry in of_published if entry["state"] == FAILED] == []
+    """Else `snakemake reproduce` would fail for everybody. Later data may refute what earlier ones claim: that is counted."""
+    assert [report.failure(entry) for entry in report.failed(of_published)] == []
 
 
 @pytest.mark.parametrize("document", pages.DOCUMENTS, ids=lambda document: document.name)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
@@ -20,7 +21,7 @@ from ladder.claims import judge as judged
 from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import Claim
 from ladder.claims.evidence import Data, Finding
-from ladder.claims.judge import DISPUTED, ELSEWHERE, FAILED, REPRODUCED, UNSURE
+from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
 from ladder.claims.study import NOTHING
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
@@ -143,7 +144,7 @@ OWN = """
   fails: high < 1 if published > 1 else low > 1
   said_in: []
 - id: ratio-10
-  says: Rung 10 has {value%} of cuBLAS's rate ({low} to {high}).
+  says: Rung 10 has {value%} of cuBLAS's rate ({of} {low} to {high}).
   where: {device: nvidia-made-up}
   table: best
   rows: {kernel: 10_block_tile_128, problem: 4096, element_type: float32, state: warm, interval: between-process}
@@ -176,19 +177,24 @@ OWN = """
 RUN = "nvidia-made-up/default/{}"
 
 
-def made(folder, seed, uuid="GPU-0", **given):
+MACHINES, DAYS = ("GPU-0", "GPU-1", "GPU-2", "GPU-3"), (2, 3, 1, 4)
+"""Where and when the published runs were measured."""
+
+
+def made(folder, seed, uuid="GPU-9", **given):
     fingerprint = {"driver": "1", "uuids": [uuid]}
     return synthetic.write(folder, seed, problems=SIZES, kernels=KERNELS, fingerprint=fingerprint, of_run=0.002, **given)
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A checkout with four published runs on one machine, and what they say to its claims."""
+    """A checkout with four published runs, each on another machine, and what they say to its claims. The featured run is not the earliest."""
     root = tmp_path_factory.mktemp("checkout")
     (root / "config").mkdir()
     (root / "config" / "claims.yaml").write_text(OWN)
     for run, seed in enumerate((1, 2, 0, 3)):
-        made(root / "results" / "published" / RUN.format(run), seed)
+        time = f"2026-01-0{DAYS[run]}T00:00:00+00:00"
+        made(root / "results" / "published" / RUN.format(run), seed, MACHINES[run], time=time)
     shutil.rmtree(root / "results" / "published" / RUN.format(3) / "samples")
     synthetic.index(root / "results" / "published")
     patch = pytest.MonkeyPatch()
@@ -211,31 +217,84 @@ def states(entries):
     return {entry["state"] for entry in entries.values()}
 
 
+def ratio_10(checkout, run):
+    """The ratio of rung 10 at 4096 in a published run, with the ends of its interval."""
+    best = evidence.of_samples(checkout / "results" / "published" / RUN.format(run)).tables["best"]
+    row = best[(best["kernel"] == "10_block_tile_128") & (best["problem"] == "4096") & (best["state"] == "warm")].iloc[0]
+    return [row[name] for name in ("ratio", "ratio_low", "ratio_high")]
+
+
 def test_published_data_decide_what_is_said(checkout):
     entries = judged.of_published(checkout)
-    assert {entry["state"] for entry in entries} <= {REPRODUCED, UNSURE}
-    first = next(entry for entry in entries if entry["id"] == "ratio-10")
-    best = evidence.of_samples(checkout / "results" / "published" / first["dataset"]).tables["best"]
-    row = best[(best["kernel"] == "10_block_tile_128") & (best["problem"] == "4096") & (best["state"] == "warm")].iloc[0]
-    assert (
-        first["says"]
-        == f"Rung 10 has {100 * row['ratio']:.4g} % of cuBLAS's rate ({row['ratio_low']:.4g} to {row['ratio_high']:.4g})."
-    )
-    assert (first["value"], first["low"], first["high"]) == pytest.approx(
-        (row["ratio"], row["ratio_low"], row["ratio_high"]), rel=1e-5
-    )
-    assert (first["published"], first["where"], first["processes"]) == (first["value"], "nvidia-made-up", 5)
-    assert 1.001 < first["limit"] < 1.02
+    assert {entry["state"] for entry in entries} <= {CLAIMED, REPRODUCED, UNSURE}
     assert {entry["id"].split(":")[0] for entry in entries} == {"gains", "ratio-10", "ratio-05", "exact"}
-    assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in entries)  # a twin: nothing to claim
-    assert sum(entry["id"].startswith("gains:05_register_tile") for entry in entries) == 2 * 4
-    asked = {id: [entry["dataset"] for entry in entries if entry["id"] == id] for id in ("ratio-10", "exact")}
-    assert asked["ratio-10"] == [RUN.format(run) for run in range(4)]  # a repeat counts too
-    assert asked["exact"] == [RUN.format(run) for run in range(3)]  # but it has no sweep to be wrong in
-    written = judged.read_published(checkout)  # once each: by the dataset that says what is claimed
+    asked = [entry["dataset"] for entry in entries if entry["id"] == "exact"]
+    assert asked == [RUN.format(run) for run in (2, 0, 1)]  # the repeat has no sweep to be wrong in
+    written = judged.read_published(checkout)  # once each: by the data that fix what is claimed
     assert [entry["id"] for entry in written] == list(dict.fromkeys(entry["id"] for entry in entries))
-    assert {entry["published"] for entry in written} == {entry["value"] for entry in written}
     assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {"any GPU; measured on nvidia-made-up"}
+
+
+def test_the_earliest_data_claim_a_gain_and_all_later_ones_are_judged(checkout):
+    gains = [entry for entry in judged.of_published(checkout) if entry["id"].startswith("gains:")]
+    assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in gains)  # a twin: nothing to claim
+    of_one = [entry for entry in gains if entry["id"] == "gains:05_register_tile:02_naive_coalesced:4096"]
+    first, *later = of_one
+    assert (first["state"], first["dataset"], first["published"]) == (CLAIMED, RUN.format(2), None)
+    assert [entry["dataset"] for entry in later] == [RUN.format(run) for run in (0, 1, 3)]
+    assert {(entry["state"], entry["published"]) for entry in later} == {(REPRODUCED, first["value"])}
+
+
+def test_a_number_is_the_mean_over_machines(checkout):
+    first, *judged_runs = [entry for entry in judged.of_published(checkout) if entry["id"] == "ratio-10"]
+    logs = np.log([ratio_10(checkout, run)[0] for run in range(4)])
+    half = 3.1824 * logs.std(ddof=1) / 2
+    ends = math.exp(logs.mean() - half), math.exp(logs.mean() + half)
+    assert (first["value"], first["low"], first["high"]) == pytest.approx((math.exp(logs.mean()), *ends), rel=1e-4)
+    assert (first["state"], first["dataset"], first["machines"], first["where"]) == (CLAIMED, MEAN, 4, "nvidia-made-up")
+    assert first["says"] == (
+        f"Rung 10 has {100 * first['value']:.4g} % of cuBLAS's rate (mean of 4 machines, 95 % interval {ends[0]:.4g} to {ends[1]:.4g})."
+    )
+    assert [entry["dataset"] for entry in judged_runs] == [RUN.format(run) for run in (2, 0, 1, 3)]
+    for entry in judged_runs:  # by the other machines
+        others = [logs[run] for run in range(4) if entry["dataset"] != RUN.format(run)]
+        assert entry["published"] == pytest.approx(math.exp(np.mean(others)), rel=1e-5)
+    assert {entry["state"] for entry in judged_runs} <= {REPRODUCED, UNSURE}
+
+
+def test_a_machine_has_one_value_however_often_it_was_measured(checkout):
+    data = [evidence.of_samples(checkout / "results" / "published" / RUN.format(run)) for run in (0, 0, 1, 2)]
+    values = (1.0, 1.02, 1.1, 1.2)
+    mean = evidence.over_machines([(it, found(value, 0.1)) for it, value in zip(data, values, strict=True)])
+    logs = np.log([math.sqrt(1.02), 1.1, 1.2])
+    assert math.log(mean.value) == pytest.approx(logs.mean())
+    assert math.log(mean.high / mean.value) == pytest.approx(4.3027 * logs.std(ddof=1) / math.sqrt(3), rel=1e-4)
+    assert mean.machines == 3
+
+
+def test_one_machines_interval_is_called_that(checkout):
+    data = evidence.of_samples(checkout / "results" / "published" / RUN.format(0))
+    (asked,) = (one for one in definitions.read(checkout) if one.id == "ratio-10")
+    (found,) = evidence.find(asked, data)
+    mean = evidence.over_machines([(data, found), (data, replace(found, value=1.02 * found.value))])
+    assert mean.value == pytest.approx(math.sqrt(1.02) * found.value)
+    assert (mean.low / mean.value, mean.machines, mean.prediction) == (pytest.approx(found.low / found.value), 1, None)
+    said = claim(says="({of} {low} to {high}; another {near_low} to {near_high})", holds="near_low <= value")
+    assert judged.say(said, mean) == (
+        f"(one machine, 95 % interval between its processes {mean.low:.4g} to {mean.high:.4g}; another … to …)"
+    )
+
+
+def test_another_machine_is_within_the_prediction_interval():
+    """Of the mean over machines: 95 % of all machines are, however few the mean is over."""
+    random, inside = np.random.default_rng(4), []
+    for _ in range(4000):
+        logs = random.normal(scale=0.01, size=5)
+        low, high = (math.exp(logs[:4].mean() + side * 3.1824 * logs[:4].std(ddof=1) / 2) for side in (-1, 1))
+        mean = Finding((), "", math.exp(logs[:4].mean()), low, high, 5, {}, machines=4)
+        inside.append(abs(logs[4] - logs[:4].mean()) <= mean.prediction.at(0.95))
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)
+    assert mean.prediction.degrees == 3  # of machines, not of a run's processes
 
 
 def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeypatch):
@@ -334,24 +393,34 @@ def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
     assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", told)
 
 
-def test_a_gain_is_claimed_only_where_all_published_data_have_it(checkout, tmp_path):
+def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "claims.yaml").write_text(OWN)
     for seed in range(3):
         slower = {"10_block_tile_128": 6.0 if seed == 2 else 1.0}
-        made(tmp_path / "results" / "published" / RUN.format(seed), seed, slower=slower)
+        made(tmp_path / "results" / "published" / RUN.format(seed), seed, time=f"2026-01-0{seed + 1}T", slower=slower)
     synthetic.index(tmp_path / "results" / "published")
     found = judged.of_published(tmp_path)
-    ids = {entry["id"] for entry in found if entry["state"] != DISPUTED}
-    both = {entry["id"] for entry in judged.read_published(checkout)}
     lost = {f"gains:10_block_tile_128:08_padded_shared:{size}" for size in (1024, 4096)}
-    assert lost <= both
-    assert ids == both - lost | {f"gains:16_thin_edge:10_block_tile_128:{size}" for size in (1024, 4096)} & ids
-    told = {(entry["id"], entry["dataset"]): entry["value"] for entry in found if entry["state"] == DISPUTED}
-    for id in lost:  # that one has it and the other has not is told, and nobody's data are held against it
-        assert told[id, RUN.format(0)] > 1 > told[id, RUN.format(2)]
-    judged.write(found, tmp_path / "results" / "published" / "claims.json")
+    states = {(entry["id"], entry["dataset"]): entry["state"] for entry in found}
+    for id in lost:
+        assert [states[id, RUN.format(run)] for run in range(3)] == [CLAIMED, REPRODUCED, FAILED]
+    assert lost <= {entry["id"] for entry in found if entry["state"] == FAILED}
+    assert report.failed(found) == []  # the published data's own
+    judged.write_published(tmp_path)
+    assert {entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED} == {
+        entry["id"] for entry in found if entry["state"] == FAILED
+    }
     assert not lost & set(judged_entries(tmp_path, tmp_path / "results" / "published" / RUN.format(0)))
+    told = fill_claimed(tmp_path)
+    failed = sum(entry["state"] == FAILED for entry in found if entry["id"].startswith("gains:"))
+    total = sum(entry["state"] != CLAIMED for entry in found if entry["id"].startswith("gains:"))
+    assert f"{failed} not reproduced" in told
+    assert f"| {failed} of {total} ({failed / total:.1%}) |" in told
+
+
+def fill_claimed(root):
+    return pages.fill("<!-- table: claimed --><!-- end -->", Story(root))
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
@@ -374,10 +443,10 @@ def found(value, half=0.0, processes=5):
 
 
 def test_a_sentence_says_where_another_machine_may_lie():
-    said = claim(holds="value", says="It is {value} ({low} to {high}; elsewhere {near_low%} to {near_high}).")
-    assert judged.say(said, found(1.0, 0.01), Limit(0.1)) == "It is 1 (0.99 to 1.01; elsewhere 90.48 % to 1.105)."
-    assert "elsewhere 95.41 % to 1.048" in judged.say(said, found(1.0, 0.04), Limit(0.001))  # no nearer than it is known itself
-    assert "elsewhere … to …" in judged.say(said, found(1.0, 0.01))
+    said = claim(holds="value", says="It is {value} ({of} {low} to {high}; elsewhere {near_low%} to {near_high}).")
+    mean = replace(found(1.0, 0.01), machines=8)
+    assert judged.say(said, mean) == "It is 1 (mean of 8 machines, 95 % interval 0.99 to 1.01; elsewhere 97.04 % to 1.03)."
+    assert "elsewhere … to …" in judged.say(said, replace(mean, machines=2))  # too few
 
 
 SIGN = {"holds": "low > 1", "fails": "high < 1"}
@@ -525,8 +594,8 @@ def test_the_pages_are_filled_from_the_claims(checkout):
     known = Story(checkout)
     table = pages.fill("<!-- table: claimed -->old<!-- end -->", known)
     entry = next(entry for entry in judged.read_published(checkout) if entry["id"] == "ratio-10")
-    assert f"| {entry['says']} | nvidia-made-up | 4 reproduced |" in table
-    assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| \d+ reproduced", table)
+    assert f"| {entry['says']} | nvidia-made-up | 4 reproduced | 0 |" in table
+    assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| \d+ items: \d+ reproduced.* \| 0 \|", table)
     assert pages.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
         f"It is: <!-- value: claim ratio-10 -->{entry['says']}<!-- end -->"
     )

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.repeatability import Limited, limited
+from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, Limited, limited
 from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import IDENTITY, Claim, Key
 from ladder.claims.study import Study
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json
-from ladder.core.stats import half_of_difference
+from ladder.core.stats import between_processes, geometric_mean, half_of_difference
 from ladder.model.kernel import Configuration
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, read_environment
@@ -40,15 +40,27 @@ class Finding:
     """The key of the limit between runs."""
     rows: Sequence[str] = ()
     """The rows that a claim about their number counts, as text."""
+    machines: int = 0
+    """The machines that the value is a mean over; 0 for the value of one dataset."""
 
     @property
-    def mean(self) -> tuple[float, int]:
+    def spread(self) -> tuple[float, int]:
         """Half the width of the interval, in logarithms, and its degrees of freedom; zeros for a value without an interval."""
-        return (math.log(self.high / self.low) / 2, max(self.processes - 1, 1)) if 0 < self.low < self.high else (0.0, 0)
+        values = self.machines if self.machines > 1 else self.processes
+        return (math.log(self.high / self.low) / 2, max(values - 1, 1)) if 0 < self.low < self.high else (0.0, 0)
+
+    @property
+    def prediction(self) -> Limit | None:
+        """How far the value of another machine may be from this mean over machines; None if it is over too few.
+
+        The variance of the difference is that of one machine and that of the mean, s^2 (1 + 1/n).
+        """
+        half, degrees = self.spread
+        return Limit(half * math.sqrt(self.machines + 1), degrees) if self.machines >= FEWEST_MACHINES else None
 
     def half(self, confidence: float) -> float:
         """Return half the width of the interval at another confidence, in logarithms."""
-        return half_of_difference(self.mean, (0.0, 0), confidence)
+        return half_of_difference(self.spread, (0.0, 0), confidence)
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,26 @@ class Data:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
     """The measurements by study."""
+
+    @property
+    def machine(self) -> str:
+        """The UUID of the GPU, or the device model of a CPU, which has none."""
+        return str(self.environment.get("attributes", {}).get("uuid") or self.environment["device"])
+
+
+def over_machines(findings: Sequence[tuple[Data, Finding]]) -> Finding:
+    """Return the mean of an item over machines, with the interval between machines.
+
+    The value of a machine is the mean of the logarithms of its runs. One machine has no such interval: it is that of its first run.
+    """
+    runs: dict[str, list[float]] = {}
+    for data, finding in findings:
+        runs.setdefault(data.machine, []).append(finding.value)
+    first, values = findings[0][1], [geometric_mean(of_machine) for of_machine in runs.values()]
+    value, low, high = between_processes([[value] for value in values])
+    if len(runs) == 1:
+        low, high = (value / first.value * end for end in (first.low, first.high))
+    return replace(first, value=value, low=low, high=high, machines=len(runs))
 
 
 def of_samples(folder: Path, name: str = "") -> Data:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ladder.analysis.repeatability import Limit, limits
 from ladder.claims.definitions import Claim, Key, read
-from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, of_studies
+from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, of_studies, over_machines
 from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
@@ -27,9 +27,11 @@ from ladder.storage.published_index import runs
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
 """The states of an item. If the data lack the item, the state is `NOTHING`."""
-DISPUTED = "not in all published data"
-"""The state of an item that the first of the published data supports but others do not. It is reported, and no data are compared with it."""
+CLAIMED = "claimed"
+"""The state of an item in the published data that fix what is claimed of it: others are judged by them."""
 
+MEAN = "mean over machines"
+"""The name of the data that fix a claim to be near something."""
 Entry = Mapping[str, Any]
 """The result of comparing data with a claim or an item of it: a row of `claims.json`."""
 
@@ -51,7 +53,7 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
         if limit is not None:
             names["limit"] = math.exp(apart)
         if published:
-            near = max(half_of_difference(finding.mean, published.mean, confidence), apart)
+            near = max(half_of_difference(finding.spread, published.spread, confidence), apart)
             names |= {
                 "published": published.value,
                 "near_low": published.value * math.exp(-near),
@@ -70,15 +72,16 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
 
 
-def say(claim: Claim, finding: Finding | None, limit: Limit | None = None) -> str:
+def say(claim: Claim, finding: Finding | None) -> str:
     """Return the claim's sentence with the measured numbers; `{value%}` is in percent.
 
-    `{near_low}` and `{near_high}` bound the value on another machine whose interval is as wide as that of the finding.
+    `{of}` says what the interval is of. `{near_low}` and `{near_high}` bound the value on another machine.
     """
     names = {} if finding is None else {"value": finding.value, "low": finding.low, "high": finding.high}
-    if finding and limit:
-        near = max(half_of_difference(finding.mean, finding.mean), limit.half)
-        names |= {"near_low": finding.value * math.exp(-near), "near_high": finding.value * math.exp(near)}
+    if finding and (limit := finding.prediction):
+        names |= {"near_low": finding.value * math.exp(-limit.half), "near_high": finding.value * math.exp(limit.half)}
+    machines = finding.machines if finding else 0
+    of = f"mean of {machines} machines, 95 % interval" if machines > 1 else "one machine, 95 % interval between its processes"
 
     def number(match: re.Match[str]) -> str:
         if match[1] not in names:
@@ -87,7 +90,7 @@ def say(claim: Claim, finding: Finding | None, limit: Limit | None = None) -> st
         text = f"{100 * value if match[2] else value:.4g}"
         return f"{text} %" if match[2] else text
 
-    text = re.sub(r"\{(value|low|high|near_low|near_high)(%?)\}", number, claim.says)
+    text = re.sub(r"\{(value|low|high|near_low|near_high)(%?)\}", number, claim.says).replace("{of}", of)
     return f"{text.rstrip('.')}: {finding.about}." if finding and finding.about else text
 
 
@@ -97,12 +100,8 @@ def _entry(
     state: str,
     finding: Finding | None = None,
     origin: Entry | None = None,
-    limit: Limit | None = None,
 ) -> dict[str, Any]:
-    """Return the entry for an item of a claim. `origin` is the entry of the published data that the item is compared with.
-
-    `limit` is how far runs on two machines differ.
-    """
+    """Return the entry for an item of a claim. `origin` is the entry of the published data that the item is compared with."""
 
     def rounded(value: float | None) -> float | None:
         return None if value is None else float(f"{value:.6g}")
@@ -114,13 +113,14 @@ def _entry(
     )
     return {
         "id": origin["id"] if origin else ":".join([claim.id, *whose]),
-        "says": origin["says"] if origin else say(claim, finding, limit),
+        "says": origin["says"] if origin else say(claim, finding),
         "where": origin["where"] if origin else claim.place,
         "state": state,
         "value": rounded(finding.value if finding else None),
         "low": rounded(finding.low if finding else None),
         "high": rounded(finding.high if finding else None),
         "processes": finding.processes if finding else None,
+        "machines": finding.machines if finding else None,
         "published": origin["value"] if origin else None,
         "limit": None,
         "dataset": dataset,
@@ -151,15 +151,16 @@ def _judged(
         ]
     known = {
         name: limits(root / PUBLISHED, data.environment, environments[name])
-        for name in {origin["dataset"] for origin in origins.values()}
+        for name in {origin["dataset"] for origin in origins.values() if not claim.near}
     }
     entries = []
     for key, origin in origins.items():
         if key not in findings:
             entries.append(_entry(claim, data.name, NOTHING, origin=origin) | {"lacks": lacking(claim, data, key)})
             continue
-        limit = known[origin["dataset"]].get(findings[key].limit_of)
-        published = Finding(key, "", origin["value"], origin["low"], origin["high"], origin["processes"], {})
+        numbers = {name: origin[name] for name in ("value", "low", "high", "processes", "machines")}
+        published = Finding(key, "", names={}, **numbers)
+        limit = published.prediction if claim.near else known[origin["dataset"]].get(findings[key].limit_of)
         state = judge(claim, findings[key], published, limit, near if claim.near else len(origins))
         factor = None if limit is None else float(f"{math.exp(limit.half):.6g}")
         entry = _entry(claim, data.name, state, findings[key], origin) | {"limit": factor}
@@ -173,52 +174,76 @@ def _refuting(state: str, finding: Finding) -> dict[str, Any]:
 
 
 def _published_data(root: Path) -> list[Data]:
-    """Return the published datasets, the headline first, and the answers to studies."""
-    return [*(of_samples(folder, name) for name, folder in runs(root / PUBLISHED).items()), *of_studies(root, PUBLISHED)]
+    """Return the published datasets, the earliest first, and the answers to studies."""
+    datasets = [of_samples(folder, name) for name, folder in runs(root / PUBLISHED).items()]
+    return [*sorted(datasets, key=lambda data: str(data.environment["time"])), *of_studies(root, PUBLISHED)]
+
+
+Found = Mapping[Key, Sequence[tuple[Data, Finding]]]
+"""What the published data have for each item of a claim, the earliest first."""
 
 
 def of_published(root: Path) -> list[dict[str, Any]]:
-    """Return the entries of all claims for the published data.
+    """Return the entries of all claims for the published data, what is claimed of an item before the data that are judged by it.
 
-    The first dataset that has an item determines what the claim says about it. The other datasets are compared with it like
-    anyone's data. A claim with `when` is about the items for which `when` is true in all datasets. If it is true in the first,
-    but not in all, the item is `DISPUTED`.
+    A claim with `when` is about the items for which `when` is true in the earliest dataset that has the item. Later datasets are judged
+    by it, whatever they have. A claim to be near something is about the mean over machines; a dataset is judged by the mean over all
+    other machines: what fails so is `known`, no failure of anybody else's data. In any other claim every dataset is judged.
     """
     everything, claims = _published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
-    own: dict[str, list[Data]] = {}
+    found: dict[str, dict[Key, list[tuple[Data, Finding]]]] = {}
     origins: dict[str, dict[Key, Entry]] = {}
-    disputed: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
-        findings = [(data, find(claim, data)) for data in everything if claim.applies(data.environment)]
-        own[claim.id] = [data for data, several in findings if several]
-        origins[claim.id], disputed[claim.id] = {}, []
-        things: dict[Key, dict[str, Finding]] = {}
-        for data, several in findings:
-            for finding in several:
-                things.setdefault(finding.key, {})[data.name] = finding
-        for key, by_name in things.items():
-            name, first = next(iter(by_name.items()))
-            another = {**environments[name], "attributes": {}}  # another machine of the model
-            limit = limits(root / PUBLISHED, another, another).get(first.limit_of) if claim.near else None
-            origin = _entry(claim, name, "", first, limit=limit) | {"where": _where(claim, own[claim.id])}
-            has_it = [_is_claimed(claim, finding, first) for finding in by_name.values()]
-            if all(has_it):
-                origins[claim.id][key] = origin
-            elif has_it[0]:
-                disputed[claim.id] += [_entry(claim, name, DISPUTED, finding, origin) for name, finding in by_name.items()]
+        things = found.setdefault(claim.id, {})
+        for data in (data for data in everything if claim.applies(data.environment)):
+            for finding in find(claim, data):
+                things.setdefault(finding.key, []).append((data, finding))
+        origins[claim.id] = _origins(claim, things)
     entries, near = [], _near(claims, origins)
     for claim in claims:
-        known = origins[claim.id]
-        judged = [entry for data in own[claim.id] if known for entry in _judged(claim, data, known, environments, root, near)]
-        judged = [*(entry for entry in judged if entry["value"] is not None), *disputed[claim.id]]
-        entries += judged or [_entry(claim, None, NOTHING)]
+        fixed = claim.near or claim.when
+        of_claim = [dict(origin) for origin in origins[claim.id].values() if fixed]
+        for data in everything:
+            known = _known_to(claim, data, origins[claim.id], found[claim.id])
+            judged = _judged(claim, data, known, environments, root, near) if known else []
+            of_claim += [entry | {"known": True} if fixed and entry["state"] == FAILED else entry for entry in judged]
+        entries += [entry for entry in of_claim if entry["value"] is not None] or [_entry(claim, None, NOTHING)]
     return entries
 
 
-def _is_claimed(claim: Claim, finding: Finding, first: Finding) -> bool:
-    """Return whether a claim is about an item, by the finding of a dataset and the first of all findings."""
-    names = {**finding.names, "value": finding.value, "low": finding.low, "high": finding.high, "published": first.value}
+def _origins(claim: Claim, found: Found) -> dict[Key, Entry]:
+    """Return what is claimed of each item, as entries."""
+    own = {data.name: data for several in found.values() for data, _ in several}
+    origins: dict[Key, Entry] = {}
+    for key, several in found.items():
+        data, first = several[0]
+        if claim.near:
+            data, first = replace(data, name=MEAN), over_machines(several)
+        if _is_claimed(claim, first):
+            origins[key] = _entry(claim, data.name, CLAIMED, first) | {"where": _where(claim, list(own.values()))}
+    return origins
+
+
+def _known_to(claim: Claim, data: Data, origins: Mapping[Key, Entry], found: Found) -> dict[Key, Entry]:
+    """Return what published data are judged by: of the items that they have, what was known without them."""
+    known: dict[Key, Entry] = {}
+    for key, origin in origins.items():
+        names = [own.name for own, _ in found[key]]
+        if data.name not in names:
+            continue
+        if claim.near:
+            others = [(own, finding) for own, finding in found[key] if own.machine != data.machine]
+            if others:
+                known[key] = _entry(claim, MEAN, CLAIMED, over_machines(others), origin)
+        elif not claim.when or data.name != names[0]:
+            known[key] = origin
+    return known
+
+
+def _is_claimed(claim: Claim, first: Finding) -> bool:
+    """Return whether a claim is about an item, by the first of all findings."""
+    names = {**first.names, "value": first.value, "low": first.low, "high": first.high, "published": first.value}
     return not claim.when or bool(evaluate(claim.when, names))
 
 
@@ -234,10 +259,15 @@ def _near(claims: Sequence[Claim], origins: Mapping[str, Mapping[Key, Entry]]) -
 
 
 def claimed(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the first entry of each claimed item: the entry of the dataset that determines what is claimed."""
+    """Return the first entry of each claimed item: of the data that fix what is claimed.
+
+    Its state is `FAILED` if later published data refute it, but for a mean over machines, which has them in it.
+    """
     first: dict[str, Entry] = {}
     for entry in entries:
-        first.setdefault(entry["id"], entry)
+        known = first.setdefault(entry["id"], entry)
+        if entry["state"] == FAILED and not known["machines"]:
+            first[entry["id"]] = {**known, "state": FAILED}
     return list(first.values())
 
 
@@ -254,11 +284,14 @@ def read_published(root: Path) -> list[dict[str, Any]]:
 
 
 def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]:
-    """Return the entries of all claims and items for datasets or answers to studies."""
+    """Return the entries of all claims and items for datasets or answers to studies.
+
+    Nothing is compared with an item that published data refute.
+    """
     entries = []
     origins: dict[str, dict[Key, Entry]] = {}
     for entry in read_published(root):
-        if entry["value"] is not None and entry["state"] != DISPUTED:
+        if entry["value"] is not None and entry["state"] != FAILED:
             origins.setdefault(entry["id"].split(":")[0], {}).setdefault(tuple(entry["key"]), entry)
     names = {entry["dataset"] for known in origins.values() for entry in known.values()}
     environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}

@@ -1,7 +1,10 @@
 """Make the parts of pages about studies and claims."""
 
+from collections import Counter
+
 from ladder.claims import definitions, report
 from ladder.claims.answers import STUDIES
+from ladder.claims.judge import CLAIMED, FAILED
 from ladder.claims.study import NOTHING
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
@@ -43,14 +46,25 @@ def answers(story: Story) -> str:
 
 
 def claimed(story: Story) -> str:
-    """Return a table of claims: each claim, where it holds, and its states in the published data."""
+    """Return a table of claims: each claim, where it holds, the states of the published data that it judges, and how many fail."""
     counted, rows = report.counts(story.entries), []
     for claim in definitions.read(story.root):
         entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
         says = next((entry["says"] for entry in entries if entry["id"] == claim.id), claim.says)
-        where = entries[0]["where"] if entries else claim.place
-        rows.append([says, where, report.states_text(counted.get(claim.id, {})) or NOTHING])
-    return _table(["claim", "where", "the published data"], rows, words=range(3))
+        judged = counted.get(claim.id, Counter())
+        items, judged[CLAIMED] = judged[CLAIMED], 0
+        states = report.states_text(+judged) or "no later data"
+        failed = (
+            f"{judged[FAILED]} of {judged.total()} ({judged[FAILED] / judged.total():.1%})"
+            if judged[FAILED]
+            else "0"
+            if +judged
+            else "–"
+        )
+        rows.append(
+            [says, entries[0]["where"] if entries else claim.place, f"{items} items: {states}" if items > 1 else states, failed]
+        )
+    return _table(["claim", "where", "the published data that it judges", "not reproduced"], rows, words=range(3))
 
 
 def _lock(story: Story, device: str) -> str:
