@@ -434,6 +434,14 @@ def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkou
     assert entries["exact"]["says"] == "All is right (0 wrong)."
 
 
+def test_a_failure_has_no_interval_that_says_nothing():
+    entry = {"id": "a", "says": "S.", "value": 1.0, "low": 0.0, "high": 1228.64, "limit": None, "published": None, "dataset": "d"}
+    assert report.failure(entry) == "S. Here 1 (95 % interval not known). a, d"
+    page = report.page([entry | {"where": "here", "state": FAILED}])
+    assert '<td class="number">not known<' in page
+    assert "1229" not in page
+
+
 def claim(**given):
     return Claim(**{"id": "a", "says": "s", "where": {}, "value": "x", "said_in": [], "table": "best"} | given)
 

@@ -337,6 +337,15 @@ def test_the_footer_names_what_a_number_depends_on(dataset):
         assert part in told, part
 
 
+def test_intervals_that_say_nothing_have_no_width(dataset):
+    tables, environment = dataset
+    best = tables["best"].assign(tflops_low=0.0, tflops_high=1e9)
+    assert (
+        "Intervals: between-process, 95 %, not known; n = 40"
+        in View({**tables, "best": best}, environment, "warm", 11.0).intervals()
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("reason", [None, "ncu is not on the PATH"])
 def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):

@@ -47,7 +47,7 @@ def test_the_table_has_every_kernel_at_one_size_fastest_first(dataset):
     assert [line.split()[0] for line in shown] == best.sort_values("tflops", ascending=False)["kernel"].tolist()
     for line in shown:
         row = best[best["kernel"] == line.split()[0]].iloc[0]
-        percents = f"{100 * row['ratio']:.1f} %  {100 * row['ratio_low']:.1f} .. {100 * row['ratio_high']:.1f}"
+        percents = f"{100 * row['ratio']:.1f} %  {100 * row['ratio_low']:.1f} to {100 * row['ratio_high']:.1f}"
         assert re.sub(" +", " ", percents) in re.sub(" +", " ", line)
         assert f" {row['tflops']:.4g} " in line
         assert row["configuration"] in line
@@ -193,6 +193,22 @@ def test_of_several_datasets_one_is_a_table_and_each_other_a_line(dataset, tmp_p
     fastest = best[~best["kernel"].str.startswith("cublas")].sort_values("tflops").iloc[-1]
     said = f"{fastest['kernel']} {fastest['tflops']:.4g} TFLOP/s, {100 * fastest['ratio']:.1f} % of cublas at 4096, float32, warm"
     assert said in final_table.in_a_line(made[0].parent, 999)
+
+
+def test_an_interval_that_says_nothing_is_not_printed_as_numbers(dataset, tmp_path):
+    """Of two processes it may reach from 0 to any number."""
+    folder = shutil.copytree(dataset, tmp_path / "copy")
+    best = csv_files.read_csv(folder / "best.csv")
+    best.loc[best["kernel"] == "05_register_tile", ["ratio_low", "ratio_high", "tflops_low", "tflops_high"]] = (
+        0.0,
+        1228.64,
+        0.0,
+        1e5,
+    )
+    csv_files.write_csv(best, folder / "best.csv")
+    (line,) = (line for line in final_table.table(folder, 60, 999) if "05_register_tile" in line)
+    assert re.search(r" \d+\.\d %  +not known$", line)
+    assert not re.search("0.0 to|122864", "\n".join(final_table.table(folder, 60, 999)))
 
 
 def test_a_table_keeps_to_the_columns_of_the_screen(dataset):

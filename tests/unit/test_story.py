@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import math
 import re
 import shutil
 from types import SimpleNamespace
 
 import pytest
 import synthetic
+from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
@@ -139,6 +141,14 @@ def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(s
         assert "n = 3 processes." in table
     assert "n = 3 processes." in fill("table: past d/test", small)
     assert "| TFLOP/s at 64, of the sweep: one process, within-run |" in fill("table: compare 02_second BM 64", small)
+
+
+def test_an_interval_beyond_a_factor_of_two_is_not_known():
+    assert verdicts.interval(1.0, 0.501, 1.99, ".2f") == "0.50 to 1.99"
+    assert verdicts.interval(1.0, 0.499, 1.5, ".2f") == verdicts.interval(1.0, 0.9, 2.01, ".2f") == "not known"
+    assert verdicts.interval(1.0, 0.0, math.inf, ".2f") == verdicts.interval(1.0, math.nan, math.nan, ".2f") == "not known"
+    assert page_cells._interval({"ratio": 1.0, "ratio_low": 0.0, "ratio_high": 122864.0}) == "not known"
+    assert page_cells._interval({"ratio": 1.0, "ratio_low": 0.99999, "ratio_high": 1.01}) == "100.0 to 101.0 %"
 
 
 def test_what_cannot_be_told_apart_is_marked(small):

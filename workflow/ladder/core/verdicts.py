@@ -1,4 +1,4 @@
-"""The verdict on two candidates timed side by side, from the interval of their ratio."""
+"""The verdict on two candidates timed side by side, from the interval of their ratio, and intervals as text."""
 
 SAME = "not distinguishable"
 """The verdict if the interval of the ratio reaches to within `MARGIN` of 1."""
@@ -8,6 +8,19 @@ microsecond (CUDA Runtime API, cudaEventElapsedTime). Nobody chooses a kernel fo
 the same binary different."""
 UNCONFIRMED = "not confirmed"
 """The verdict if the confirmation was left out: medians of different rounds allow no verdict."""
+
+NOT_KNOWN, FACTOR = "not known", 2
+"""An interval with an end beyond this factor of the value says nothing: Student's t of two processes makes "0.0 to 122864"."""
+
+
+def known(value: float, low: float, high: float) -> bool:
+    """Return whether the interval of a positive value says anything."""
+    return value / FACTOR <= low <= high <= value * FACTOR
+
+
+def interval(value: float, low: float, high: float, form: str) -> str:
+    """Return an interval of a positive value as text: `1.05 to 1.07`, by a format specification, or `NOT_KNOWN`."""
+    return " to ".join(format(end, form).rstrip(".") for end in (low, high)) if known(value, low, high) else NOT_KNOWN
 
 
 def of(low: float, high: float) -> str:

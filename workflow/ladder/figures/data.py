@@ -15,7 +15,7 @@ from ladder.analysis.finalists import AS_WARM
 from ladder.analysis.tables import BETWEEN, headline_problem
 from ladder.core.stats import geometric_mean
 from ladder.core.types import rate_unit
-from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
 from ladder.model.campaign import WIDTH, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 
@@ -249,7 +249,8 @@ class View:
         width = ((best["tflops_high"] - best["tflops_low"]) / 2 / best["tflops"]).replace(np.inf, np.nan).quantile(0.9)
         count = span(best["samples"])
         of = f" in {span(best['processes'])} processes" if kind == BETWEEN else ""
-        return f"Intervals: {kind}, 95 %, nine in ten within ±{100 * width:.1f} %; n = {count} samples a point{of}."
+        within = f"nine in ten within ±{100 * width:.1f} %" if width < 1 else NOT_KNOWN
+        return f"Intervals: {kind}, 95 %, {within}; n = {count} samples a point{of}."
 
     def note(self, intervals: str | None = None) -> str:
         """Return the note below every figure: device, power limit, software, operands, date, commit, samples, intervals and peaks.

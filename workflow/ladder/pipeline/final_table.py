@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.tables import headline_problem
+from ladder.core import verdicts
 from ladder.core.files import ROOT
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.campaign import is_baseline
@@ -165,7 +166,7 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
             row["configuration"],
             f"{row['tflops'] / size:.4g}",
             f"{100 * row['ratio']:.1f} %",
-            f"{100 * row['ratio_low']:.1f} .. {100 * row['ratio_high']:.1f}",
+            _interval(row),
             str(row["marks"]) if row["marks"] == row["marks"] else "",
         ]
         for row in kept
@@ -186,6 +187,11 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
     counts = {"slower kernel(s)": len(rows) - len(kept), "other problem(s)": rated["problem"].nunique() - 1}
     others = [f"{count} {name}" for name, count in counts.items() if count > 0]
     return [*text, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else text
+
+
+def _interval(row: Row) -> str:
+    """Return the interval of the ratio to the reference, in percent."""
+    return verdicts.interval(*(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")), ".1f")
 
 
 def in_a_line(folder: Path, columns: int) -> str:
@@ -225,7 +231,7 @@ def doubtful(folder: Path) -> list[str]:
     itself = unsteady[unsteady["kernel"] == unsteady["reference"]]
     if len(itself):
         row = itself.iloc[0]
-        beside = f"{100 * row['ratio']:.1f} % (95 % interval {100 * row['ratio_low']:.1f} to {100 * row['ratio_high']:.1f})"
+        beside = f"{100 * row['ratio']:.1f} % (95 % interval {_interval(row)})"
         lines.append(
             f"Warning: {folder.name}: no ratio is a result at {_few([*(itself['problem'] + ' ' + itself['state'])])}: {row['kernel']} "
             f"timed beside itself has {beside} at the first. Measure again while nothing else runs"

@@ -62,8 +62,8 @@ def _legend(table: str, *more: str) -> str:
 
 def _interval(row: Row) -> str:
     """Return the interval of the ratio to the reference."""
-    low, high = (f"{100 * row[name]:#.4g}".rstrip(".") for name in ("ratio_low", "ratio_high"))
-    return f"{low} to {high} %"
+    text = verdicts.interval(*(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")), "#.4g")
+    return text if text == verdicts.NOT_KNOWN else f"{text} %"
 
 
 def _kind(data: View | None) -> tuple[str, list[str]]:

@@ -12,7 +12,7 @@ from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate
 from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES
-from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.core.verdicts import SAME, UNCONFIRMED, interval
 from ladder.figures.data import BASELINE_NAME, View, lettered
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel import COMPILERS
@@ -199,7 +199,7 @@ def _beside(data: View, gained: Sequence[Row]) -> str:
     for row in gained:
         other = others.get(row["problem"], math.nan)
         beyond += bool(row["ratio"] >= other)
-        ends = f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}"
+        ends = interval(row["ratio"], row["ratio_low"], row["ratio_high"], ".3f")
         against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
         error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
         ratio = lettered(f"×{row['ratio']:.3f}", row)
