@@ -144,9 +144,9 @@ def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(s
 
 
 def test_an_interval_beyond_a_factor_of_two_is_not_known():
-    assert verdicts.interval(1.0, 0.501, 1.99, ".2f") == "0.50 to 1.99"
-    assert verdicts.interval(1.0, 0.499, 1.5, ".2f") == verdicts.interval(1.0, 0.9, 2.01, ".2f") == "not known"
-    assert verdicts.interval(1.0, 0.0, math.inf, ".2f") == verdicts.interval(1.0, math.nan, math.nan, ".2f") == "not known"
+    assert verdicts.interval(".2f", 1.0, 0.501, 1.99) == "0.50 to 1.99"
+    assert verdicts.interval(".2f", 1.0, 0.499, 1.5) == verdicts.interval(".2f", 1.0, 0.9, 2.01) == "not known"
+    assert verdicts.interval(".2f", 1.0, 0.0, math.inf) == verdicts.interval(".2f", 1.0, math.nan, math.nan) == "not known"
     assert page_cells._interval({"ratio": 1.0, "ratio_low": 0.0, "ratio_high": 122864.0}) == "not known"
     assert page_cells._interval({"ratio": 1.0, "ratio_low": 0.99999, "ratio_high": 1.01}) == "100.0 to 101.0 %"
 

@@ -81,7 +81,7 @@ def _lacking(entries: Sequence[Entry], id: str) -> str:
 def failure(entry: Entry) -> str:
     """Return an entry as sentences: the claim, the numbers, and the rows that refute it."""
     apart = entry["low"] != entry["high"]
-    interval = f" (95 % interval {verdicts.interval(entry['value'], entry['low'], entry['high'], '.4g')})" if apart else ""
+    interval = f" (95 % interval {verdicts.interval('.4g', entry['value'], entry['low'], entry['high'])})" if apart else ""
     limit = f", runs differ by at most ×{entry['limit']:.4g}" if entry["limit"] else ""
     published = f", published {entry['published']:.4g}" if entry["published"] is not None else ""
     rows = entry.get("rows", [])
@@ -127,7 +127,7 @@ def _table(entries: Sequence[Entry]) -> str:
     rows = []
     for entry in sorted(entries, key=lambda entry: STATES.index(entry["state"])):
         ends = [entry[name] for name in ("value", "low", "high")]
-        interval = "" if entry["low"] is None or entry["low"] == entry["high"] else verdicts.interval(*ends, ".4g")
+        interval = "" if entry["low"] is None or entry["low"] == entry["high"] else verdicts.interval(".4g", *ends)
         numbers = [
             number(entry["value"]),
             interval,

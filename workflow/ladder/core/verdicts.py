@@ -18,7 +18,7 @@ def known(value: float, low: float, high: float) -> bool:
     return value / FACTOR <= low <= high <= value * FACTOR
 
 
-def interval(value: float, low: float, high: float, form: str) -> str:
+def interval(form: str, value: float, low: float, high: float) -> str:
     """Return an interval of a positive value as text: `1.05 to 1.07`, by a format specification, or `NOT_KNOWN`."""
     return " to ".join(format(end, form).rstrip(".") for end in (low, high)) if known(value, low, high) else NOT_KNOWN
 

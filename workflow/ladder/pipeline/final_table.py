@@ -191,7 +191,7 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
 
 def _interval(row: Row) -> str:
     """Return the interval of the ratio to the reference, in percent."""
-    return verdicts.interval(*(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")), ".1f")
+    return verdicts.interval(".1f", *(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")))
 
 
 def in_a_line(folder: Path, columns: int) -> str:

@@ -62,7 +62,7 @@ def _legend(table: str, *more: str) -> str:
 
 def _interval(row: Row) -> str:
     """Return the interval of the ratio to the reference."""
-    text = verdicts.interval(*(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")), "#.4g")
+    text = verdicts.interval("#.4g", *(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")))
     return text if text == verdicts.NOT_KNOWN else f"{text} %"
 
 

@@ -199,7 +199,7 @@ def _beside(data: View, gained: Sequence[Row]) -> str:
     for row in gained:
         other = others.get(row["problem"], math.nan)
         beyond += bool(row["ratio"] >= other)
-        ends = interval(row["ratio"], row["ratio_low"], row["ratio_high"], ".3f")
+        ends = interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"])
         against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
         error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
         ratio = lettered(f"×{row['ratio']:.3f}", row)
