@@ -105,6 +105,25 @@ def test_the_c_compiler_says_what_is_wrong_with_a_cpu_kernel(tmp_path, what):
     )
 
 
+MAPPED = """struct alignas(64) TensorMap {{ unsigned long long words[16]; }};
+extern "C" __global__ void gemm({arguments}, float* workspace, const __grid_constant__ TensorMap a_map{more}) {{}}
+"""
+
+
+def test_tensor_maps_are_parameters_after_the_workspace(tmp_path):
+    header = HEADER.format(
+        block=64, more="workspace: 64\ntensor_maps: [{of: A, box: [4, 4], swizzle: 0}, {of: C, box: [4, 4], swizzle: 0}]\n"
+    )
+    assert (
+        build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=", const __grid_constant__ TensorMap c_map")).status
+        == "compiled"
+    )
+    row = build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=""))
+    assert row.reason.endswith("TensorMap a_map, TensorMap c_map): the 14th, c_map, is missing; expected 128 bytes")
+    row = build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=", float* c_map"))
+    assert "c_map, has 8 bytes at offset" in row.reason
+
+
 def test_what_is_no_elf_file_is_refused():
     for look in (interface.functions, cubin.exported):
         with pytest.raises(ValueError, match="not a 64-bit ELF file"):

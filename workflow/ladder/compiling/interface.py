@@ -8,7 +8,7 @@ from ladder.compiling import cubin
 from ladder.compiling.compilers import CompileError
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import ARGUMENTS, Configuration, Kernel
-from ladder.model.tensor_map import MAP_ALIGNMENT, MAP_BYTES
+from ladder.model.tensor_map import MAP_BYTES
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
 _PARAMETER, _EXACT_BLOCK, _LARGEST_BLOCK = 0x17, 0x10, 0x05
@@ -68,25 +68,33 @@ def check(kernel: Kernel, configuration: Configuration, binary: bytes) -> None:
 
 
 def _check_parameters(name: str, function: Function, arguments: str, sum_size: int) -> None:
-    """Raise `CompileError` unless the parameters of a function lie where a C compiler would put the arguments."""
+    """Raise `CompileError` unless the parameters of a function lie where a C compiler would put the arguments.
+
+    Tensor maps come last. ptxas puts them elsewhere, and the driver knows where.
+    """
     passed: list[tuple[int, int]] = []
     for argument in arguments.split(", "):
         size = 8 if "*" in argument else {"Acc": sum_size, "TensorMap": MAP_BYTES}.get(argument.split()[0], 4)
         end = sum(passed[-1]) if passed else 0
-        passed.append((end + -end % min(size, MAP_ALIGNMENT), size))
+        passed.append((-1 if size == MAP_BYTES else end + -end % size, size))
     taken = [function.parameters[number] for number in sorted(function.parameters)]
+    taken = [(-1 if size == MAP_BYTES else offset, size) for offset, size in taken]
     if taken == passed:
         return
     at = next(
         (at for at, pair in enumerate(zip(taken, passed, strict=False)) if pair[0] != pair[1]), min(len(taken), len(passed))
     )
     argument = arguments.split(", ")[at].split()[-1].strip("*") if at < len(passed) else ""
-    which = f"the {ORDINALS[at]}, {argument}," if argument else f"the {at + 1}th"
-    has = "is missing" if at >= len(taken) else f"has {taken[at][1]} bytes at offset {taken[at][0]}"
-    wants = f"{passed[at][1]} bytes at offset {passed[at][0]}" if argument else "no more parameters"
+    which = f"the {ORDINALS[at] if at < len(ORDINALS) else f'{at + 1}th'}, {argument}," if argument else f"the {at + 1}th"
+    has = "is missing" if at >= len(taken) else f"has {_place(*taken[at])}"
+    wants = _place(*passed[at]) if argument else "no more parameters"
     raise CompileError(
         f"{name} takes {len(taken)} parameters; expected the {len(passed)} of {name}({arguments}): {which} {has}; expected {wants}"
     )
+
+
+def _place(offset: int, size: int) -> str:
+    return f"{size} bytes" + (f" at offset {offset}" if offset >= 0 else "")
 
 
 def _check_block(name: str, function: Function, block: tuple[int, int, int]) -> None:

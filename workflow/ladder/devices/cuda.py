@@ -6,8 +6,8 @@ temperature once the gate is open, while the device executes the round.
 """
 
 import math
-import struct
 from collections.abc import Callable, Sequence
+from ctypes import c_char, c_double, c_float, c_int, c_void_p
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,16 @@ from ladder.devices import back_to_back, memory_peaks
 from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS, Meter
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
-from ladder.devices.cuda_stream import Windows, capture, succeed
+from ladder.devices.cuda_stream import Function, Windows, capture, succeed
 from ladder.devices.detect import check_gate, slugify
 from ladder.devices.nvml import Board, uuid_at
 from ladder.devices.operands import CANARY, audited, scalars
 from ladder.devices.tensor_maps import encoded
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
-from ladder.model.tensor_map import MAP_ALIGNMENT, MAP_BYTES
+from ladder.model.tensor_map import MAP_BYTES
 
+Map = c_char * MAP_BYTES
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """The most blocks of a grid in x, y, z (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 FREE_SHARED = 48 << 10
@@ -106,39 +107,36 @@ class Cuda(Device):
 
     def kernel(self, kernel: Kernel, configuration: Configuration, binary: bytes) -> Launch:
         p, names = self.given, {**self.given.names(), **self.names}
-        alpha, beta = scalars(p)
-        code = alpha.dtype.char
+        scalar = c_double if p.element_type == "float64" else c_float
+        alpha, beta = (scalar(value) for value in scalars(p))
         workspace, maps = kernel.workspace_of(configuration, names), kernel.maps(configuration, names)
         if workspace is not None:
             self._reserve_workspace(workspace)
-        layout = f"iii{code}PiPi{code}Pi" + ("" if workspace is None else "P")
-        if maps:
-            layout += f"{-struct.calcsize(layout) % MAP_ALIGNMENT}x" + f"{MAP_BYTES}s" * len(maps)
         try:
             if binary not in self._modules:
-                self._modules[binary] = cuda.module_from_buffer(binary)
+                self._modules[binary] = succeed(driver.cuModuleLoadData(binary))
             calls = []
             for shape in kernel.launches(configuration, names):
-                function = self._modules[binary].get_function(shape.function)
+                function = Function(self._modules[binary], shape.function)
                 self._check_limits(function, shape)
-                function.prepare(layout)
-                calls.append((function.prepared_async_call, shape))
+                calls.append((function, shape))
         except cuda.Error as error:
             raise self._support.failed(error, "the cubin cannot be used: ", fatal=False) from None
 
         def bind(a: int, b: int, c: int) -> Call:
-            arguments = (p.m, p.n, p.k, alpha, a, p.lda, b, p.ldb, beta, c, p.ldc)
+            (m, n, k, lda, ldb, ldc), (at_a, at_b, at_c) = (
+                map(c_int, (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)),
+                map(c_void_p, (a, b, c)),
+            )
+            arguments: list[Any] = [m, n, k, alpha, at_a, lda, at_b, ldb, beta, at_c, ldc]
 
             def call() -> None:
                 # looked up at every call: the workspace grows when another configuration needs more
-                memory = 0 if workspace is None else int(self._workspace)
-                at = {"A": a, "B": b, "C": c, "workspace": memory}
-                extra = [
-                    *([] if workspace is None else [memory]),
-                    *(encoded(one, p.element_type, at[one.of] + one.at) for one in maps),
-                ]
-                for launch, shape in calls:
-                    launch(shape.grid, shape.block, self.stream, *arguments, *extra, shared_size=shape.dynamic_shared)
+                memory = [] if workspace is None else [c_void_p(int(self._workspace))]
+                at = {"A": a, "B": b, "C": c, "workspace": (memory[0].value or 0) if memory else 0}
+                encoded_maps = [Map.from_buffer_copy(encoded(one, p.element_type, at[one.of] + one.at)) for one in maps]
+                for function, shape in calls:
+                    function.launch(shape, self.stream, [*arguments, *memory, *encoded_maps])
 
             return call
 
@@ -158,20 +156,21 @@ class Cuda(Device):
         if self._workspace is not None:
             cuda.memset_d32_async(int(self._workspace), CANARY, self._workspace_bytes // 4, self.stream)
 
-    def _check_limits(self, function: Any, shape: LaunchShape) -> None:
+    def _check_limits(self, function: Function, shape: LaunchShape) -> None:
         """Raise `Refused` if the device cannot run a launch of this shape."""
         for axis, extent, limit in zip("xyz", shape.grid, MAX_GRID, strict=True):
             if extent > limit:
                 raise Refused("not_supported", f"the grid has {extent} blocks in {axis}; at most {limit}")
-        threads, most = math.prod(shape.block), function.max_threads_per_block
+        threads, most = math.prod(shape.block), function.attribute("MAX_THREADS_PER_BLOCK")
         if threads > most:
-            raise Refused("not_supported", f"{threads} threads a block of {function.num_regs} registers; at most {most}")
-        shared = shape.dynamic_shared + function.shared_size_bytes
+            registers = function.attribute("NUM_REGS")
+            raise Refused("not_supported", f"{threads} threads a block of {registers} registers; at most {most}")
+        shared = shape.dynamic_shared + function.attribute("SHARED_SIZE_BYTES")
         limit = self.names["shared_memory_per_block"]
         if shape.dynamic_shared < 0 or shared > limit:
             raise Refused("not_supported", f"{shared} bytes of shared memory a block; from 0 to {limit}")
         if shared > FREE_SHARED:
-            function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shape.dynamic_shared)
+            function.allow_shared(shape.dynamic_shared)
 
     def baseline(self, name: str) -> Launch:
         launch: Launch = self.blas.launch(name)

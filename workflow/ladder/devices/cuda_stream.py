@@ -1,5 +1,6 @@
-"""Launches on a stream: graphs of them, and windows that follow each other without a gap."""
+"""Launches on a stream: of functions with their arguments, graphs of them, and windows that follow each other without a gap."""
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import pycuda.driver as cuda
 from cuda.bindings import driver
 
 from ladder.devices.base import Call
+from ladder.model.kernel import LaunchShape
 
 
 def succeed(result: tuple[Any, ...]) -> Any:
@@ -29,6 +31,28 @@ def capture(calls: Sequence[Call], stream: Any) -> Any:
     succeed(driver.cuGraphDestroy(graph))
     succeed(driver.cuGraphUpload(executable, raw))
     return executable
+
+
+class Function:
+    """A function of a module, and its launches. The driver puts the arguments where the function expects them."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._handle = succeed(driver.cuModuleGetFunction(module, name.encode()))
+
+    def attribute(self, name: str) -> int:
+        """Return an attribute by the driver's name: `NUM_REGS`."""
+        return int(succeed(driver.cuFuncGetAttribute(driver.CUfunction_attribute[f"CU_FUNC_ATTRIBUTE_{name}"], self._handle)))
+
+    def allow_shared(self, size: int) -> None:
+        """Let blocks have `size` bytes of dynamic shared memory."""
+        name = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        succeed(driver.cuFuncSetAttribute(self._handle, name, size))
+
+    def launch(self, shape: LaunchShape, stream: Any, arguments: Sequence[Any]) -> None:
+        """Queue a launch. Arguments are of `ctypes`; the driver copies them."""
+        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        raw, shared = driver.CUstream(stream.handle), shape.dynamic_shared
+        succeed(driver.cuLaunchKernel(self._handle, *shape.grid, *shape.block, shared, raw, ctypes.addressof(pointers), 0))
 
 
 class Windows:

@@ -6,8 +6,8 @@ from typing import Any
 
 from ladder.core.expressions import Number, evaluate_int
 
-MAP_BYTES, MAP_ALIGNMENT = 128, 64
-"""Size and alignment of an encoded map, as an argument too (CUDA Driver API, "Tensor Map Object Management")."""
+MAP_BYTES = 128
+"""Size of an encoded map (CUDA Driver API, "Tensor Map Object Management")."""
 PIECE = 16
 """Bytes of which addresses, row lengths of boxes and distances of rows are multiples."""
 MOST = 256
