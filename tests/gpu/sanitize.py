@@ -28,7 +28,7 @@ SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 
 
 def chosen(kernel: Kernel) -> list[Configuration]:
     """All configurations of what copies asynchronously, in which they wait in other places; of the others, the first and the last."""
-    legal = [configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection]
+    legal = [configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1]) if not objection]
     return legal if kernel.compute_capability or kernel.architecture else list(dict.fromkeys([legal[0], legal[-1]]))
 
 
@@ -39,7 +39,8 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
     if "sm_count" not in kernel.text and "__cluster_dims__" not in kernel.text:
         return []
     p = dict(configuration.parameters)
-    found = Problem(10 * p["BM"] - 5, (sm_count // 10 + 4) * p["BN"] - 4, 40, beta=0.5)
+    rows, columns = 10 * p.get("BM", 128) - 5, (sm_count // 10 + 4) * p.get("BN", 128) - 4
+    found = Problem(rows, columns, 40, kernel.element_types[0], beta=0.5, padding="0,4,0")
     return [exactly(found, kernel.precision == "tf32")]
 
 
@@ -67,7 +68,7 @@ def main(folder: Path, only_compile: bool) -> None:
     made = {}
     for kernel, rows in found:
         tf32 = kernel.precision == "tf32"
-        small = [one for one in problems("float32", tf32) if (one.m, one.n, one.k) in SHAPES]
+        small = [one for one in problems(kernel.element_types[0], tf32) if (one.m, one.n, one.k) in SHAPES]
         for configuration, row in rows:
             given = [*small, *waves(kernel, configuration, device.names["sm_count"])]
             for problem in given if row.status == "compiled" else []:

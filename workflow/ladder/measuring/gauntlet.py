@@ -45,6 +45,12 @@ PROBLEMS = (
     Problem(64, 96, 48, padding="0,4,8", offset="0,1,0", alpha=0.5),
     Problem(96, 64, 80, padding="4,8,0", offset="0,0,1", beta=-1.0),
     Problem(37, 41, 29, padding="3,0,5", offset="2,1,3", alpha=-0.5, beta=2.0),
+    # rows of A and B begin at multiples of 16 bytes, as some kernels need it, but those of C do not, and no size is a multiple of anything
+    Problem(3, 5, 7, padding="1,3,3", alpha=-0.5, beta=2.0),
+    Problem(127, 129, 63, padding="1,7,1", offset="8,0,3"),
+    Problem(193, 515, 264, padding="8,5,0", offset="0,8,1", beta=-0.5),
+    Problem(1, 261, 1021, padding="3,3,0"),
+    Problem(391, 131, 527, padding="9,5,5", alpha=2.0),
 )
 """Problems on whole numbers, compared to the bit. alpha and beta are powers of two; `offset` and `padding` are in elements."""
 UNREAD = Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5, distribution="nonfinite")
