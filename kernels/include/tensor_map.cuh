@@ -1,5 +1,5 @@
 // Tensor maps: descriptions of matrices in global memory, made on the host. With one, a single thread moves a whole box of a matrix to
-// shared memory, or back (PTX ISA, "cp.async.bulk.tensor"). Elements outside the matrix are read as zeros and are not written. The rows of
+// shared memory, or back (PTX ISA, "cp.async.bulk.tensor"). Elements outside the matrix are read as zeros. The rows of
 // a box lie one below the other in shared memory, 128 bytes each. In row r, the pieces of 16 bytes change places: piece p is at p ^ r % 8
 // ("128-byte swizzle"). So the same piece of eight rows is in eight different groups of banks.
 #pragma once
@@ -34,7 +34,8 @@ __device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int 
       : "memory");
 }
 
-// Stores a box from shared memory. Threads that wrote there have called async_may_follow() and met this one.
+// Stores a box from shared memory, by whole pieces of 16 bytes: at the right edge of the matrix a piece that is not whole overwrites what lies
+// behind it (seen on an H100). Threads that wrote there have called async_may_follow() and met this one.
 __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, uint32_t from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(reinterpret_cast<uint64_t>(&map)), "r"(x),
                "r"(y), "r"(from)

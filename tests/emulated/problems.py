@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from emulator import Launch, Tool, lower
-from host import buffers, inside
+from host import buffers, inside, rounded
+from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.base import Errors
-from ladder.devices.operands import GUARD, exact_mask, places, reference, scalars
+from ladder.devices.operands import GUARD, exact_mask, places, reference, scalars, values
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.verify import judge
 from ladder.model.kernel import Configuration, Kernel
@@ -61,22 +62,21 @@ def reference_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
-    place, (sums, scale) = places(problem)[2], reference_of(problem)
+    place, (sums, scale), element = places(problem)[2], reference_of(problem), ELEMENT_TYPES[problem.element_type]
     with np.errstate(all="ignore"):
-        rounded, found = sums.astype(result.dtype).astype(np.float64), inside(result, place).astype(np.float64)
-        finite = np.isfinite(found) & np.isfinite(rounded)
-        wild = ~finite & ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
+        expected, found = values(rounded(sums, problem.element_type)), values(inside(result, place))
+        finite = np.isfinite(found) & np.isfinite(expected)
+        wild = ~finite & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
         exact = exact_mask(problem)
-        expected = np.where(exact, rounded, sums)
+        expected = np.where(exact, expected, sums)
         off = np.where(finite, np.abs(found - expected), 0.0)
-        share = np.where(
-            wild | (exact & (off > 0)), np.inf, np.where(off > np.finfo(result.dtype).smallest_subnormal, off / scale, 0.0)
-        )
+        least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff  # the least positive number
+        share = np.where(wild | (exact & (off > 0)), np.inf, np.where(off > least, off / scale, 0.0))
     written, untouched = result.copy(), drawn(problem)[2].copy()
     for buffer in (written, untouched):
         inside(buffer, place)[:] = 0
     stray = np.count_nonzero(written.view(f"u{written.itemsize}") != untouched.view(f"u{written.itemsize}"))
-    squares = (float(np.sum(np.square(values[finite]))) for values in (off, expected, scale))
+    squares = (float(np.sum(np.square(part[finite]))) for part in (off, expected, scale))
     errors = Errors(*squares, float(share.max()), int(share.argmax()), int(np.count_nonzero(wild)), int(stray))
     return judge(errors, problem).reason
 

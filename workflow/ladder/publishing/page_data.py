@@ -62,8 +62,8 @@ class Story:
         return judge.of_published(self.root)
 
     def ladder(self, kind: str) -> list[str]:
-        """Return the names of a kind's kernels in their order."""
-        return [name for name, kernel in self.kernels.items() if kernel.kind == kind]
+        """Return the names of a kind's float32 kernels in their order. Published data are of these."""
+        return [name for name, kernel in self.kernels.items() if kernel.kind == kind and "float32" in kernel.element_types]
 
     def dataset(self, kernel: str) -> View | None:
         """Return the dataset of the kernel's device kind."""
@@ -119,5 +119,5 @@ class Story:
             return None
         own = self.kernels[kernel]
         alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
-        index = alike.index(kernel)
+        index = alike.index(kernel) if kernel in alike else 0
         return alike[index - 1] if index else None

@@ -1,0 +1,238 @@
+/*---
+title: Half precision, fitted tile
+idea: a rule chooses the height of the tiles for every problem, so that the last wave is as full as the others
+parameters: {HIGH: 8}
+configurations:
+  - {HIGH: 4}
+  - {HIGH: 8}
+  - {HIGH: 16}
+element_types: [bfloat16, float16]
+where:
+  pairs: sm_count // 2
+  across: 2 if N > 128 else 1  # blocks of a pair beside each other
+  above: 3 - across
+  columns: ceil_div(N, 128 * across)  # of pairs
+  waves: "ceil_div(columns * ceil_div(M, 256 * above), pairs)"  # of tiles of the full height: fewer than these there cannot be
+  down: pairs * waves // columns  # so many pairs above each other fill them
+  height: "max(64, 16 * ceil_div(M, 16 * down * above))"
+block: [384]
+grid: [2 * pairs]
+dynamic_shared: 28 * 8192 + 8 * 16
+tensor_maps:
+  - {of: A, box: [64, height // across], swizzle: 128}
+  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: C, box: [64, 16], swizzle: 128}
+requires: [HIGH >= 1]
+architecture: sm_90a
+global_reads: K * (M * ceil_div(N, 128) + N * ceil_div(M, height))
+global_writes: M * N
+---*/
+// Tiles of 128 x 256 are a good size, but their number is what it is: 1536 x 1536 has 72 of them for 132 SMs, and 5120 x 5120 has 800, six
+// waves and a little of a seventh. A tile of the right height has neither: 132 of 128 columns by 144 rows, and seven full waves by
+// 224. So the rule in the header takes as many waves as tiles of the full height need, and makes the tiles as low as fills
+// those waves.
+//
+// The height must be free for that. The matrix instruction's 64 rows are not, but the width of its other operand is any multiple of 8. So the
+// operands change places, as in rung 39: 64 columns of C a warpgroup, and 64 to 256 rows of it. The height is known to the compiler in
+// each of 13 copies of the code, and with it the number of stages. Sums are stored to shared memory
+// transposed.
+//
+// The rest is as in rungs 34 and 35: pairs of blocks share rows of A, or where C has one column of tiles, columns of B; blocks do one tile after
+// another; and a tile leaves while the next is multiplied.
+//
+// What holds it back: low tiles need more bytes a product.
+
+#include "half_store.cuh"
+#include "tensor_map.cuh"
+
+constexpr int CONSUMERS = 256, SPACE = 24 * STRIP, MOST = 8;  // threads that multiply; bytes of stages, and the most of those
+constexpr int AT_SLOTS = SPACE, SLOTS = 2, AT_BARRIERS = AT_SLOTS + 2 * SLOTS * STRIP;
+
+// The rule: see the header.
+struct Plan {
+  int across, above, columns, rows, height, pairs;
+  __device__ __forceinline__ Plan(int M, int N) {
+    pairs = gridDim.x / 2, across = N > 128 ? 2 : 1, above = 3 - across, columns = (N + 128 * across - 1) / (128 * across);
+    const int waves = (columns * ((M + 256 * above - 1) / (256 * above)) + pairs - 1) / pairs, down = pairs * waves / columns * above;
+    height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * above - 1) / (height * above);
+  }
+};
+
+// The tiles of this block: those of every pairs-th pair. They go down HIGH pairs before they go right, and in the next band left.
+struct Tiles {
+  const Plan& plan;
+  int tile = blockIdx.x / 2, row, column;
+  bool back = true;  // along K
+
+  __device__ __forceinline__ bool next() {
+    if (tile >= plan.rows * plan.columns) return false;
+    const int columns = plan.columns, band = tile / (HIGH * columns), high = min(HIGH, plan.rows - band * HIGH), rest = tile - band * HIGH * columns;
+    const int right = rest / high, rank = blockIdx.x % 2;
+    row = (band * HIGH + rest % high) * plan.above + (plan.above - 1) * rank, column = band % 2 ? columns - 1 - right : right;
+    row *= plan.height, column = (column * plan.across + (plan.across - 1) * rank) * 128;
+    tile += plan.pairs, back = !back;
+    return true;
+  }
+  __device__ __forceinline__ bool last() const { return tile >= plan.rows * plan.columns; }
+};
+
+// The ring for tiles of HEIGHT rows, and what both roles do with it.
+template <int HEIGHT>
+struct Fitted {
+  static constexpr int STAGE = 2 * STRIP + HEIGHT * 128, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST, PIECES = (HEIGHT + 63) / 64;
+  uint32_t memory, barriers;
+  int place = 0, parity = 0, before = 0, slot = 0;
+
+  __device__ __forceinline__ uint32_t full(int i) const { return barriers + i * 8; }
+  __device__ __forceinline__ uint32_t empty(int i) const { return barriers + (MOST + i) * 8; }
+  __device__ __forceinline__ void next() {
+    if (++place == STAGES) place = 0, parity ^= 1;
+  }
+
+  __device__ __forceinline__ void fill_all(Tiles tiles, int across, int steps, const TensorMap& a_map, const TensorMap& b_map) {
+    const int rank = blockIdx.x % 2;
+    while (tiles.next())
+      for (int step = 0; step < steps; ++step) {
+        const uint32_t b = memory + place * STAGE, a = b + 2 * STRIP, there = full(place);
+        const int k = (tiles.back ? steps - 1 - step : step) * DEPTH;
+        barrier_wait(empty(place), parity ^ 1);
+        barrier_expect(there, STAGE);
+        if (across == 2) {  // half of the rows of A, for both
+          constexpr int PART = HEIGHT / 2;
+          copy_box(a + rank * PART * 128, a_map, k, tiles.row + rank * PART, there, 3);
+          for (int i = 0; i < 2; ++i) copy_box(b + i * STRIP, b_map, tiles.column + i * 64, k, there);
+        } else {  // half of the columns of B
+          copy_box(a, a_map, k, tiles.row, there);
+          copy_box(b + rank * STRIP, b_map, tiles.column + rank * 64, k, there, 3);
+        }
+        next();
+      }
+  }
+
+  __device__ __forceinline__ void multiply_step(float (&sum)[HEIGHT / 2], int step) {
+    barrier_wait(full(place), parity);
+    const uint32_t b = memory + place * STAGE;
+    const uint64_t left = across_k(b + threadIdx.x / 128 * STRIP), right = along_k(b + 2 * STRIP);
+    wgmma_begin();
+#pragma unroll
+    for (int i = 0; i < DEPTH / 16; ++i) multiply_swapped<HEIGHT>(sum, left + i * NEXT_ACROSS, right + i * NEXT_ALONG, step > 0 || i > 0);
+    wgmma_commit();
+    wgmma_wait<1>();
+    give_back(step > 0);
+    before = place;
+    next();
+  }
+  __device__ __forceinline__ void give_back(bool wanted) const {  // to both blocks of the pair
+    barrier_arrive_at(empty(before), threadIdx.x % 32, wanted && threadIdx.x % 32 < 2);
+  }
+
+  // 64 rows of the warpgroup's 64 columns to a slot, and from there to C by boxes of 16 rows.
+  __device__ __forceinline__ void put(const uint32_t (&rounded)[HEIGHT / 4], int piece, uint32_t to, const TensorMap& c_map, int row,
+                                      int column) {
+    const unsigned thread = threadIdx.x % 128, lane = thread % 32;
+    const unsigned corner = (lane / 16 * 8 + lane % 8) * 128 + ((thread / 32 * 2 + lane / 8 % 2) ^ lane % 8) * 16;
+    if (thread == 0) stores_read<SLOTS - 1>();  // what was in the slot before has left
+    some_sync<128>(1 + threadIdx.x / 128);
+#pragma unroll
+    for (int i = piece * 4; i < min(piece * 4 + 4, HEIGHT / 16); ++i) {
+      const uint32_t* v = &rounded[i * 4];
+      store_transposed(to + i % 4 * 2048 + corner, v[0], v[1], v[2], v[3]);
+    }
+    async_may_follow();
+    some_sync<128>(1 + threadIdx.x / 128);
+    if (thread == 0) {
+#pragma unroll
+      for (int i = piece * 4; i < min(piece * 4 + 4, HEIGHT / 16); ++i) store_box(c_map, column, row + i * 16, to + i % 4 * 2048);
+      stores_commit();
+    }
+    if (++slot == SLOTS) slot = 0;
+  }
+
+  __device__ __forceinline__ void multiply_all(Tiles tiles, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
+                                               const TensorMap& c_map) {
+    const bool boxes = beta == 0 && (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
+    const uint32_t slots = memory + AT_SLOTS + threadIdx.x / 128 * SLOTS * STRIP;
+    float sum[HEIGHT / 2];
+    uint32_t rounded[HEIGHT / 4];
+    bool pending = false;  // the tile before has not left yet
+    int row = 0, column = 0;
+    while (tiles.next()) {
+      int step = 0;
+#pragma unroll
+      for (int i = 0; i < PIECES; ++i) {
+        if (step < steps) multiply_step(sum, step++);
+        if (pending) put(rounded, i, slots + slot * STRIP, c_map, row, column);
+      }
+#pragma unroll 1
+      for (; step < steps; ++step) multiply_step(sum, step);
+      wgmma_wait<0>();
+      wgmma_done(sum);
+      give_back(steps > 0);
+      if (steps == 0)
+#pragma unroll
+        for (int i = 0; i < HEIGHT / 2; ++i) sum[i] = 0;
+      row = tiles.row, column = tiles.column + threadIdx.x / 128 * 64;
+      pending = boxes;
+      if (boxes) {
+        if (alpha != 1)
+#pragma unroll
+          for (int i = 0; i < HEIGHT / 2; ++i) sum[i] *= alpha;
+#pragma unroll
+        for (int i = 0; i < HEIGHT / 4; ++i) rounded[i] = pack(sum[2 * i], sum[2 * i + 1]);
+      } else {
+        const int thread = fresh(threadIdx.x % 128), c = column + thread / 32 * 16 + thread % 32 / 4, r = row + thread % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < HEIGHT / 2; ++i) {
+          const int y = r + i / 4 * 8 + i % 2, x = c + i / 2 % 2 * 8;
+          if (y < M && x < N) store_pair(C + size_t(y) * ldc + x, 1, alpha, sum[i], 0, beta, false);
+        }
+      }
+    }
+    if (pending) {  // the stages have done their work
+      if (threadIdx.x % 128 == 0) stores_read<0>();
+      some_sync<CONSUMERS>(3);
+#pragma unroll
+      for (int i = 0; i < PIECES; ++i) put(rounded, i, memory + (threadIdx.x / 128 * 4 + i) * STRIP, c_map, row, column);
+    }
+    if (threadIdx.x % 128 == 0) stores_read<0>();
+  }
+};
+
+// Calls `act` with a Fitted of the plan's height.
+template <int HEIGHT = 256, class Act>
+__device__ __forceinline__ void with_height(int height, uint32_t memory, Act act) {
+  if (height == HEIGHT)
+    act(Fitted<HEIGHT>{memory, memory + AT_BARRIERS});
+  else if constexpr (HEIGHT > 64)
+    with_height<HEIGHT - 16>(height, memory, act);
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
+    gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
+         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+         const __grid_constant__ TensorMap c_map) {
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t memory = shared_address(shared);
+  if (threadIdx.x == 0) prefetch(a_map), prefetch(b_map), prefetch(c_map);
+  if (threadIdx.x == CONSUMERS) {
+    for (int i = 0; i < MOST; ++i)
+      barrier_init(memory + AT_BARRIERS + i * 8, 1), barrier_init(memory + AT_BARRIERS + (MOST + i) * 8, CONSUMERS / 32 * 2);
+    barriers_ready();
+  }
+  __syncwarp();
+  cluster_arrive();
+  const Plan plan(M, N);
+  const int steps = alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH;
+  cluster_wait();
+  if (threadIdx.x >= CONSUMERS) {
+    give_registers_back<40>();
+    if (threadIdx.x == CONSUMERS)
+      with_height(plan.height, memory, [&](auto ring) { ring.fill_all(Tiles{plan}, plan.across, steps, a_map, b_map); });
+  } else {
+    take_registers<232>();
+    with_height(plan.height, memory, [&](auto ring) { ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, c_map); });
+  }
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();  // the other block may still copy to this one, or arrive at its barriers
+}

@@ -1,0 +1,137 @@
+// A ring of stages in shared memory, between the warp that fills them and the warpgroups that multiply. BM, BN and STAGES are the kernel's
+// parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it.
+#pragma once
+#include "half_store.cuh"
+#include "tensor_map.cuh"
+
+constexpr int GROUPS = BM / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
+constexpr int STRIPS = (BN + 63) / 64;                     // of B, 64 columns each
+constexpr int A_BYTES = GROUPS * STRIP, STAGE = A_BYTES + STRIPS * STRIP, RING = STAGES * STAGE;
+static_assert(BM % 64 == 0 && STAGES >= 2, "whole warpgroups; one stage is multiplied while another is filled");
+
+// A place in a ring, and whether the turn is an odd one.
+template <int LENGTH>
+struct Turn {
+  int place = 0, parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++place == LENGTH) place = 0, parity ^= 1;
+  }
+};
+
+// The steps along K.
+__device__ __forceinline__ int steps_of(int K, float alpha) { return alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH; }
+
+// In a cluster, CM blocks above each other need the same columns of B, and CN blocks beside each other the same rows of A. Each copies a
+// part of them to all. BLOCKS is the size of the cluster.
+template <int CM = 1, int CN = 1, int BLOCKS = CM * CN>
+struct Ring {
+  static constexpr int PEERS = CM + CN - 1;  // blocks that send to a block, itself among them
+  uint32_t memory, barriers;
+  int rank, cm, cn;  // of this block in its cluster
+  Turn<STAGES> turn;
+  int before = 0;  // the place of the step before
+
+  // `at` bytes into the shared memory are the barriers, 16 bytes a stage. All threads call it. The maps that are used are on their way
+  // meanwhile.
+  template <class... Maps>
+  __device__ __forceinline__ Ring(const uint8_t* shared, int at, const Maps&... maps) : memory(shared_address(shared)), barriers(memory + at) {
+    rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0, cm = rank % CM, cn = rank / CM % CN;
+    if (threadIdx.x == 0) (prefetch(maps), ...);
+    if (threadIdx.x == CONSUMERS) {
+      for (int i = 0; i < STAGES; ++i) barrier_init(full(i), 1), barrier_init(empty(i), CONSUMERS / 32 * PEERS);
+      barriers_ready();
+    }
+    __syncwarp();
+    if (PEERS > 1) {  // the others may copy to this block from here on
+      cluster_arrive();
+      cluster_wait();
+    } else if (threadIdx.x / 32 == CONSUMERS / 32) {
+      some_arrive<CONSUMERS + 32>(15);  // the first copies need not wait for the other warps
+    } else if (threadIdx.x < CONSUMERS) {
+      some_sync<CONSUMERS + 32>(15);
+    }
+  }
+  __device__ __forceinline__ uint32_t full(int i) const { return barriers + i * 8; }
+  __device__ __forceinline__ uint32_t empty(int i) const { return barriers + (STAGES + i) * 8; }
+  __device__ __forceinline__ uint32_t stage(int i) const { return memory + i * STAGE; }
+
+  // The filling thread: waits until the next stage is free, and starts its copies. (row, column) is the first element of the block's tile.
+  template <Evict OF_A = USUALLY, Evict OF_B = USUALLY>
+  __device__ __forceinline__ void fill(const TensorMap& a_map, const TensorMap& b_map, int row, int column, int k) {
+    const uint32_t a = stage(turn.place), b = a + A_BYTES, there = full(turn.place);
+    barrier_wait(empty(turn.place), turn.parity ^ 1);  // in the first turn, the stages are free
+    barrier_expect(there, STAGE);
+    if (CN == 1) {
+      copy_box<OF_A>(a, a_map, k, row, there);
+    } else {
+      constexpr int PART = BM / CN;
+      uint16_t blocks = 0;
+      for (int i = 0; i < CN; ++i) blocks |= 1 << (cm + CM * i);
+      copy_box<OF_A>(a + cn * PART * 128, a_map, k, row + cn * PART, there, blocks);
+    }
+    if (CM == 1) {
+#pragma unroll
+      for (int i = 0; i < STRIPS; ++i) copy_box<OF_B>(b + i * STRIP, b_map, column + i * 64, k, there);
+    } else {
+      static_assert(STRIPS % CM == 0, "every block copies as many strips of B");
+      uint16_t blocks = 0;
+      for (int i = 0; i < CM; ++i) blocks |= 1 << (i + CM * cn);
+#pragma unroll
+      for (int i = 0; i < STRIPS / CM; ++i) {
+        const int strip = cm * (STRIPS / CM) + i;
+        copy_box<OF_B>(b + strip * STRIP, b_map, column + strip * 64, k, there, blocks);
+      }
+    }
+    turn.next();
+  }
+
+  // A warpgroup that multiplies: step `s` of a tile. The products of a step are under way while those of the next begin, so a stage is
+  // given back one step late.
+  __device__ __forceinline__ void multiply_step(float (&d)[BN / 2], int s) {
+    barrier_wait(full(turn.place), turn.parity);
+    const uint32_t here = stage(turn.place);
+    const uint64_t a = along_k(here + threadIdx.x / 128 * STRIP), b = across_k(here + A_BYTES);
+    wgmma_begin();
+#pragma unroll
+    for (int i = 0; i < DEPTH / 16; ++i) multiply<BN>(d, a + i * NEXT_ALONG, b + i * NEXT_ACROSS, s > 0 || i > 0);
+    wgmma_commit();
+    wgmma_wait<1>();
+    give_back(s > 0);
+    before = turn.place;
+    turn.next();
+  }
+  // After the last of `steps`: the sums are complete.
+  __device__ __forceinline__ void finish(float (&d)[BN / 2], int steps) {
+    wgmma_wait<0>();
+    wgmma_done(d);
+    give_back(steps > 0);
+    if (steps == 0)
+#pragma unroll
+      for (int i = 0; i < BN / 2; ++i) d[i] = 0;
+  }
+  // One lane of each warp tells each block that sends to this one.
+  __device__ __forceinline__ void give_back(bool wanted) const {
+    const int lane = threadIdx.x % 32;
+    if (PEERS == 1) {
+      barrier_arrive_if(empty(before), wanted && lane == 0);
+    } else {
+      const int peer = lane < CM ? lane + CM * cn : cm + CM * (lane - CM < cn ? lane - CM : lane - CM + 1);
+      barrier_arrive_at(empty(before), peer, wanted && lane < PEERS);
+    }
+  }
+};
+
+// The blocks of a cluster leave together: others may still copy to this block's shared memory, or arrive at its barriers.
+__device__ __forceinline__ void leave_cluster() {
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+}
+
+// The 65,536 registers of an SM, shared out anew: a warpgroup that multiplies needs BN / 2 for its sums alone.
+__device__ __forceinline__ void registers_of_producer() {
+  if (GROUPS > 1) give_registers_back<GROUPS == 3 ? 32 : 40>();
+}
+__device__ __forceinline__ void registers_of_consumer() {
+  if (GROUPS > 1) take_registers<GROUPS == 3 ? 160 : 232>();
+}

@@ -1,0 +1,45 @@
+// How sums in FP32 become elements of 16 bits.
+#pragma once
+#include "half.cuh"
+
+// Two neighbors, rounded, in one register.
+__device__ __forceinline__ uint32_t pack(float x, float y) {
+  if (IS_BFLOAT<T>) {
+    const __nv_bfloat162 v = __floats2bfloat162_rn(x, y);
+    return *reinterpret_cast<const uint32_t*>(&v);
+  }
+  const __half2 v = __floats2half2_rn(x, y);
+  return *reinterpret_cast<const uint32_t*>(&v);
+}
+
+// C <- alpha * (x, y) + beta * C for two neighbors, where the row goes on for `left` elements, rounded once. As in BLAS, beta == 0 means
+// that C is not read. With `pairs` their address is a multiple of 4.
+__device__ __forceinline__ void store_pair(T* c, int left, float alpha, float x, float y, float beta, bool pairs) {
+  x *= alpha, y *= alpha;
+  if (beta != 0) {
+    if (left > 0) x += beta * float(c[0]);
+    if (left > 1) y += beta * float(c[1]);
+  }
+  if (pairs && left > 1) {
+    *reinterpret_cast<uint32_t*>(c) = pack(x, y);
+  } else {
+    if (left > 0) c[0] = T(x);
+    if (left > 1) c[1] = T(y);
+  }
+}
+__device__ __forceinline__ bool in_pairs(const T* C, int ldc) { return (ldc % 2 | reinterpret_cast<size_t>(C) % 4) == 0; }
+
+// The sums of a warpgroup; (row, column) is the first element of its part of C.
+template <int N>
+__device__ __forceinline__ void store_sums(const float (&d)[N / 2], T* C, int ldc, int row, int column, int M, int N_, float alpha, float beta,
+                                           int thread) {
+  const bool pairs = in_pairs(C, ldc);
+  thread = fresh(thread);
+  row += thread / 32 * 16 + thread % 32 / 4, column += thread % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; ++h, row += 8)
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j)
+      store_pair(C + size_t(row) * ldc + column + 8 * j, row < M ? N_ - column - 8 * j : 0, alpha, d[4 * j + 2 * h], d[4 * j + 2 * h + 1],
+                 beta, pairs);
+}

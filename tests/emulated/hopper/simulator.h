@@ -1,0 +1,494 @@
+// A Hopper GPU as a C++ program sees it, slow and suspicious: what the 16-bit rungs use of CUDA C++ and of the headers that hold assembler
+// text. Every thread of a cluster is a fiber, and they run in random order. What is asynchronous on a GPU happens here at a random time
+// between its start and the wait for it: boxes arrive late, matrix instructions read shared memory late, and until then their sums are NaN.
+// A kernel that waits for the wrong thing gets wrong results or hangs, and a hang is reported.
+#pragma once
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "types.h"
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __restrict__
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+inline Index threadIdx, blockIdx, gridDim, blockDim;
+
+struct float2 {
+  float x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct uint4 {
+  uint32_t x, y, z, w;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift) { return uint32_t(((uint64_t(high) << 32 | low) << shift) >> 32); }
+
+// A tensor map as the host of the simulator makes it: 128 bytes, as on a GPU.
+struct alignas(64) TensorMap {
+  uint8_t* first;
+  int64_t width, height, pitch;  // elements, rows, bytes
+  int32_t box_width, box_height;
+  uint8_t rest[128 - 40];
+};
+static_assert(sizeof(TensorMap) == 128);
+
+namespace hopper {
+
+struct Fault {
+  std::string what;
+};
+[[noreturn]] inline void fault(const std::string& what) { throw Fault{what}; }
+
+struct Barrier {
+  int expected = 0, arrived = 0, phase = 0;
+  int64_t bytes = 0;
+  void settle() {
+    if (arrived == expected && bytes == 0) arrived = 0, phase ^= 1;
+    if (arrived > expected) fault("more arrivals at a barrier than it expects");
+  }
+};
+struct Meeting {  // of threads at a hardware barrier, or of a warp or warpgroup for one instruction
+  int here = 0, times = 0;
+};
+struct Products {  // of a warpgroup
+  std::vector<std::function<void()>> open;         // issued, not yet in a group
+  std::deque<std::vector<std::function<void()>>> groups;
+  std::vector<float> sums[128];
+  float* target[128] = {};
+  uint64_t a[128], b[128];
+};
+struct Block {
+  std::vector<uint8_t> shared;
+  std::map<uint32_t, Barrier> barriers;
+  std::map<int, Meeting> hardware;
+  std::vector<Meeting> warps, warpgroups;
+  std::vector<Products> products;
+  Index index;
+  int alive = 0;
+};
+struct Thread {
+  ucontext_t context;
+  std::vector<uint8_t> stack;
+  Block* block = nullptr;
+  unsigned index = 0;
+  bool done = false;
+  std::vector<std::function<void()>> boxes;              // on their way out, not yet in a group
+  std::deque<std::vector<std::function<void()>>> stores;  // groups of them
+  uint32_t lanes[5];                         // what it gives to an instruction of its warp
+};
+
+inline std::mt19937 dice;
+inline std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
+inline std::vector<std::unique_ptr<Thread>> threads;
+inline std::vector<std::function<void()>> copies;  // to shared memory, on their way
+inline Meeting whole_cluster;
+inline ucontext_t scheduler;
+inline Thread* now = nullptr;
+inline uint64_t progress = 0;
+inline std::string failure;
+
+inline void yield() {
+  Thread* mine = now;
+  swapcontext(&mine->context, &scheduler);
+}
+template <class Condition>
+void wait_until(Condition condition) {
+  while (!condition()) yield();
+  ++progress;
+}
+// Waits until `count` threads have come. The last one calls `act`.
+template <class Act>
+void meet(Meeting& meeting, int count, Act act) {
+  const int times = meeting.times;
+  ++progress;
+  if (++meeting.here == count) {
+    act();
+    meeting.here = 0, ++meeting.times;
+  } else {
+    wait_until([&] { return meeting.times != times; });
+  }
+}
+inline int alive_in_cluster() {
+  int count = 0;
+  for (auto& block : blocks) count += block->alive;
+  return count;
+}
+inline uint8_t* memory_of(uint32_t address, Block* block) {
+  if ((address & 0xFFFFFF) >= block->shared.size()) fault("an address outside of shared memory");
+  return block->shared.data() + (address & 0xFFFFFF);
+}
+inline int rank_of(Block* block) {
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (blocks[i].get() == block) return int(i);
+  return -1;
+}
+
+}  // namespace hopper
+
+inline uint8_t* dynamic_shared() { return hopper::now->block->shared.data(); }
+inline void __syncthreads() {
+  using namespace hopper;
+  meet(now->block->hardware[0], now->block->alive, [] {});
+}
+inline void __syncwarp() {
+  using namespace hopper;
+  const int last = int(blockDim.x) - int(now->index / 32 * 32);
+  meet(now->block->warps[now->index / 32], last < 32 ? last : 32, [] {});
+}
+
+// async.cuh, bulk.cuh
+inline uint32_t shared_address(const void* shared) {
+  using namespace hopper;
+  const auto* at = static_cast<const uint8_t*>(shared);
+  return uint32_t(at - now->block->shared.data()) | uint32_t(rank_of(now->block)) << 24;
+}
+inline hopper::Barrier& barrier_at(uint32_t address, hopper::Block* block) {
+  hopper::memory_of(address, block);
+  if (address % 8) hopper::fault("a barrier at an odd address");
+  return block->barriers[address & 0xFFFFFF];
+}
+inline void barrier_init(uint32_t barrier, int arrivals) { barrier_at(barrier, hopper::now->block).expected = arrivals; }
+inline void barrier_arrive_in(hopper::Block* block, uint32_t address) {
+  hopper::Barrier& barrier = barrier_at(address, block);
+  ++barrier.arrived, ++hopper::progress;
+  barrier.settle();
+}
+inline void barrier_arrive(uint32_t barrier) { barrier_arrive_in(hopper::now->block, barrier); }
+inline void barrier_wait(uint32_t address, int parity) {
+  hopper::Barrier& barrier = barrier_at(address, hopper::now->block);
+  hopper::wait_until([&] { return barrier.expected && barrier.phase != parity; });
+}
+inline void barriers_ready() {}
+inline void barrier_expect(uint32_t address, int bytes) {
+  hopper::Barrier& barrier = barrier_at(address, hopper::now->block);
+  ++barrier.arrived, barrier.bytes += bytes, ++hopper::progress;
+  barrier.settle();
+}
+inline void async_may_follow() {}
+template <int COUNT>
+void give_registers_back() {}
+template <int COUNT>
+void take_registers() {}
+template <int THREADS>
+void some_sync(int number) {
+  hopper::meet(hopper::now->block->hardware[number], THREADS, [] {});
+}
+template <int THREADS>
+void some_arrive(int number) {
+  hopper::Meeting& meeting = hopper::now->block->hardware[number];
+  ++hopper::progress;
+  if (++meeting.here == THREADS) meeting.here = 0, ++meeting.times;
+}
+
+// cluster.cuh and the cluster's part of tensor_map.cuh
+inline void cluster_arrive() { ++hopper::progress; }
+inline void cluster_wait() {
+  hopper::meet(hopper::whole_cluster, hopper::alive_in_cluster(), [] {});
+}
+inline void cluster_sync() { cluster_wait(); }
+template <class Element>
+Element* shared_of(Element* shared, int rank) {
+  return reinterpret_cast<Element*>(hopper::memory_of(shared_address(shared), hopper::blocks.at(rank).get()));
+}
+inline void barrier_arrive_if(uint32_t barrier, bool wanted) {
+  if (wanted) barrier_arrive(barrier);
+}
+inline void barrier_arrive_at(uint32_t barrier, int rank, bool wanted) {
+  if (wanted) barrier_arrive_in(hopper::blocks.at(rank).get(), barrier);
+}
+inline void send_bulk(uint32_t to, uint32_t from, int bytes, uint32_t barrier, int rank) {
+  using namespace hopper;
+  Block *mine = now->block, *other = blocks.at(rank).get();
+  if ((to | from | uint32_t(bytes)) % 16) fault("a bulk copy of other than 16 bytes");
+  copies.push_back([=] {
+    memory_of(from + bytes - 1, mine), memory_of(to + bytes - 1, other);
+    memcpy(memory_of(to, other), memory_of(from, mine), bytes);
+    Barrier& come = barrier_at(barrier, other);
+    come.bytes -= bytes;
+    come.settle();
+  });
+}
+
+// tensor_map.cuh
+enum Evict : uint64_t { FIRST, LAST, USUALLY };
+inline void prefetch(const TensorMap&) {}
+inline uint32_t swizzled(int row, int byte) { return row * 128 + ((byte / 16 ^ row % 8) * 16) + byte % 16; }
+inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
+  using namespace hopper;
+  if (to % 1024) fault("a box at an address that is no multiple of 1024");
+  for (int r = 0; r < map.box_height; ++r)
+    for (int c = 0; c < map.box_width; ++c) {
+      uint16_t value = 0;
+      if (x + c >= 0 && x + c < map.width && y + r >= 0 && y + r < map.height) memcpy(&value, map.first + (y + r) * map.pitch + (x + c) * 2, 2);
+      memcpy(memory_of(to + swizzled(r, c * 2), block), &value, 2);
+    }
+  Barrier& come = barrier_at(barrier, block);
+  come.bytes -= map.box_width * map.box_height * 2;
+  come.settle();
+}
+template <Evict EVICT = USUALLY>
+void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
+  hopper::Block* block = hopper::now->block;
+  hopper::copies.push_back([=] { copy_to(block, to, map, x, y, barrier); });
+}
+template <Evict EVICT = USUALLY>
+void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier, uint16_t blocks) {
+  for (size_t i = 0; i < hopper::blocks.size(); ++i)
+    if (blocks >> i & 1) {
+      hopper::Block* block = hopper::blocks[i].get();
+      hopper::copies.push_back([=] { copy_to(block, to, map, x, y, barrier); });
+    }
+}
+// A row of the matrix ends with a whole piece of 16 bytes, as on a GPU.
+inline void store_box(const TensorMap& map, int x, int y, uint32_t from) {
+  using namespace hopper;
+  Block* block = now->block;
+  now->boxes.push_back([=] {
+    for (int r = 0; r < map.box_height; ++r)
+      for (int c = 0; c < map.box_width; ++c)
+        if (x + c < (map.width + 7) / 8 * 8 && y + r < map.height) memcpy(map.first + (y + r) * map.pitch + (x + c) * 2, memory_of(from + swizzled(r, c * 2), block), 2);
+  });
+}
+inline void stores_commit() {
+  hopper::now->stores.push_back(std::move(hopper::now->boxes));
+  hopper::now->boxes.clear();
+}
+template <int LEFT>
+void stores_read() {
+  for (auto& stores = hopper::now->stores; stores.size() > LEFT; stores.pop_front())
+    for (auto& store : stores.front()) store();
+}
+
+// half.cuh
+constexpr int DEPTH = 64, STRIP = 64 * 128;
+constexpr int NEXT_ALONG = 2, NEXT_ACROSS = 128;
+constexpr uint64_t ACROSS = 1ull << 40;
+inline uint64_t along_k(uint32_t address) { return (address & 0x3ffff) >> 4; }
+inline uint64_t across_k(uint32_t address) { return (address & 0x3ffff) >> 4 | ACROSS; }
+template <class>
+constexpr bool IS_BFLOAT = false;
+template <>
+constexpr bool IS_BFLOAT<__nv_bfloat16> = true;
+inline int fresh(int x) { return x; }
+inline float element_at(hopper::Block* block, uint64_t operand, int i, int k) {  // row or column i of an operand, at k
+  const uint32_t address = uint32_t(operand & 0xFFFFFFFF) << 4;
+  uint32_t at;
+  if (operand & ACROSS) {
+    const uint32_t first = address / 1024 * 1024, row = address / 128 % 8 + k;
+    at = first + i / 64 * STRIP + row / 8 * 1024 + swizzled(row % 8, i % 64 * 2);
+  } else {
+    at = address / 1024 * 1024 + i / 8 * 1024 + swizzled(i % 8, address % 128 + k * 2);
+  }
+  T value;
+  memcpy(static_cast<void*>(&value), hopper::memory_of(at, block), 2);
+  return float(value);
+}
+template <int N>
+void multiply_any(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+  using namespace hopper;
+  Block* block = now->block;
+  const int group = now->index / 128, thread = now->index % 128;
+  Products& products = block->products.at(group);
+  if (!products.target[thread]) {  // none are under way
+    products.sums[thread].assign(d, d + N / 2);
+    products.target[thread] = d;
+  }
+  if (products.target[thread] != d) fault("another warpgroup's sums, or others while products are under way");
+  for (float& x : d) x = NAN;  // nobody may read them before the wait
+  meet(block->warpgroups.at(group), 128, [&] {
+    products.open.push_back([=, &products] {
+      float left[64][16], right[N][16];
+      for (int k = 0; k < 16; ++k) {
+        for (int row = 0; row < 64; ++row) left[row][k] = element_at(block, a, row, k);
+        for (int column = 0; column < N; ++column) right[column][k] = element_at(block, b, column, k);
+      }
+      for (int row = 0; row < 64; ++row)
+        for (int column = 0; column < N; ++column) {
+          const int t = row / 16 * 32 + row % 8 * 4 + column % 8 / 2, i = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
+          float sum = add ? products.sums[t][i] : 0;
+          for (int k = 0; k < 16; ++k) sum += left[row][k] * right[column][k];
+          products.sums[t][i] = sum;
+        }
+    });
+  });
+}
+template <int N>
+void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+  if (a & ACROSS || !(b & ACROSS)) hopper::fault("operands in the wrong order");
+  multiply_any<N>(d, a, b, add);
+}
+template <int N>
+void multiply_swapped(float (&d)[N / 2], uint64_t a, uint64_t b, int add) {
+  if (!(a & ACROSS) || b & ACROSS) hopper::fault("operands in the wrong order");
+  multiply_any<N>(d, a, b, add);
+}
+inline void wgmma_begin() {}
+inline void wgmma_commit() {
+  using namespace hopper;
+  const int group = now->index / 128;
+  meet(now->block->warpgroups.at(group), 128, [&] {
+    Products& products = now->block->products[group];
+    products.groups.push_back(std::move(products.open));
+    products.open.clear();
+  });
+}
+inline void first_group(hopper::Products& products) {
+  for (auto& product : products.groups.front()) product();
+  products.groups.pop_front();
+}
+template <int LEFT>
+void wgmma_wait() {
+  using namespace hopper;
+  Block* block = now->block;
+  const int group = now->index / 128;
+  Products& products = block->products.at(group);
+  meet(block->warpgroups.at(group), 128, [&] {
+    while (products.groups.size() > LEFT) first_group(products);
+    if (products.groups.empty())
+      for (int t = 0; t < 128; ++t)
+        if (products.target[t]) memcpy(products.target[t], products.sums[t].data(), products.sums[t].size() * 4), products.target[t] = nullptr;
+  });
+}
+template <int COUNT>
+void wgmma_done(float (&)[COUNT]) {}
+inline void store_four(uint32_t to, const uint32_t (&given)[4], bool transposed) {
+  using namespace hopper;
+  Block* block = now->block;
+  Thread* mine = now;
+  mine->lanes[0] = to;
+  memcpy(mine->lanes + 1, given, sizeof given);
+  meet(block->warps[mine->index / 32], 32, [&] {
+    Thread* warp[32];
+    for (auto& thread : threads)
+      if (thread->block == block && thread->index / 32 == mine->index / 32) warp[thread->index % 32] = thread.get();
+    for (int matrix = 0; matrix < 4; ++matrix)
+      for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 2; ++i) {  // an element of row lane / 4 and column lane % 4 * 2 + i
+          const int row = lane / 4, column = lane % 4 * 2 + i;
+          const uint32_t at = transposed ? warp[matrix * 8 + column]->lanes[0] + row * 2 : warp[matrix * 8 + row]->lanes[0] + column * 2;
+          memcpy(memory_of(at, block), reinterpret_cast<uint16_t*>(&warp[lane]->lanes[1 + matrix]) + i, 2);
+        }
+  });
+}
+inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { store_four(to, {a, b, c, d}, false); }
+inline void store_transposed(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { store_four(to, {a, b, c, d}, true); }
+
+namespace hopper {
+
+inline std::function<void()> entry;
+
+inline void body() {
+  try {
+    entry();
+    if (!now->stores.empty() || !now->boxes.empty()) fault("a thread ended before its boxes were read from shared memory");
+  } catch (const Fault& found) {
+    if (failure.empty()) failure = found.what;
+  }
+  now->done = true;
+  --now->block->alive;
+  ++progress;
+  swapcontext(&now->context, &scheduler);
+}
+
+// One cluster, from the block with the number `first` on.
+inline void run_cluster(unsigned size, unsigned first, unsigned y, unsigned count, int shared) {
+  blocks.clear(), threads.clear(), copies.clear();
+  whole_cluster = {};
+  for (unsigned b = 0; b < size; ++b) {
+    auto block = std::make_unique<Block>();
+    block->shared.resize(shared);
+    for (auto& byte : block->shared) byte = uint8_t(dice());  // what the block before left
+    block->index = {first + b, y, 0}, block->alive = int(count);
+    block->warps.resize((count + 31) / 32), block->warpgroups.resize(count / 128 + 1), block->products.resize(count / 128 + 1);
+    blocks.push_back(std::move(block));
+  }
+  for (auto& block : blocks)
+    for (unsigned t = 0; t < count; ++t) {
+      auto thread = std::make_unique<Thread>();
+      thread->block = block.get(), thread->index = t, thread->stack.resize(48 << 10);
+      getcontext(&thread->context);
+      thread->context.uc_stack.ss_sp = thread->stack.data(), thread->context.uc_stack.ss_size = thread->stack.size();
+      thread->context.uc_link = &scheduler;
+      makecontext(&thread->context, body, 0);
+      threads.push_back(std::move(thread));
+    }
+  std::vector<Thread*> order;
+  for (auto& thread : threads) order.push_back(thread.get());
+  for (int idle = 0; failure.empty();) {
+    const uint64_t before = progress;
+    // warps in random order, and sometimes one of them not at all; the lanes of a warp one after another
+    for (size_t i = order.size() / 32; i-- > 1;) {
+      const size_t j = dice() % (i + 1);
+      for (int lane = 0; lane < 32; ++lane) std::swap(order[i * 32 + lane], order[j * 32 + lane]);
+    }
+    bool left = false;
+    for (size_t i = 0; i < order.size(); ++i) {
+      Thread* thread = order[i];
+      if (thread->done) continue;
+      left = true;
+      if (i % 32 == 0 && dice() % 4 == 0) {
+        i += 31;
+        continue;
+      }
+      now = thread;
+      threadIdx = {thread->index, 0, 0}, blockIdx = thread->block->index;
+      swapcontext(&scheduler, &thread->context);
+    }
+    if (!left) break;
+    for (size_t i = 0; i < copies.size();)
+      if (dice() % 2 || idle) {
+        const auto copy = copies[i];
+        copies.erase(copies.begin() + i);
+        try {
+          copy();
+        } catch (const Fault& found) {
+          failure = found.what;
+        }
+        ++progress;
+      } else {
+        ++i;
+      }
+    for (auto& block : blocks)
+      for (auto& products : block->products)
+        if (!products.groups.empty() && dice() % 4 == 0) first_group(products);
+    idle = progress == before ? idle + 1 : 0;
+    if (idle > 64) failure = "a hang: no thread of block " + std::to_string(first) + " gets any further";
+  }
+}
+
+inline const char* run(std::function<void()> call, unsigned size, const unsigned* grid, unsigned block, int shared) {
+  failure.clear();
+  entry = std::move(call);
+  gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block, 1, 1};
+  for (unsigned y = 0; y < grid[1] && failure.empty(); ++y)
+    for (unsigned x = 0; x < grid[0] && failure.empty(); x += size) run_cluster(size, x, y, block, shared);
+  return failure.c_str();
+}
+
+}  // namespace hopper

@@ -1,0 +1,81 @@
+"""The rungs that copy by tensor maps, on the CPU: right on what the gauntlet has for them and on several waves, without a hang."""
+
+import shutil
+from pathlib import Path
+
+import hopper
+import numpy as np
+import pytest
+from ladder.measuring.gauntlet import describe, problems
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover, parse
+from ladder.model.problem import Problem
+from problems import DEVICE, complaint
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = [kernel for kernel in discover(ROOT).values() if kernel.tensor_maps]
+MOST_PRODUCTS = 40_000_000
+"""Of a problem: more take too long here."""
+
+
+def cases() -> list[tuple[Kernel, Configuration]]:
+    """Of each kernel the first configuration, in its first element type, and the last, in its last."""
+    found = []
+    for kernel in KERNELS:
+        legal = [configuration for configuration, objection in kernel.expand({}, kernel.element_types) if not objection]
+        found += [(kernel, configuration) for configuration in dict.fromkeys((legal[0], legal[-1]))]
+    return found
+
+
+def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
+    """What the kernel supports of the gauntlet and of problems of several tiles, which on few SMs are several waves."""
+    element_type = configuration.element_type
+    several = [
+        Problem(330, 520, 136, element_type, padding="0,0,8"),
+        Problem(261, 264, 456, element_type, padding="8,0,1", alpha=-0.75, beta=0.5, distribution="mixed"),
+        Problem(24, 344, 1288, element_type, alpha=0.0),
+    ]
+    everything = [*problems(element_type), *several]
+    small = [problem for problem in everything if problem.m * problem.n * problem.k <= MOST_PRODUCTS]
+    return [problem for problem in small if not kernel.unmet_need(configuration, problem.names() | DEVICE)]
+
+
+def wrong(kernel: Kernel, configuration: Configuration, include: Path, folder: Path, seeds: int = 1) -> dict[str, str]:
+    """What is wrong with the result on each problem."""
+    library = hopper.build(kernel.source(configuration), include, folder)
+    found = {}
+    for problem in given(kernel, configuration):
+        for seed in range(seeds):
+            result = hopper.run(library, kernel, configuration, problem, DEVICE, seed)
+            said = complaint(problem, result) if isinstance(result, np.ndarray) else result
+            if said:
+                found[describe(problem)] = said
+    return found
+
+
+@pytest.mark.parametrize(("kernel", "configuration"), cases(), ids=lambda it: it.name if isinstance(it, Kernel) else it.slug)
+def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configuration: Configuration, tmp_path: Path) -> None:
+    assert len(given(kernel, configuration)) >= 10
+    assert wrong(kernel, configuration, ROOT / "kernels" / "include", tmp_path / "build") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "right", "planted"),
+    [
+        ("31_half_ring", "include/half_ring.cuh", "wgmma_wait<1>();", "", ),
+        ("31_half_ring", "include/half_ring.cuh", "turn.parity ^ 1);", "0);"),
+        ("33_half_tile_order", "include/half_leave.cuh", "stores_read<SLOTS - 1>();", "stores_read<SLOTS>();"),
+        ("33_half_tile_order", "include/half_leave.cuh", "beta == 0 && (ldc % 8 | N % 8 |", "beta == 0 && (ldc % 8 |"),
+        ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * PEERS", "CONSUMERS / 32"),
+        ("36_half_cluster_k", "cuda/36_half_cluster_k.cu", "if (count(slice) > 0) barrier_wait(come, 0);", ""),
+        ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
+    ],
+)  # fmt: skip
+def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    path = tmp_path / "kernels" / file
+    assert right in path.read_text()
+    path.write_text(path.read_text().replace(right, planted))
+    kernel = parse(tmp_path / "kernels" / "cuda" / f"{name}.cu")
+    configuration = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
+    assert wrong(kernel, configuration, tmp_path / "kernels" / "include", tmp_path / "build", 2)
