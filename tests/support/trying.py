@@ -64,7 +64,7 @@ class Trials:
 
     def write(self, does: str, header: str = "", name: str = "mine", kind: str = "cuda") -> str:
         """Write a kernel for a simulated device, with what a launch does; returns its path as the command takes it."""
-        path = self.root / "kernels" / kind / f"{name}{trial.SUFFIX[kind]}"
+        path = self.root / "kernels" / kind / f"{name}{trial.SUFFIXES[kind][0]}"
         path.write_text(
             HEADER.format(header, does) if kind == "cuda" else HEADER.format("", does).replace("block: [1]\ngrid: [1]\n", "")
         )

@@ -25,7 +25,7 @@ EXAMPLES = {
         "gemm takes 9 parameters; expected the 11 of"),
     "C and ldc left out": (f"{GEMM}({ARGUMENTS.replace(', T *C, int ldc', '')}) {{}}",
         "the tenth, C, is missing; expected 8 bytes at offset 48"),
-    "one more": (f"{GEMM}({ARGUMENTS}, T *workspace) {{}}", "the 12th has 8 bytes at offset 64; expected no more parameters"),
+    "one more": (f"{GEMM}({ARGUMENTS}, T *workspace) {{}}", "the twelfth has 8 bytes at offset 64; expected no more parameters"),
     "no parameters": (f"{GEMM}() {{}}", "gemm takes 0 parameters; expected the 11 of"),
     "too many threads": (f"{GEMM}({ARGUMENTS}) {{}}".replace("void", "void __launch_bounds__(32)"),
         "gemm is compiled for at most 32 threads a block (__launch_bounds__); expected 64 or more, the header's block"),
@@ -36,7 +36,7 @@ WORKSPACE = "workspace: M * N\nthen: [{function: reduce, grid: [1], block: [32]}
 
 
 def build(folder, text, kind="cuda", element_type="float32", compiler="nvrtc"):
-    path = folder / "kernels" / kind / f"t{kernel_file.SUFFIX[kind]}"
+    path = folder / "kernels" / kind / f"t{kernel_file.SUFFIXES[kind][0]}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     kernel = kernel_file.parse(path)

@@ -111,7 +111,7 @@ def test_where_requires_allows_nothing_the_first_says_why(tmp_path):
     ],
 )
 def test_too_many_configurations_are_refused(tmp_path, requires, builds, message):
-    kernel = replace(swept(tmp_path, requires), kind="cuda")
+    kernel = replace(swept(tmp_path, requires), path=Path("20_test.cu"))
     with pytest.raises(InputError, match=re.escape(message)):
         list(kernel.expand(TENS, ["float32"], [(), (("compiler", "nvrtc"),)][:builds]))
 

@@ -231,7 +231,10 @@ def test_a_rung_gains_on_one_of_its_own_precision():
 
 def test_every_kernel_is_told():
     for name in (kernel.name for kernel in discover(ROOT).values()):
-        assert f"\n`{name}`, from " in TEXT, f"{name} has no section in docs/ladder.md"
+        if name.startswith("6"):  # an example in another language
+            assert f"`{name}`" in (ROOT / "docs" / "author.md").read_text()
+        else:
+            assert f"\n`{name}`, from " in TEXT, f"{name} has no section in docs/ladder.md"
 
 
 def test_no_rate_stands_outside_a_generated_part():

@@ -211,7 +211,10 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
         shutil.copy(ROOT / "kernels" / path, trials.root / "kernels" / path)
     mine, blocked = "kernels/cpu/mine.c", "kernels/cpu/03_blocked.c"
     for arguments, message in (
-        (["config/smoke.yaml"], "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cpu/*.c"),
+        (
+            ["config/smoke.yaml"],
+            "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or kernels/cpu/*.c of",
+        ),
         ([mine, "--problem", "3x4"], "--problem 3x4: expected MxNxK such as 64x4096x4096"),
         ([mine, "--size", "0"], "--size 0: expected a size such as 512, from 1 to 1000000"),
         ([mine, "--problem", "\u00b2x3x4"], "--problem \u00b2x3x4: expected MxNxK"),
@@ -220,7 +223,7 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
         ([mine, "--set", "BM=4"], "parameters.cpu/mine.BM: got [4]; it has no parameters"),
         ([blocked, "--set", "BM=\u00b2"], "parameters.cpu/03_blocked.BM[0]: got "),
         ([blocked, "--set", "BM=4", "--set", "BM=8"], "--set BM=8: expected NAME=VALUES such as BM=64,128, each"),
-        ([mine, "--set", "dlcm=cg"], "--set dlcm: expected a parameter of cpu/mine; only CUDA kernels"),
+        ([mine, "--set", "dlcm=cg"], "--set dlcm: expected a parameter of cpu/mine; only CUDA C++ is compiled so"),
         ([mine, "--type", "float16"], "--type float16: expected one of the element_types in the header"),
         (["kernels/cuda/01_naive_uncoalesced.cu", "--set", "maxrregcount=999"], "options.maxrregcount: got [999]"),
     ):
@@ -417,6 +420,23 @@ def test_a_new_kernel_has_a_name_of_its_own(trials):
         assert "is there already; expected a name that is not taken" in trials.ladder("new", "mine", *kind, code=1)
     assert "expected letters, digits and _ only" in trials.ladder("new", "a-b", code=1)
     assert set(discover(trials.root)) == {"cpu/mine", "cuda/mine"}
+    assert "kernels/cuda/mine.cu: is there already" in trials.ladder("new", "mine", "--ptx", code=1)
+
+
+def test_a_kernel_in_ptx_is_tried_and_kept_in_its_own_language(trials):
+    assert "ladder try" in trials.ladder("new", "mine", "--ptx")
+    path, kept = trials.root / "kernels" / "cuda" / "mine.ptx", trials.kept / "cuda"
+    assert path.read_text() == (ROOT / "kernels" / "cuda" / "64_ptx.ptx").read_text().replace("PTX, three loops", "Mine")
+    assert trials.ladder("try", str(path), "--size", "32").endswith("\nright; 0.0 s\n")
+    edit(path, "// C <-", "// python: right()\n// C <-")
+    assert "since the last right try: " in trials.ladder("try", str(path), "--size", "32")
+    assert {file.name for file in kept.iterdir()} == {"mine.ptx", "mine.cubin", "mine.json"}
+    path.unlink()
+    assert "since the last" not in trials.try_("right()")  # of a kernel in another language nothing is known
+    assert {file.name for file in kept.iterdir()} == {"mine.cu", "mine.cubin", "mine.json"}
+    trials.ladder("new", "other", "--ptx")
+    output = trials.ladder("try", "kernels/cuda/other.ptx", "--set", "compiler=nvrtc", code=2)
+    assert "--set compiler: expected a parameter of cuda/other; only CUDA C++ is compiled so" in output
 
 
 def ladder(project, *arguments, code=0):

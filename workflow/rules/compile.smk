@@ -26,9 +26,7 @@ rule compile:
         ),
         compilers=lambda wildcards: [
             toolchain.compiler_version(name)
-            for name in targets_of(wildcards).campaign.compilers(
-                kernel_of(wildcards).kind
-            )
+            for name in targets_of(wildcards).campaign.compilers(kernel_of(wildcards))
         ],
         code=code_digest.digest("compiling.compile"),
     script:

@@ -213,12 +213,16 @@ def _lists(given: Sequence[str]) -> dict[str, list[str]]:
 def new(parser: ArgumentParser) -> Run:
     """Write a kernel to begin with: a simple one that is right, with a header."""
     parser.add_argument("name", metavar="NAME", help="letters, digits and _; a number at the beginning places it on the ladder")
-    parser.add_argument("--cpu", action="store_true", help="a kernel in C for the CPU instead of a CUDA one")
+    language = parser.add_mutually_exclusive_group()
+    language.add_argument(
+        "--cpu", dest="suffix", action="store_const", const=".c", help="a kernel in C for the CPU instead of a CUDA one"
+    )
+    language.add_argument("--ptx", dest="suffix", action="store_const", const=".ptx", help="a CUDA kernel in PTX instead of C++")
 
     def run(given: Namespace) -> None:
         from ladder.cli import new_kernel
 
-        path = new_kernel.write("cpu" if given.cpu else "cuda", given.name)
+        path = new_kernel.write(given.suffix or ".cu", given.name)
         print(f"wrote {path}; now: ladder try {path}")
 
     return run

@@ -1,14 +1,14 @@
-"""A template of a kernel for each device kind."""
+"""A kernel to begin with in each language: a template, or an example of the project's own."""
 
 import re
 from pathlib import Path
 
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, write_whole
-from ladder.model.kernel import SUFFIX
+from ladder.model.kernel import SUFFIXES
 
 TEXT = {
-    "cuda": """/*---
+    ".cu": """/*---
 title: {title}
 idea: a thread an element; say here what it does better than the rung below
 parameters: {{BX: 32, BY: 8}}
@@ -27,7 +27,7 @@ extern "C" __global__ void gemm(int M, int N, int K, T alpha, const T* A, int ld
   *c = (alpha == 0 ? 0 : alpha * sum) + (beta == 0 ? 0 : beta * *c);  // as in BLAS: what does not count may hold NaN
 }}
 """,
-    "cpu": """/*---
+    ".c": """/*---
 title: {title}
 idea: rows of B are read one after another; say here what it does better than the rung below
 ---*/
@@ -48,12 +48,18 @@ void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb
 }
 
 
-def write(kind: str, name: str) -> Path:
-    """Write the template of a kind under a name; return its path. Raises `InputError` if the name is not valid or is taken."""
-    path = ROOT / "kernels" / kind / f"{name}{SUFFIX[kind]}"
+EXAMPLES = {".ptx": ROOT / "kernels" / "cuda" / "64_ptx.ptx"}
+
+
+def write(suffix: str, name: str) -> Path:
+    """Write a kernel in the language of a suffix; return its path. Raises `InputError` if the name is not valid or is taken."""
+    (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
+    path = ROOT / "kernels" / kind / f"{name}{suffix}"
     if not re.fullmatch("[A-Za-z0-9_]+", name) or name == "baselines":
         raise InputError(f"{name}: the name of a kernel; expected letters, digits and _ only, and not baselines")
-    if path.exists():
-        raise InputError(f"{path}: is there already; expected a name that is not taken")
-    write_whole(path, TEXT[kind].format(title=name.lstrip("0123456789_").replace("_", " ").capitalize() or name).encode())
+    if taken := [path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()]:
+        raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
+    title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
+    text = TEXT[suffix].format(title=title) if suffix in TEXT else EXAMPLES[suffix].read_text()
+    write_whole(path, re.sub("^title: .*$", f"title: {title}", text, count=1, flags=re.MULTILINE).encode())
     return path

@@ -34,7 +34,7 @@ from ladder.measuring.session import Session
 from ladder.measuring.trial import LIMITS, Entry, Trial
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
-from ladder.model.kernel import OF_BUILD, SUFFIX, Configuration, Kernel
+from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
 from ladder.pipeline import code_digest
@@ -62,9 +62,10 @@ class Tries:
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         path = asked.path.resolve()
-        self.kind = next((kind for kind, suffix in SUFFIX.items() if path.suffix == suffix), "")
+        self.kind = next((kind for kind, suffixes in SUFFIXES.items() if path.suffix in suffixes), "")
         if not self.kind or path.parent != ROOT / "kernels" / self.kind:
-            raise InputError(f"{asked.path}: expected a kernel in kernels/cuda/*.cu or kernels/cpu/*.c of {ROOT}")
+            known = " or ".join(f"kernels/{kind}/*{suffix}" for kind, suffixes in SUFFIXES.items() for suffix in suffixes)
+            raise InputError(f"{asked.path}: expected a kernel in {known} of {ROOT}")
         self.path = path
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: Device | None = devices[0] if devices else None
@@ -149,8 +150,8 @@ class Tries:
                 f"--type {self.asked.element_type}: expected one of the element_types in the header of {kernel.id}, "
                 f"{', '.join(kernel.element_types)}"
             )
-        if build and self.kind == "cpu":
-            raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA kernels are compiled so")
+        if build and self.path.suffix != ".cu":
+            raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA C++ is compiled so")
         data = {
             "campaign": "tried",
             "problems": {self.kind: [list(self.asked.size or [SIZE[self.kind]] * 3)]},
@@ -212,8 +213,8 @@ class Tries:
 
     def _last(self, kernel: Kernel) -> list[Entry]:
         """Return the best entry of the last correct try, if it was on the same device and of the same element type."""
-        note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(SUFFIX[self.kind])
-        if not note.exists():
+        note, source = self.kept.with_suffix(".json"), self.kept.with_suffix(self.path.suffix)
+        if not (note.exists() and source.exists()):
             return []
         try:
             known = json.loads(note.read_text())
@@ -296,7 +297,9 @@ class Tries:
         if timed:
             best = timed[0]
             line |= {"configuration": best.configuration.label, "ratio": best.ratio(), "sha256": best.resource["sha256"]}
-            write_whole(self.kept.with_suffix(SUFFIX[self.kind]), best.kernel.text.encode())
+            for suffix in SUFFIXES[self.kind]:  # it may have been in another language
+                self.kept.with_suffix(suffix).unlink(missing_ok=True)
+            write_whole(self.kept.with_suffix(self.path.suffix), best.kernel.text.encode())
             write_whole(self.kept.with_suffix(BINARY[self.kind]), best.binary.read_bytes())
             write_whole(self.kept.with_suffix(".json"), json.dumps(line | {"resource": best.resource}).encode())
         with (FOLDER / "history.jsonl").open("a") as file:

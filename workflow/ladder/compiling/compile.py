@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ladder.compiling import cubin, interface, issue_model
-from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc
-from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, compiler_version
+from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc, _ptxas
+from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, PTXAS_FLAGS, compiler_version
 from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.model.kernel import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
-FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "cc": CPU_FLAGS}
+FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "ptxas": PTXAS_FLAGS, "cc": CPU_FLAGS}
 LINE_SECONDS = 10.0
 """Seconds between two lines of progress."""
 
@@ -40,7 +40,7 @@ class Resource:
     status: str
     """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
     compiler: str = ""
-    """`nvcc`, `nvrtc` or `cc`; empty if nothing was compiled."""
+    """`nvcc`, `nvrtc`, `ptxas` or `cc`; empty if nothing was compiled."""
     version: str = ""
     """The compiler's version."""
     options: str = ""
@@ -81,7 +81,7 @@ def compile_kernel(
     if workers == 1 or len(configurations) == 1:
         rows = [job(item) for item in configurations]
     else:
-        for compiler in {_compiler(kernel, configuration) for configuration, _ in configurations}:
+        for compiler in {kernel.compiler(configuration) for configuration, _ in configurations}:
             _load(compiler)  # once here, or each process would load it again
         # fork, because a spawned child would import the main module, which under Snakemake is the whole job script
         ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback each; the job reports it
@@ -97,10 +97,6 @@ def compile_kernel(
     if "compile_error" in statuses and "compiled" not in statuses:
         _check_compiler(kernel, rows[statuses.index("compile_error")].arch)
     return rows
-
-
-def _compiler(kernel: Kernel, configuration: Configuration) -> str:
-    return configuration.compiler if kernel.kind == "cuda" else "cc"
 
 
 EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(void) {}\n"}
@@ -134,7 +130,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
     source = kernel.source(configuration)
-    compiler, options = _compiler(kernel, configuration), configuration.options if kernel.kind == "cuda" else []
+    compiler, options = kernel.compiler(configuration), configuration.options
     row |= {"compiler": compiler, "version": compiler_version(compiler), "options": " ".join(options)}
     key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
     if note.exists() and binary.exists():
@@ -145,7 +141,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     include = kernel.path.resolve().parents[1] / "include"  # absolute, because the compilers run in their own folders
     try:
         with _limited():
-            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "cc": _cc}[compiler](source, arch, include, options)
+            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "ptxas": _ptxas, "cc": _cc}[compiler](source, arch, include, options)
         interface.check(kernel, configuration, built)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))

@@ -1,4 +1,4 @@
-"""Run nvcc, NVRTC or the C compiler with limits on time and memory, and parse their output."""
+"""Run nvcc, NVRTC, ptxas or the C compiler with limits on time and memory, and parse their output."""
 
 import contextlib
 import math
@@ -18,7 +18,17 @@ from typing import Any
 
 import psutil
 
-from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, cc, compiler_version, environment, nvcc
+from ladder.compiling.toolchain import (
+    CPU_FLAGS,
+    NVCC_FLAGS,
+    NVRTC_FLAGS,
+    PTXAS_FLAGS,
+    cc,
+    compiler_version,
+    environment,
+    nvcc,
+    ptxas,
+)
 from ladder.core.errors import InputError, plain
 from ladder.devices.simulation import simulated
 
@@ -201,23 +211,38 @@ def _nvrtc_child(connection: Connection, errors: int, source: str, options: Sequ
     connection.send((bytes(cubin), log.decode(errors="replace").rstrip("\0") or str(result)))
 
 
+def _ptxas(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+    """Return the cubin that the assembler makes of PTX, and the resources that it reports."""
+    if simulated():
+        return _nvcc(source, arch, include, options)
+    command = [ptxas(), *PTXAS_FLAGS, *options, f"-arch={arch}", "kernel.ptx", "-o", "made"]
+    cubin, said = _run(command, "kernel.ptx", source)
+    return cubin, parse_ptxas(said)
+
+
 def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """Return the shared object, made for this machine's CPU, and no resources."""
+    return _run([cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "made"], "kernel.c", source)[0], {}
+
+
+def _run(command: Sequence[str], name: str, source: str) -> tuple[bytes, str]:
+    """Run a compiler on the source in a file of that name; return the file `made` that it writes, and what it printed."""
     with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "kernel.c").write_text(source)
+        (Path(scratch) / name).write_text(source)
         done = subprocess.run(
-            [cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "kernel.so"],
+            command,
             cwd=scratch,
             env=environment(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             check=False,
         )
         if done.returncode:
-            raise _refusal(done.stderr or f"the compiler ended with status {done.returncode} and no word")
-        return (Path(scratch) / "kernel.so").read_bytes(), {}
+            raise _refusal(done.stdout or f"the compiler ended with status {done.returncode} and no word")
+        return (Path(scratch) / "made").read_bytes(), done.stdout
 
 
 def _refusal(message: str) -> CompileError:

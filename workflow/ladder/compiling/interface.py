@@ -59,9 +59,9 @@ def check(kernel: Kernel, configuration: Configuration, binary: bytes) -> None:
     found = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
     for name, block in kernel.blocks(configuration.names()):
         if name not in found:
-            before = 'extern "C" __global__ ' if cuda else ""
+            before = {".cu": 'extern "C" __global__ void', ".ptx": ".visible .entry"}.get(kernel.path.suffix, "void")
             names = ", ".join(sorted(found)[:5]) or "none"
-            raise CompileError(f"no function {name}; found {names}; expected {before}void {name}({arguments})")
+            raise CompileError(f"no function {name}; found {names}; expected {before} {name}({arguments})")
         if cuda:
             _check_parameters(name, found[name], arguments, max(4, ELEMENT_TYPES[configuration.element_type].size))
             _check_block(name, found[name], block)
@@ -85,7 +85,7 @@ def _check_parameters(name: str, function: Function, arguments: str, sum_size: i
         (at for at, pair in enumerate(zip(taken, passed, strict=False)) if pair[0] != pair[1]), min(len(taken), len(passed))
     )
     argument = arguments.split(", ")[at].split()[-1].strip("*") if at < len(passed) else ""
-    which = f"the {ORDINALS[at] if at < len(ORDINALS) else f'{at + 1}th'}, {argument}," if argument else f"the {at + 1}th"
+    which = f"the {ORDINALS[at] if at < len(ORDINALS) else f'{at + 1}th'}" + (f", {argument}," if argument else "")
     has = "is missing" if at >= len(taken) else f"has {_place(*taken[at])}"
     wants = _place(*passed[at]) if argument else "no more parameters"
     raise CompileError(

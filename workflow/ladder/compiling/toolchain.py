@@ -18,6 +18,7 @@ DEFAULT_ARCHITECTURE = "sm_90"
 """The architecture of CUDA kernels if there is no GPU and the campaign says `auto`."""
 CPU_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fopenmp", "-shared", "-fPIC")
 NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
+PTXAS_FLAGS = ("-O3", "-v")
 NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
 PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 """The environment variables that compilers see, and no others.
@@ -66,6 +67,11 @@ def nvcc() -> str:
     return located
 
 
+def ptxas() -> str:
+    """Return the path of nvcc's own assembler. Raises `InputError` as `nvcc` does."""
+    return str(Path(nvcc()).with_name("ptxas"))
+
+
 @lru_cache
 def _known_architectures() -> list[str]:
     """Return the architectures that nvcc supports, such as `sm_90`, without variants such as `sm_90a`."""
@@ -86,7 +92,7 @@ def cc() -> str:
 
 @lru_cache
 def compiler_version(compiler: str) -> str:
-    """Return the version line of `nvcc` or of the C compiler `cc`, or the version of the library `nvrtc`.
+    """Return the version line of `nvcc`, `ptxas` or the C compiler `cc`, or the version of the library `nvrtc`.
 
     Raises `InputError` if the compiler does not state its version.
     """
@@ -94,8 +100,8 @@ def compiler_version(compiler: str) -> str:
         return str(gpus.compiler_version(compiler))
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
-    path = {"nvcc": nvcc, "cc": cc}[compiler]()
+    path = nvcc() if compiler == "nvcc" else ptxas() if compiler == "ptxas" else cc()
     done = subprocess.run([path, "--version"], env=environment(), capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():
         raise InputError(f"{path} --version: exit code {done.returncode}; expected a compiler, which says its version")
-    return done.stdout.strip().splitlines()[-1 if compiler == "nvcc" else 0]
+    return done.stdout.strip().splitlines()[0 if compiler == "cc" else -1]

@@ -22,7 +22,7 @@ from ladder.analysis.kernel_model import KEY
 from ladder.analysis.tables import headline_problem
 from ladder.measuring.worker import open_device
 from ladder.model import kernel_file
-from ladder.model.kernel import SUFFIX, Configuration, Kernel
+from ladder.model.kernel import SUFFIXES, Configuration, Kernel
 from ladder.model.problem import Problem
 
 SECONDS = 600.0
@@ -99,7 +99,7 @@ def stalls(task: Mapping[str, Any], most: int = 3) -> list[tuple[str, float]]:
 
 def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
     """Run a task below `ncu`, which must be on the PATH, and return the metrics. Raises `NotCounted`."""
-    if not task["kernel"].endswith(SUFFIX["cuda"]):
+    if not task["kernel"].endswith(SUFFIXES["cuda"]):
         raise NotCounted("Nsight Compute counts on NVIDIA GPUs only")
     ncu = shutil.which("ncu")
     if not ncu:

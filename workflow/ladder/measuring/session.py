@@ -28,7 +28,7 @@ from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Judged, Requ
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.model.campaign import BASELINES, Limits, is_baseline
 from ladder.model.hardware_limits import least_us
-from ladder.model.kernel import SUFFIX
+from ladder.model.kernel_file import path_of
 from ladder.model.problem import Problem
 from ladder.storage.samples import READINGS
 
@@ -70,7 +70,7 @@ class Job:
         if is_baseline(name):
             return Candidate(name, precision=precision)
         row = self.binary(name, element_type, configuration)
-        path = ROOT / "kernels" / self.kind / f"{name}{SUFFIX[self.kind]}"
+        path = path_of(ROOT, self.kind, name)
         return Candidate(name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision)
 
     def open(self, uuid: str, lock: int) -> "Session":

@@ -121,9 +121,9 @@ class Campaign:
             expanded_by_kernel[id] = list(dict.fromkeys(itertools.chain.from_iterable(expanded)))
         return expanded_by_kernel
 
-    def compilers(self, kind: str) -> list[str]:
-        """Return the compilers of a device kind's kernels, by their names in `toolchain.compiler_version`."""
-        return ["cc"] if kind == "cpu" else list(dict.fromkeys(Configuration("", (), build).compiler for build in self.builds))
+    def compilers(self, kernel: Kernel) -> list[str]:
+        """Return the compilers of a kernel's configurations, by their names in `toolchain.compiler_version`."""
+        return list(dict.fromkeys(kernel.compiler(Configuration("", (), build)) for build in self.builds))
 
     def problems(self, kind: str, element_type: str) -> list[Problem]:
         """Return the problems of an element type on devices of a kind, smallest first."""

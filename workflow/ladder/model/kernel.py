@@ -17,7 +17,8 @@ from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
 ARGUMENTS = "int M, int N, int K, Acc alpha, const T *A, int lda, const T *B, int ldb, Acc beta, T *C, int ldc"
 """What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
-SUFFIX = {"cuda": ".cu", "cpu": ".c"}
+SUFFIXES = {"cuda": (".cu", ".ptx"), "cpu": (".c",)}
+"""The languages of a device kind's kernels, by the suffixes of their files: CUDA C++ and PTX; C. The first is the usual one."""
 MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
@@ -130,6 +131,10 @@ class Kernel:
         """The kernel's name in campaigns: `cuda/03_shared_tile`."""
         return f"{self.kind}/{self.name}"
 
+    def compiler(self, configuration: Configuration) -> str:
+        """Return the name of the configuration's compiler in `toolchain.compiler_version`."""
+        return {".c": "cc", ".ptx": "ptxas"}.get(self.path.suffix) or configuration.compiler
+
     @cached_property
     def includes(self) -> list[Path]:
         """The files that the kernel includes, directly or through another, in quotes or brackets.
@@ -161,10 +166,10 @@ class Kernel:
         """Yield the product of the swept lists, then the declared assignments, each with the reason why it is not legal, or "".
 
         `lists` are the campaign's. A list replaces the header's `sweep` of that parameter, and any list replaces `configurations`. The
-        configurations of a CUDA kernel are compiled in every way of `builds`. Of a product of more than `MAX_CONFIGURATIONS` only what
+        configurations of a kernel in CUDA C++ are compiled in every way of `builds`. Of a product of more than `MAX_CONFIGURATIONS` only what
         `requires` allows is yielded. Raises `InputError` if that is still more, or takes more than `MAX_TRIED` values to find.
         """
-        builds = builds if self.kind == "cuda" else ((),)
+        builds = builds if self.path.suffix == ".cu" else ((),)
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
         declared = [] if lists else [tuple({**self.parameters, **own}.values()) for own in self.configurations]
         count = 0 if declared and not self.sweep else math.prod(map(len, values)) * len(builds)
@@ -294,6 +299,8 @@ class Kernel:
 
         They are constants rather than -D macros: a macro named `T` or `BM` would also rewrite the toolkit's own headers.
         """
+        if self.path.suffix == ".ptx":  # which has no constants to set
+            return self.text
         element, parameters = ELEMENT_TYPES[configuration.element_type], {**self.parameters, **dict(configuration.parameters)}
         if self.kind == "cuda":
             lines = [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]

@@ -9,9 +9,9 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, names_in
 from ladder.core.types import KINDS, OF_CUDA
-from ladder.model.kernel import _INCLUDE, SUFFIX, Configuration, Kernel
+from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 
-SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h"}
+SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx"}
 """Suffixes of files that somebody may mean as kernels."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment", "alignment_a", "alignment_b", "alignment_c")
@@ -39,6 +39,9 @@ def parse(path: Path) -> Kernel:
     match = _HEADER.match(text)
     if not match:
         raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML")
+    for other in (path.with_suffix(suffix) for suffix in SUFFIXES.get(kind, ()) if suffix != path.suffix):
+        if _is_kernel(other):
+            raise InputError(f"{path}: two kernels of one name, beside {other.name}; expected another name for one of them")
     before = text[: match.start(1)].count("\n")  # so that messages name lines of the file
     header = yaml_schema.load("\n" * before + match.group(1), f"{path}: header")
     yaml_schema.check(header, "kernel", f"{path}: header")
@@ -106,6 +109,14 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         if name in (*known, *of_thread):
             raise InputError(f"{source}: where.{name}: the name is taken by the pipeline; choose another")
         known[name] = value_of(f"where.{name}", expression, known)
+    if kernel.path.suffix == ".ptx" and "parameters" in header:
+        raise InputError(
+            f"{source}: parameters: got {yaml_schema.shorten(header['parameters'])}; expected none, because PTX has no constants to set"
+        )
+    if kernel.path.suffix == ".ptx" and len(kernel.element_types) > 1:
+        raise InputError(
+            f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, because PTX has no type `T`"
+        )
     expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
     for index, launch in enumerate(kernel.then):
         expressions += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]
@@ -125,7 +136,7 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
     kernels = {}
     for kind in KINDS:
         for path in _files(root, kind):
-            if path.suffix == SUFFIX[kind] and _begins_with_header(path):
+            if _is_kernel(path):
                 try:
                     kernel = parse(path)
                     kernels[kernel.id] = kernel
@@ -138,10 +149,11 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
 def strays(root: Path) -> list[str]:
     """Return a message for each file in `root`/kernels that is not taken for a kernel."""
     return [
-        f"{path}: taken for no kernel; expected the suffix {SUFFIX[kind]}, and a comment /*--- … ---*/ of YAML at the beginning"
+        f"{path}: taken for no kernel; expected the suffix {' or '.join(SUFFIXES[kind])}, and a comment /*--- … ---*/ of YAML "
+        "at the beginning"
         for kind in KINDS
         for path in _files(root, kind)
-        if path.suffix != SUFFIX[kind] or not _begins_with_header(path)
+        if not _is_kernel(path)
     ]
 
 
@@ -151,6 +163,15 @@ def _files(root: Path, kind: str) -> list[Path]:
     return sorted(path for path in paths if path.is_file() and path.name[0] not in ".#" and path.suffix in SOURCES)
 
 
-def _begins_with_header(path: Path) -> bool:
+def path_of(root: Path, kind: str, name: str) -> Path:
+    """Return the file of a kernel in `root`/kernels, or where it would be if it were not gone."""
+    paths = [root / "kernels" / kind / f"{name}{suffix}" for suffix in SUFFIXES[kind]]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def _is_kernel(path: Path) -> bool:
+    """Return whether a file in a kind's folder is taken for a kernel: it has a language's suffix and begins with a header."""
+    if path.suffix not in SUFFIXES.get(path.parent.name, ()) or not path.is_file():
+        return False
     with path.open("rb") as file:
         return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"/*---")

@@ -13,7 +13,7 @@ from ladder.core import verdicts
 from ladder.core.files import ROOT
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.campaign import is_baseline
-from ladder.model.kernel import SUFFIX
+from ladder.model.kernel_file import path_of
 from ladder.model.problem import Problem
 from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
@@ -288,7 +288,7 @@ def failures(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
         )
     incorrect = [(kind, kernel) for kind, kernel, status in groups if status == "incorrect" and not is_baseline(kernel)]
     for kind, kernel in incorrect[:1]:
-        lines.append(f"`.venv/bin/ladder try kernels/{kind}/{kernel}{SUFFIX[kind]}` shows the first incorrect element")
+        lines.append(f"`.venv/bin/ladder try {path_of(ROOT, kind, kernel).relative_to(ROOT)}` shows the first incorrect element")
     return lines
 
 

@@ -1,0 +1,126 @@
+"""A kernel's language is the suffix of its file; what it compiles to is launched and judged like any other."""
+
+import re
+
+import pytest
+from ladder.compiling import compile, interface
+from ladder.core.errors import InputError
+from ladder.model import campaign_file, kernel_file
+from planted import CU_RIGHT, ROOT, cuda_kernel
+
+PTX = (ROOT / "kernels" / "cuda" / "64_ptx.ptx").read_text()
+NVRTC = (("compiler", "nvrtc"),)
+
+
+def write(folder, text, name="cuda/mine.ptx"):
+    path = folder / "kernels" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def build(folder, text, arch="sm_90"):
+    kernel = kernel_file.parse(write(folder, text))
+    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"], [(), NVRTC])), arch, folder / "build", 1)
+    return row
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_120"])
+def test_ptx_is_assembled_in_one_way_only(tmp_path, arch):
+    row = build(tmp_path, PTX, arch)
+    assert (row.status, row.compiler, row.configuration, row.options) == ("compiled", "ptxas", "-", "")
+    assert (row.function, row.static_shared, row.spill_loads) == ("gemm", 0, 0)
+    assert 8 <= row.registers <= 32
+    assert row.version.startswith("Build cuda_")
+    found = interface.functions((tmp_path / "build" / row.binary).read_bytes())
+    assert found["gemm"].exact_block == (32, 8, 1)
+    assert build(tmp_path, PTX, "sm_86").sha256 != row.sha256
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            ".version 7.0",
+            ".version 99.0",
+            r"kernel\.ptx, line 11; fatal   : Unsupported \.version 99\.0; current version is '\d+\.\d+'",
+        ),
+        ("mul.f32 %sum, %sum,", "mul.f32 %sum, %wrong,", r"kernel\.ptx, line \d+; error   : Unknown symbol '%wrong'"),
+        ("entry gemm", "entry other", r"^no function gemm; found other; expected \.visible \.entry gemm\(int M, "),
+        (
+            ".param .u32 lda,",
+            "",
+            r"^gemm takes 10 parameters; .*: the sixth, lda, has 8 bytes at offset 24; expected 4 bytes at offset 24$",
+        ),
+        (
+            ".reqntid 32, 8, 1",
+            ".reqntid 32, 4, 1",
+            r"^gemm is compiled for blocks of 32 x 4 x 1 threads; expected 32 x 8 x 1, the header's",
+        ),
+        (
+            ".reqntid 32, 8, 1",
+            ".maxntid 128, 1, 1",
+            r"^gemm is compiled for at most 128 threads a block .*; expected 256 or more",
+        ),
+        (".target sm_75", ".target sm_90a\n", r"\.target"),
+    ],
+)
+def test_ptx_that_cannot_be_launched_is_a_compile_error(tmp_path, old, new, reason):
+    text = PTX.replace(old, new)
+    row = build(tmp_path, text.replace("[lda]", "[ldb]") if "lda" in old else text)
+    assert row.status == "compile_error"
+    assert re.search(reason, row.reason), row.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("parameters: {BM: 8}", 'header: parameters: got {"BM": 8}; expected none, because PTX has no constants to set'),
+        (
+            "element_types: [float32, float64]",
+            "header: element_types: got float32, float64; expected one, because PTX has no type `T`",
+        ),
+    ],
+)
+def test_what_a_header_of_ptx_cannot_have_is_refused(tmp_path, line, message):
+    with pytest.raises(InputError, match=re.escape(f"mine.ptx: {message}")):
+        kernel_file.parse(write(tmp_path, PTX.replace("\nblock:", f"\n{line}\nblock:", 1)))
+
+
+def test_two_kernels_of_one_name_are_refused(tmp_path):
+    first = write(tmp_path, PTX)
+    write(tmp_path, "// a fragment without a header\n", "cuda/mine.cu")
+    assert list(kernel_file.discover(tmp_path)) == ["cuda/mine"]
+    second = write(tmp_path, cuda_kernel("t", CU_RIGHT), "cuda/mine.cu")
+    refused = {}
+    assert kernel_file.discover(tmp_path, refused) == {}
+    assert list(refused) == ["cuda/mine"]
+    for path, other in ((first, second), (second, first)):
+        with pytest.raises(
+            InputError, match=rf"{path.name}: two kernels of one name, beside {other.name}; expected another name"
+        ):
+            kernel_file.parse(path)
+
+
+def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path):
+    path = write(tmp_path, PTX)
+    assert kernel_file.path_of(tmp_path, "cuda", "mine") == path
+    write(tmp_path, "\x7fELF", "cuda/other.cubin")
+    (said,) = kernel_file.strays(tmp_path)
+    assert re.search(r"other\.cubin: taken for no kernel; expected the suffix \.cu or \.ptx, and a comment", said)
+    assert list(kernel_file.discover(tmp_path)) == ["cuda/mine"]
+
+
+def test_the_compilers_of_a_campaign_are_those_of_each_kernel():
+    data = {
+        "campaign": "t",
+        "kernels": ["cuda/64_ptx", "cuda/03*", "cpu/01*"],
+        "problems": {"cuda": [[8, 8, 8]]},
+        "compiler": ["nvcc", "nvrtc"],
+    }
+    plan = campaign_file.load(data, "t", kernel_file.discover(ROOT))
+    assert {id: plan.compilers(kernel) for id, kernel in plan.kernels.items()} == {
+        "cuda/64_ptx": ["ptxas"],
+        "cuda/03_shared_tile": ["nvcc", "nvrtc"],
+        "cpu/01_naive_ijk": ["cc"],
+    }
