@@ -1,11 +1,7 @@
 /*---
 title: Half precision, fitted tile
 idea: a rule chooses the height of the tiles for every problem, so that the last wave is as full as the others
-parameters: {HIGH: 8}
-configurations:
-  - {HIGH: 4}
-  - {HIGH: 8}
-  - {HIGH: 16}
+parameters: {HIGH: 16}
 element_types: [bfloat16, float16]
 where:
   pairs: sm_count // 2
@@ -198,13 +194,19 @@ struct Fitted {
   }
 };
 
-// Calls `act` with a Fitted of the plan's height.
-template <int HEIGHT = 256, class Act>
-__device__ __forceinline__ void with_height(int height, uint32_t memory, Act act) {
-  if (height == HEIGHT)
-    act(Fitted<HEIGHT>{memory, memory + AT_BARRIERS});
-  else if constexpr (HEIGHT > 64)
-    with_height<HEIGHT - 16>(height, memory, act);
+// What a warpgroup does: the one that fills the ring, or one that multiplies.
+template <bool FILLS, int HEIGHT = 256>
+__device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
+                                     const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map) {
+  if (plan.height == HEIGHT) {
+    Fitted<HEIGHT> ring{memory, memory + AT_BARRIERS};
+    if (FILLS)
+      ring.fill_all(Tiles{plan}, plan.across, steps, a_map, b_map);
+    else
+      ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, c_map);
+  } else if constexpr (HEIGHT > 64) {
+    work<FILLS, HEIGHT - 16>(plan, memory, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+  }
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
@@ -226,11 +228,10 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS
   cluster_wait();
   if (threadIdx.x >= CONSUMERS) {
     give_registers_back<40>();
-    if (threadIdx.x == CONSUMERS)
-      with_height(plan.height, memory, [&](auto ring) { ring.fill_all(Tiles{plan}, plan.across, steps, a_map, b_map); });
+    if (threadIdx.x == CONSUMERS) work<true>(plan, memory, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   } else {
     take_registers<232>();
-    with_height(plan.height, memory, [&](auto ring) { ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, c_map); });
+    work<false>(plan, memory, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   }
   __syncwarp();
   cluster_arrive();
