@@ -19,7 +19,7 @@ from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
 from ladder.devices.base import Launch
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, values
-from ladder.measuring.gauntlet import describe, problems
+from ladder.measuring.gauntlet import asked, describe, problems
 from ladder.measuring.verify import fault, judge
 from ladder.measuring.worker import LAUNCHES, open_device
 from ladder.model import kernel_file
@@ -95,10 +95,12 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
     binaries, wrong, tf32 = compiled(gpu, kernel, element_type, tmp_path), [], kernel.precision == "tf32"
     assert not any(cubin.state(binary) for binary in binaries.values())
     larger = [Problem(*shape, element_type=element_type, **layout) for shape in LARGE for layout in LAYOUTS]
-    for problem in [*problems(element_type, tf32), *larger, *(exactly(one, tf32) for one in larger)]:
+    small = {configuration: asked(kernel, configuration, gpu.names) for configuration in binaries}
+    several = dict.fromkeys(problem for of_one in small.values() for problem in of_one)
+    for problem in [*several, *larger, *(exactly(one, tf32) for one in larger)]:
         use(gpu, problem)
         for configuration, binary in binaries.items():
-            if kernel.unmet_need(configuration, {**problem.names(), **gpu.names}):
+            if not able(gpu, kernel, configuration, problem):
                 continue
             launch = gpu.kernel(kernel, configuration, binary)
             found = [judge(gpu.check(launch), problem, tf32) for _ in range(LAUNCHES)]

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from host import host
@@ -11,8 +12,10 @@ from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
 from ladder.measuring.protocol import Candidate, RunGauntlet
 from ladder.measuring.worker import LAUNCHES, Worker
+from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
-from planted import C_RIGHT, c_kernel
+from ladder.model.problem import Problem
+from planted import C_RIGHT, ROOT, c_kernel
 
 NUMBERS = itertools.count(900)
 
@@ -113,11 +116,55 @@ def test_a_race_that_one_launch_does_not_show_is_seen_by_the_next(worker, tmp_pa
     assert len(tried) == 1
 
 
-def test_a_problem_that_a_kernel_does_not_support_is_passed_over(worker, tmp_path):
+def test_what_a_kernel_needs_is_asked_and_nothing_else(worker, tmp_path):
     body = "if (M % 2) *(volatile int *)8 = 1;" + C_RIGHT
     verdict, tried = run(worker, tmp_path, body, header='needs: ["M % 2 == 0"]\n')
     assert verdict["status"] == "correct"
+    odd = sum(problem.m % 2 for problem in gauntlet.problems("float32"))
+    assert (verdict["gauntlet_problems"], verdict["gauntlet_changed"]) == (len(tried), odd)
     assert len(tried) == len(gauntlet.problems("float32"))
+
+
+def test_a_fault_that_only_rounded_problems_show_is_found(worker, tmp_path):
+    """Where M, N and K are multiples of 16, no problem of the list has this alpha."""
+    body = "if (alpha == -0.5) alpha = 0.5;" + C_RIGHT
+    verdict, tried = run(worker, tmp_path, body, header="needs: [M % 16 == 0, N % 16 == 0, K % 16 == 0]\n")
+    assert verdict["status"] == "incorrect"
+    assert tried[-1] == "M=16 N=16 K=272 alpha=-0.5 exact"
+    assert verdict["reason"].startswith(f"on {tried[-1]}: ")
+
+
+def test_a_kernel_that_fits_no_problem_is_asked_none(worker, tmp_path):
+    verdict, tried = run(worker, tmp_path, C_RIGHT, header="needs: [M == 4096]\n")
+    assert (verdict["status"], verdict["gauntlet_problems"], tried) == ("correct", 0, [])
+
+
+GIVEN = Problem(31, 45, 257, padding="1,0,3", offset="1,0,2", alpha=-0.5, beta=2.0)
+NEEDS = {
+    "nothing": ([], GIVEN),
+    "what is so": (["K > 1", "beta != 0"], GIVEN),
+    "N alone": (["N % 16 == 0"], replace(GIVEN, n=48)),
+    "M and K": (["M % 4 == 0", "K % 64 == 0"], replace(GIVEN, m=32, k=320)),
+    "a leading dimension": (["ldc % 4 == 0"], GIVEN),
+    "all leading dimensions": (["lda % 4 + ldb % 4 + ldc % 4 == 0"], replace(GIVEN, padding="3,3,3")),
+    "an address": (["alignment_a >= 8"], replace(GIVEN, offset="2,0,2")),
+    "all addresses": (["alignment == 16"], replace(GIVEN, offset="4,0,4")),
+    "no padding": (["lda == K", "ldb == N"], replace(GIVEN, padding="0,0,3")),
+    "no padding, and fours": (["lda == K", "K % 4 == 0"], replace(GIVEN, k=260, padding="0,0,3")),
+    "squares": (["M == N", "N == K", "K % 8 == 0"], replace(GIVEN, m=48, n=48, k=48)),
+    "a least size": (["M >= 100"], replace(GIVEN, m=128)),
+    "only A B": (["alpha == 1", "beta == 0"], replace(GIVEN, alpha=1.0, beta=0.0)),
+    "A B + C": (["alpha == 1", "beta == 1", "M % 2 == 0"], replace(GIVEN, m=32, alpha=1.0, beta=1.0)),
+    "what cannot be": (["M < 4"], None),
+}
+
+
+@pytest.mark.parametrize("what", list(NEEDS))
+def test_a_problem_is_changed_as_little_as_suffices(what):
+    needs, expected = NEEDS[what]
+    kernel = Kernel("cpu", "k", ROOT / "kernels" / "cpu" / "k.c", "", "K", "k", needs=needs)
+    configuration = Configuration("float32", ())
+    assert gauntlet.rounded(GIVEN, lambda problem: not kernel.unmet_need(configuration, problem.names())) == expected
 
 
 def test_the_list_is_where_kernels_go_wrong():

@@ -46,7 +46,7 @@ class Child:
 
 
 def verdict(status="correct", reason="", tensor_cores=False):
-    return [Judged(status, reason, tensor_cores)]
+    return [Judged(status, reason, tensor_cores, 30, 12)]
 
 
 def of_kind(kind, asked):
@@ -110,6 +110,7 @@ def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
     assert len(of_kind(RunGauntlet, run.asked[: run.asked.index(timings[0])])) == 3  # nothing is timed before it
     record = run.journal.records[run.entries[0].key]
     assert (record["samples_us"], record["repeats"], record["state"], record["tensor_cores"]) == ([100.0] * 5, 3, "warm", False)
+    assert (record["gauntlet_problems"], record["gauntlet_changed"]) == (30, 12)
 
 
 def test_what_the_gauntlet_takes_is_told_apart(make, virtual_clock):

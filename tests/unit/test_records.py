@@ -150,15 +150,24 @@ def test_a_file_that_is_not_ours_is_named(tmp_path):
         samples.read(tmp_path / "s.parquet")
 
 
+def write_old(path, schema):
+    """A file of an older program, whose columns were other ones."""
+    import pyarrow as pa
+
+    table = pa.Table.from_pylist([{"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}], schema=schema)
+    pq.write_table(table.replace_schema_metadata({"checksum": samples._checksum(table.to_pylist(), {})}), path)
+
+
 def test_samples_outlive_the_columns_added_since(tmp_path):
     import pyarrow as pa
 
-    old = pa.schema([field for field in samples.SCHEMA if field.name not in ("race", "energy_j")])
-    pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=old), tmp_path / "old.parquet")
+    since = ("race", "energy_j", "padding", "offset")
+    old = pa.schema([field for field in samples.SCHEMA if field.name not in since])
+    write_old(tmp_path / "old.parquet", old)
     (row,), _ = samples.read(tmp_path / "old.parquet")
     assert (row["samples_us"], row["race"], row["energy_j"]) == ([1.0], None, None)
     other = pa.schema([*old, pa.field("race", pa.string())])
-    pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0]}], schema=other), tmp_path / "other.parquet")
+    write_old(tmp_path / "other.parquet", other)
     with pytest.raises(InputError, match="expected the columns"):
         samples.read(tmp_path / "other.parquet")
 
@@ -171,7 +180,7 @@ def test_numbers_of_a_b_and_c_are_text_and_single_ones_are_what_older_files_have
     assert [(row["padding"], row["offset"]) for row in samples.read(path)[0]] == [("1,4,2", 0), (3, 0)]
     number = {"padding": pa.int32(), "offset": pa.int32()}
     old = pa.schema([pa.field(field.name, number.get(field.name, field.type)) for field in samples.SCHEMA])
-    pq.write_table(pa.Table.from_pylist([{"key": "x", "samples_us": [1.0], "padding": 3, "offset": 0}], schema=old), path)
+    write_old(path, old)
     (row,), _ = samples.read(path)
     assert (row["padding"], row["offset"]) == (3, 0)
 

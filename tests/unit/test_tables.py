@@ -27,6 +27,19 @@ def summarise(rows, peak_tflops, per_clock=None):
     return tables.summarise(records, Finalists(records, 0.0, peak_tflops, per_clock))
 
 
+@pytest.mark.parametrize(("asked", "mark"), [(None, ""), (0, "short gauntlet"), (19, "short gauntlet"), (20, "")])
+def test_a_kernel_that_was_asked_little_is_marked(asked, mark):
+    swept = row(gauntlet_problems=asked, gauntlet_changed=None if asked is None else 3)
+    (line,) = summarise([swept], 1.0).to_dict("records")
+    assert line["marks"] == mark
+    records = labelled([swept, *(row(process=process, role="best", key=f"{process}", stop="target") for process in (1, 2, 3))])
+    finalists = Finalists(records)
+    (best,) = tables.best(tables.summarise(records, finalists), finalists).to_dict("records")
+    assert (best["marks"], best["processes"]) == (mark, 3)
+    found = None if pd.isna(best["gauntlet_problems"]) else (best["gauntlet_problems"], best["gauntlet_changed"])
+    assert found == (None if asked is None else (asked, 3))
+
+
 def test_rates_and_ratios():
     (line,) = summarise([row()], peak_tflops=2.0).to_dict("records")
     assert line["tflops"] == pytest.approx(1.0)  # 2e6 operations in 2 microseconds

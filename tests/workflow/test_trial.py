@@ -92,6 +92,18 @@ def test_the_first_wrong_element_is_named_with_a_guess(trials):
     assert (last["kernel"], last["status"]) == ("cuda/mine", {"-": "incorrect"})
 
 
+def test_what_the_gauntlet_asks_of_a_kernel_that_needs_something_is_said(trials):
+    assert "the gauntlet asked" not in trials.try_("right()")
+    output = trials.try_("right(alpha=1, beta=0)", header="needs: [alpha == 1, beta == 0, M % 16 == 0]\n")
+    assert re.search(r"the gauntlet asked (\d+) of its \1 problems, \d+ of them changed to what it needs\n", output), output
+    output = trials.try_("right(k=32)", header="needs: [K == 32, M == 32]\n")
+    assert re.search(
+        r"the gauntlet asked (\d+) of its \d+ problems, \1 of them changed to what it needs; fewer than 20 say ", output
+    )
+    output = trials.try_("right(alpha=abs(p.alpha))", header="needs: [M % 16 == 0, N % 16 == 0, K % 16 == 0]\n", code=1)
+    assert "incorrect: mine: on M=16 N=16 K=272 alpha=-0.5 exact: " in output
+
+
 def guesses(trials, cases):
     """Try kernels that make a mistake; the guess is what most of the problems that they get wrong suggest, or none."""
     for does, guess in cases.items():

@@ -115,6 +115,7 @@ class Finalists:
         compared = self.ratio(key, finalist)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
         joules = [record["energy_j"] for record in records if record["energy_j"] is not None]
+        more = {measurements.SHORT: measurements.short_gauntlet(swept), "few": len(records) < FEWEST}
         row |= {
             "reason": measurements.disturbed(records),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
@@ -130,7 +131,7 @@ class Finalists:
             "within_high": compared["within_high"],
             "throttled_share": measurements.throttled_share(records),
             "throttle_reasons": reduce(or_, (record["throttle_reasons"] or 0 for record in records)),
-            "marks": "; ".join([*measurements.marks(records), *(["few"] if len(records) < FEWEST else [])]),
+            "marks": "; ".join([*measurements.marks(records), *(mark for mark, holds in more.items() if holds)]),
         }
         time = between_processes([record["samples_us"] for record in records])
         reference = between_processes([np.atleast_1d(self._reference_us(key, record)) for record in records])[0]

@@ -14,7 +14,7 @@ from typing import Any
 from ladder.core.expressions import Number, ceil_div, evaluate, names_in
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import DEVICE_NAMES
+from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 
 WARP, BANKS, WORD_BYTES, SECTOR_BYTES = 32, 32, 4, 32
@@ -75,7 +75,7 @@ def _warp(expression: str, block: tuple[int, int, int], names: tuple[tuple[str, 
     )
 
 
-def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, int]) -> dict[str, float]:
+def traffic(kernel: Kernel, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, float]:
     """Return the totals of the declared `accesses` of all launches: elements, sectors, wavefronts and conflicts.
 
     `given` has the names of problem and device. `l1_cycles` is the least time, in cycles of one SM, in which the L1 cache and
@@ -158,7 +158,7 @@ def model(
     """
     size, peaks = ELEMENT_TYPES[configuration.element_type].size, environment["peaks"]
     attributes = environment["attributes"]
-    given = problem.names() | {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
+    given = problem.names() | device_names(environment)
     names = kernel.names(configuration, given)
     old = problem.m * problem.n * (problem.beta != 0)  # the elements of C that every kernel reads if beta is not 0
     row: dict[str, Any] = {"flops": problem.flops}

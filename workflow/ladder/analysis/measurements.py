@@ -15,6 +15,11 @@ MULTIMODAL = 1.05
 THROTTLED = 0xFC
 """Bits of NVML's clock event reasons that mean throttling: power cap, slowdowns and sync boost, but not idling or chosen clocks."""
 
+SHORT = "short gauntlet"
+"""The mark of `short_gauntlet`."""
+FEW_PROBLEMS = 20
+"""A verdict from fewer problems of the gauntlet says little."""
+
 Record = Mapping[str, Any]
 """A measurement: a row of `samples.SCHEMA`, with the label of its problem as `problem`."""
 
@@ -92,12 +97,18 @@ def throttled_share(records: Sequence[Record]) -> float | None:
     return sum(bool(bits & THROTTLED) for bits in bits_of_samples) / len(bits_of_samples) if bits_of_samples else None
 
 
+def short_gauntlet(record: Record) -> bool:
+    """Return whether a candidate was asked fewer than `FEW_PROBLEMS` of the gauntlet's problems, because it needs something."""
+    asked = record["gauntlet_problems"]
+    return bool(asked is not None and asked < FEW_PROBLEMS)
+
+
 def marks(records: Sequence[Record]) -> list[str]:
     """Return the marks of a value made from these records: one record of the sweep, or one per process of the confirmation.
 
     `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process.
     `multimodal`: the 90th percentile of all times is more than 5 % above the 10th. `raced`: early stopping ended its measurement.
-    `disturbed`: other processes computed on the device meanwhile.
+    `disturbed`: other processes computed on the device meanwhile. `short gauntlet`: see `short_gauntlet`.
     """
     times = [record["samples_us"] for record in records]
     ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]
@@ -108,5 +119,6 @@ def marks(records: Sequence[Record]) -> list[str]:
         "multimodal": bool(high > MULTIMODAL * low),
         "disturbed": bool(disturbed(records)),
         "raced": any(record["stop"] == "race" for record in records),
+        SHORT: short_gauntlet(records[0]),
     }
     return [mark for mark, holds in present.items() if holds]

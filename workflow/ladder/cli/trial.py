@@ -247,6 +247,8 @@ class Tries:
             print(trial_report.timed(entry, problem, environment))
             if modelled := trial_report.modelled(entry, problem, environment):
                 print(f"  {modelled}")
+            if gauntlet := trial_report.gauntlet(entry):
+                print(f"  {gauntlet}")
         if timed:
             print("  intervals: 95 %, within-run")
             if others := trial_report.beside(self.kind, trial.others):

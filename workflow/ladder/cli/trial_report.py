@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ladder.analysis.kernel_model import model
-from ladder.analysis.measurements import disturbance
+from ladder.analysis.measurements import FEW_PROBLEMS, disturbance
 from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval
 from ladder.core.types import rate_unit, tflops
 from ladder.devices.cpu import available_cores
+from ladder.measuring.gauntlet import problems
 from ladder.measuring.trial import Entry, label_of
 from ladder.model.campaign import BASELINES
 from ladder.model.problem import Problem
@@ -38,6 +39,15 @@ def timed(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str
     if problem.element_type == "float32":
         words.append(f"of the measured peak {rate * size / environment['peaks']['fp32_tflops']:.0%}")
     return "; ".join(words)
+
+
+def gauntlet(entry: Entry) -> str:
+    """Return how many problems of the gauntlet an entry was asked, if it needs something; else ""."""
+    whole = len(problems(entry.configuration.element_type))
+    if entry.asked == whole and not entry.changed:
+        return ""
+    few = f"; fewer than {FEW_PROBLEMS} say little about other problems" if entry.asked < FEW_PROBLEMS else ""
+    return f"the gauntlet asked {entry.asked} of its {whole} problems, {entry.changed} of them changed to what it needs{few}"
 
 
 def modelled(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:

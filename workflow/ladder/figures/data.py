@@ -45,6 +45,7 @@ MARKS = {
     "drifting": ("d", "#ff7f0e", "times rose or fell within a process"),
     "multimodal": ("m", "#e377c2", "p90/p10 above 1.05"),
     "raced": ("~", "#17becf", "lost the race, few samples"),
+    "short gauntlet": ("g", "#2ca02c", "fewer than 20 problems of the gauntlet asked"),
     "few": ("f", "#8f8f8f", "fewer than three processes"),
 }
 """The marks of `best.csv`: the letter in text, the color of a marker's edge, and the meaning."""

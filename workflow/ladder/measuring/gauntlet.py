@@ -3,11 +3,14 @@
 The measurements, the GPU tests and the emulation share this list.
 """
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ladder.model.problem import Problem
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem, joined
 
 PROBLEMS = (
     Problem(1, 1, 1),
@@ -67,6 +70,11 @@ ROUNDED = (
 """Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them. Of `mixed` those
 elements that are sums of whole numbers are compared to the bit."""
 
+STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""What sizes, leading dimensions and offsets are rounded up to multiples of for a kernel that needs something."""
+DENSE = 0
+"""In place of such a step: rows without padding."""
+
 
 @lru_cache
 def problems(element_type: str, tf32: bool = False, baseline: bool = False) -> Sequence[Problem]:
@@ -78,6 +86,66 @@ def problems(element_type: str, tf32: bool = False, baseline: bool = False) -> S
     exact = [replace(problem, element_type=element_type, distribution=whole) for problem in PROBLEMS]
     rounded = [problem for problem in ROUNDED if not (baseline and problem is UNREAD)]
     return [*exact, *(replace(problem, element_type=element_type) for problem in rounded)]
+
+
+def asked(kernel: Kernel, configuration: Configuration, device: Mapping[str, int]) -> list[Problem]:
+    """Return the gauntlet of a configuration on a device with these names: each problem as `rounded` makes it for what the kernel needs.
+
+    Problems that no rounding suits, and those that have become the same, are left out.
+    """
+
+    def meets(problem: Problem) -> bool:
+        return not kernel.unmet_need(configuration, {**problem.names(), **device})
+
+    whole = problems(configuration.element_type, kernel.precision == "tf32")
+    found = (rounded(problem, meets) for problem in whole)
+    return list(dict.fromkeys(problem for problem in found if problem))
+
+
+def rounded(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | None:
+    """Return the problem, or the one nearest to it that `meets` accepts; None if there is none.
+
+    Sizes, leading dimensions and offsets are rounded up to multiples of one of `STEPS`. A matrix may also lose its padding, M, N and K become
+    equal, alpha 1, and beta 0 or 1.
+    """
+    if meets(problem):
+        return problem
+    middle = sorted((problem.m, problem.n, problem.k))[1]
+    found = (_nearest(start, meets) for start in (problem, replace(problem, m=middle, n=middle, k=middle)))
+
+    def distance(other: Problem) -> float:
+        return sum(abs(math.log(getattr(other, size) / getattr(problem, size))) for size in "mnk")
+
+    return min((other for other in found if other), key=distance, default=None)
+
+
+def _nearest(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | None:
+    """Return what `rounded` does, as near as sizes rounded up are: first all is rounded alike, then each number as little as suffices."""
+    scalars = [(alpha, beta) for alpha in dict.fromkeys((problem.alpha, 1.0)) for beta in dict.fromkeys((problem.beta, 0.0, 1.0))]
+    for dense, (alpha, beta), step in itertools.product((False, True), scalars, STEPS):
+        base = replace(problem, alpha=alpha, beta=beta)
+        steps = [step] * 3 + [DENSE if dense else step] * 3 + [step] * 3
+        if meets(_round_up(base, steps)):
+            break
+    else:
+        return None
+    for place, needed in enumerate(steps):
+        tries = ([*steps[:place], least, *steps[place + 1 :]] for least in STEPS if least < needed or needed == DENSE)
+        steps = next((fewer for fewer in tries if meets(_round_up(base, fewer))), steps)
+    return _round_up(base, steps)
+
+
+def _round_up(problem: Problem, steps: Sequence[int]) -> Problem:
+    """Return a problem with M, N, K, lda, ldb, ldc and the offsets of A, B and C rounded up to multiples of nine steps."""
+
+    def up(number: int, step: int) -> int:
+        return -(-number // step) * step
+
+    m, n, k = (up(size, step) for size, step in zip((problem.m, problem.n, problem.k), steps, strict=False))
+    rows = zip((k, n, n), problem.paddings, steps[3:6], strict=True)
+    paddings = [up(row + padding, step) - row if step != DENSE else 0 for row, padding, step in rows]
+    offsets = [up(offset, step) for offset, step in zip(problem.offsets, steps[6:], strict=True)]
+    return replace(problem, m=m, n=n, k=k, padding=joined(paddings, of_c=2), offset=joined(offsets))
 
 
 def describe(problem: Problem) -> str:

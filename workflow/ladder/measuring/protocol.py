@@ -133,11 +133,16 @@ class Trying:
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on a candidate. `tensor_cores` says whether its binary uses them, if that was examined."""
+    """The verdict on a candidate. The other fields are of the gauntlet, which examines the binary too."""
 
     status: Status
     reason: str
     tensor_cores: bool = False
+    """Whether the binary uses the tensor cores."""
+    gauntlet_problems: int = 0
+    """The problems that were asked."""
+    gauntlet_changed: int = 0
+    """How many of them were changed to what the kernel needs."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ from ladder.storage.samples import write
 GROUP = 8
 """Configurations that are timed in the same rounds."""
 
+OF_GAUNTLET = ("tensor_cores", "gauntlet_problems", "gauntlet_changed")
+"""Columns that the gauntlet fills."""
+
 
 @dataclass(eq=False)
 class _Entry:
@@ -95,7 +98,7 @@ class Sweep:
                 self._record(entry, outcomes[entry.key])
         for start in range(0, len(correct), GROUP):
             group = correct[start : start + GROUP]
-            self._time(problem, {entry: outcomes[entry.key].get("tensor_cores") for entry in group})
+            self._time(problem, {entry: {name: outcomes[entry.key].get(name) for name in OF_GAUNTLET} for entry in group})
 
     def _best(self, problem: Problem) -> float:
         """Return the lower end of the best ratio to the reference measured on a problem; 0 for none."""
@@ -132,14 +135,14 @@ class Sweep:
             self.gauntlet_seconds += clock.now() - start
             self.journal.append({"key": key, "kernel": entry.candidate.name, "configuration": entry.planned["label"], **outcome})
         record = self.journal.records[key]
-        return {name: record.get(name) for name in ("status", "reason", "tensor_cores")}
+        return {name: record.get(name) for name in ("status", "reason", *OF_GAUNTLET)}
 
     def _check_integers(self, entry: _Entry) -> dict[str, Any]:
         outcome = _outcome(partial(self.session.check_integers, entry.candidate, entry.problem))
         return {name: outcome[name] for name in ("status", "reason")}
 
-    def _time(self, problem: Problem, group: Mapping[_Entry, bool | None]) -> None:
-        """Time candidates in the same rounds, or one by one if the worker breaks. The values say whether a binary uses tensor cores."""
+    def _time(self, problem: Problem, group: Mapping[_Entry, Mapping[str, Any]]) -> None:
+        """Time candidates in the same rounds, or one by one if the worker breaks. The values are what the gauntlet found, `OF_GAUNTLET`."""
         left = {entry.candidate: entry for entry in group}
         seed = int(digest([entry.key for entry in group]), 16) % 2**32
 
@@ -147,10 +150,12 @@ class Sweep:
             if not left:  # all were done before the worker was killed
                 return
             # a baseline may use tensor cores; a kernel may if its binary has their instructions
-            candidates = {member: bool(group[entry]) or not self.job.plan["kernel"] for member, entry in left.items()}
+            candidates = {
+                member: bool(group[entry]["tensor_cores"]) or not self.job.plan["kernel"] for member, entry in left.items()
+            }
             for candidate, outcome in self.session.time(problem, candidates, self.limits, seed, best=self._best(problem)):
                 entry = left.pop(candidate)
-                self._record(entry, outcome | {"tensor_cores": group[entry]})
+                self._record(entry, {**outcome, **group[entry]})
 
         try:
             self.session.retry(time)

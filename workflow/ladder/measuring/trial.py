@@ -16,6 +16,7 @@ from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Failure
 from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 
 LIMITS = Limits(race=False, target=0.01, min_samples=6, max_samples=20, max_seconds=0.3, timeout_seconds=20)
@@ -37,6 +38,10 @@ class Entry:
     status: str = "correct"
     reason: str = ""
     tensor_cores: bool = False
+    asked: int = 0
+    """Problems of the gauntlet that were asked."""
+    changed: int = 0
+    """How many of them were changed to what the kernel needs."""
     samples: Mapping[str, Any] = field(default_factory=dict)
     """Columns of its samples, once they are taken."""
     beside: Sequence["Entry"] = ()
@@ -96,7 +101,8 @@ class Trial:
     def _judge(self, entry: Entry, doing: str) -> None:
         """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an incorrect result."""
         tf32 = entry.kernel.precision == "tf32"
-        small = {gauntlet.describe(problem): problem for problem in gauntlet.problems(self.problem.element_type, tf32)}
+        asked = gauntlet.asked(entry.kernel, entry.configuration, device_names(self.session.environment))
+        small = {gauntlet.describe(problem): problem for problem in asked}
         at = self.problem
 
         def report(problem: str) -> None:
@@ -106,7 +112,11 @@ class Trial:
 
         try:
             verdict = self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
-            entry.tensor_cores = verdict.tensor_cores
+            entry.tensor_cores, entry.asked, entry.changed = (
+                verdict.tensor_cores,
+                verdict.gauntlet_problems,
+                verdict.gauntlet_changed,
+            )
             if verdict.status == "correct":
                 at = exactly(self.problem, tf32)
                 self.report(f"{doing}, {gauntlet.describe(at)}")

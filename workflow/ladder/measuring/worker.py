@@ -134,7 +134,11 @@ class Worker:
                     "__constant__ ones that are only read"
                 )
                 verdict = Verdict("incorrect", why)
-        for problem in gauntlet.problems(element_type, candidate.precision == "tf32", baseline=files is None):
+        plain = gauntlet.problems(element_type, candidate.precision == "tf32", baseline=files is None)
+        asked, launched = plain, []
+        if files:
+            asked = gauntlet.asked(files[0], Configuration.of(element_type, candidate.configuration), self.device.names)
+        for problem in asked:
             if verdict.status != "correct":
                 break
             self._send(protocol.Trying(gauntlet.describe(problem)))
@@ -147,12 +151,14 @@ class Worker:
                 if refusal.fatal or refusal.status != "not_supported":
                     raise
                 continue
+            launched.append(problem)
             for _ in range(LAUNCHES):
                 judged = judge(self.device.check(launch), problem, launch.tf32)
                 if judged.status != "correct":
                     verdict = Verdict(judged.status, f"on {gauntlet.describe(problem)}: {judged.reason}")
                     break
-        self._send(protocol.Judged(verdict.status, verdict.reason, tensor_cores))
+        changed = sum(problem not in plain for problem in launched)
+        self._send(protocol.Judged(verdict.status, verdict.reason, tensor_cores, len(launched), changed))
 
     def _diagnose(self, problem: Problem, candidate: Candidate) -> None:
         """Launch a candidate on a problem that it gets wrong, and examine the result."""

@@ -17,7 +17,7 @@ from ladder.core.files import digest
 from ladder.core.types import KINDS
 from ladder.model.campaign import BASELINES, FEWEST, WIDTH, Campaign, Confirm, Limits, Partition
 from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
-from ladder.model.problem import VARIED
+from ladder.model.problem import VARIED, joined
 
 MOST_OF_NAME = 40
 """The most characters of a campaign's name, as in schemas/config.schema.yaml."""
@@ -207,7 +207,8 @@ def _many(value: Any) -> Sequence[Any]:
 
 def _value(name: str, value: Any) -> Any:
     """Return the value of an operands' property as a problem has it: `[1, 4, 2]` for A, B and C is `1,4,2` there."""
-    return ",".join(map(str, value)) if name in ("padding", "offset") and isinstance(value, list) else value
+    of_c = {"padding": 2, "offset": 1}
+    return joined(value, of_c[name]) if name in of_c and isinstance(value, list) else value
 
 
 def _partitions(entries: Mapping[str, Mapping[str, Any]], source: str) -> dict[str, Partition]:

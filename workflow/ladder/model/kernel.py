@@ -252,7 +252,7 @@ class Kernel:
             names[name] = evaluate(expression, names)
         return names
 
-    def launches(self, configuration: Configuration, given: Mapping[str, int]) -> list[LaunchShape]:
+    def launches(self, configuration: Configuration, given: Mapping[str, Number]) -> list[LaunchShape]:
         """Return the launches that together make one GEMM, in order."""
         names = self.names(configuration, given)
         return [
@@ -267,11 +267,11 @@ class Kernel:
             if evaluate(launch.get("when", 1), names)
         ]
 
-    def workspace_of(self, configuration: Configuration, given: Mapping[str, int]) -> int | None:
+    def workspace_of(self, configuration: Configuration, given: Mapping[str, Number]) -> int | None:
         """Return the bytes of workspace for a problem on a device; None if the kernel takes none."""
         return evaluate_int(self.workspace, self.names(configuration, given)) if self.workspace else None
 
-    def maps(self, configuration: Configuration, given: Mapping[str, int]) -> list[TensorMap]:
+    def maps(self, configuration: Configuration, given: Mapping[str, Number]) -> list[TensorMap]:
         """Return the tensor maps for a problem on a device, in order."""
         names = self.names(configuration, given)
         return [tensor_map(entry, names) for entry in self.tensor_maps]
@@ -282,7 +282,7 @@ class Kernel:
         launches = [{key: value for key, value in launch.items() if key != "accesses"} for launch in self._launches]
         return [dict(self.where), launches, self.workspace, list(self.needs), *map(dict, self.tensor_maps)]
 
-    def unmet_need(self, configuration: Configuration, given: Mapping[str, int]) -> str:
+    def unmet_need(self, configuration: Configuration, given: Mapping[str, Number]) -> str:
         """Return the need that the problem or the device does not meet, or ""."""
         names = self.names(configuration, given)
         for need in self.needs:

@@ -14,7 +14,7 @@ from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx"}
 """Suffixes of files that somebody may mean as kernels."""
 
-PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alignment", "alignment_a", "alignment_b", "alignment_c")
+PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "alignment", "alignment_a", "alignment_b", "alignment_c")
 DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
 """GPU attributes: the name in expressions -> the name in `environment.json`."""
 THREAD_NAMES = ("thread", "x", "y")
@@ -29,6 +29,12 @@ _HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)", re.MULTILINE)
 """Everything that makes a compiler read another file. `_INCLUDE` must see it too."""
+
+
+def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
+    """Return the values of `DEVICE_NAMES` of the device that an `environment.json` describes."""
+    attributes = environment.get("attributes", {})
+    return {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
 
 
 def parse(path: Path) -> Kernel:

@@ -1,5 +1,6 @@
 """A GEMM problem: sizes, element type, scalars, padding, and how its operands are drawn."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ladder.core.types import ELEMENT_TYPES, flops
@@ -73,7 +74,7 @@ class Problem:
         operands = self.m * self.lda + self.k * self.ldb + self.m * self.ldc
         return operands * ELEMENT_TYPES[self.element_type].size + 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
 
-    def names(self) -> dict[str, int]:
+    def names(self) -> dict[str, float]:
         """Return the problem's numbers by their names in header expressions."""
         return {
             "M": self.m,
@@ -82,9 +83,16 @@ class Problem:
             "lda": self.lda,
             "ldb": self.ldb,
             "ldc": self.ldc,
+            "alpha": self.alpha,
+            "beta": self.beta,
             "alignment": min(self.alignments),
             **dict(zip(("alignment_a", "alignment_b", "alignment_c"), self.alignments, strict=True)),
         }
+
+
+def joined(numbers: Sequence[int], of_c: int = 1) -> int | str:
+    """Return the numbers of A, B and C as `padding` (with `of_c` 2) and `offset` have them: one number if it says all three."""
+    return numbers[0] if list(numbers) == _three(numbers[0], of_c) else ",".join(map(str, numbers))
 
 
 def _three(given: int | str, of_c: int = 1) -> list[int]:

@@ -11,7 +11,7 @@ from ladder.core import verdicts
 from ladder.core.verdicts import SAME, UNCONFIRMED
 from ladder.figures.data import BASELINE_NAME, MARKS, View, lettered, span
 from ladder.model.kernel import Configuration, Kernel
-from ladder.model.kernel_file import DEVICE_NAMES
+from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
 from ladder.publishing.page_data import Row
 
@@ -99,9 +99,7 @@ def _parameters(row: Row) -> dict[str, int]:
 
 def _names(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
     """Return the names of the header's expressions for a configuration, its problem and the dataset's device."""
-    attributes = data.environment["attributes"]
-    given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names()
-    given |= {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
+    given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names() | device_names(data.environment)
     return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
 
 

@@ -58,7 +58,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             raise InputError(f"{path}: expected the columns {', '.join(SCHEMA.names)}; got {', '.join(table.schema.names)}")
         rows, metadata = table.to_pylist(), table.schema.metadata or {}
         session: dict[str, Any] = json.loads(metadata.get(b"session", b"{}"))
-        if b"checksum" in metadata and metadata[b"checksum"].decode() != _checksum(rows, session):
+        if metadata.get(b"checksum", b"").decode() != _checksum(rows, session):
             raise ValueError("its checksum is that of other contents")
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(
