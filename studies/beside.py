@@ -53,7 +53,7 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover, parse
 from ladder.model.problem import Problem
 from ladder.publishing.page_data import Story
-from ladder.publishing.page_tables import fastest_rungs
+from ladder.publishing.page_past import fastest_rungs
 from ladder.storage.dataset_layout import PUBLISHED
 from ladder.storage.published_index import HEADLINE, featured
 

@@ -7,6 +7,7 @@ import re
 import shutil
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import synthetic
 from ladder.core import verdicts
@@ -14,7 +15,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from ladder.publishing import page_answers, page_cells, page_tables, pages
+from ladder.publishing import page_answers, page_cells, page_past, pages
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index, samples
 
@@ -243,18 +244,60 @@ def test_no_rate_stands_outside_a_generated_part():
     assert "<!--" not in by_hand  # a marker that is not closed would never be filled
 
 
-def test_who_is_past_the_vendor_is_told_of_a_campaign(small):
-    told = page_tables.past(Story(small), "d/test")
+def test_what_nothing_was_tuned_on_is_the_headline(small, monkeypatch):
+    told = page_past.past(Story(small), "d/test")
     rows = Story(small).published("d/test").best.query("kernel != 'cublas'").to_dict("records")
     fastest = max(rows, key=lambda row: row["ratio"])
-    assert f"Ahead of cuBLAS on {int(fastest['ratio'] >= 1)} of 1 problems" in told
+    mean = f"{fastest['ratio']:.3f}"
+    assert (
+        f"Nothing was tuned on these 1 problems: the rungs are {mean} times as fast as cuBLAS (geometric mean; median {mean})."
+        in told
+    )
+    assert f"They are ahead of cuBLAS on {int(fastest['ratio'] >= 1)}, on" in told
     assert told.count("| problem |") == 1
-    assert page_tables.past(Story(small), "d/test", "64").count("| problem |") == 1
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
-    assert f"is ×{fastest['ratio']:.3f};" in told
     assert "at most ×1.05 of cuBLAS's on 0:" in told
-    assert "| ×2.50 | `BM=16` |" in told
-    assert page_tables.past(Story(small), "none") == "Not measured yet."
+    assert "| – | – | ×2.50 | `BM=16` |" in told
+    assert f"on the 1 shapes that nothing was tuned on the rungs are {mean} times" in fill("value: past d/test", small)
+    monkeypatch.setattr(page_past, "TUNED", ("64",))
+    tuned = page_past.past(Story(small), "d/test")
+    assert f"The rungs were tuned on these 1 problems; the median of the ratios to cuBLAS is ×{mean}." in tuned
+    assert "geometric mean" not in tuned
+    assert "not measured yet" in fill("value: past d/test", small)
+    assert page_past.past(Story(small), "none") == "Not measured yet."
+
+
+def test_shapes_that_nothing_was_tuned_on_come_first_with_means_beside_the_faster_of_two_algorithms(small, monkeypatch):
+    """cuBLASLt's algorithm may be slower than cuBLAS's own choice."""
+    data = Story(small).published("d/test")
+    row = data.best[data.best["kernel"] == "02_second"].iloc[0]
+    ratios = {"a": (1.2, 1.1), "b": (1.3, 0.5), "c": (1.0, 1.25)}
+    rows = [row.to_dict() | {"problem": name, "ratio": ratio} for name, (ratio, _) in ratios.items()]
+    data.best = pd.DataFrame(
+        [row.to_dict() | {"kernel": "cublaslt_best", "problem": it, "ratio": own} for it, (_, own) in ratios.items()]
+    )
+    assert page_past._means(data, rows) == (
+        "1.160 times as fast as cuBLAS (geometric mean; median 1.200) and 1.043 times as fast as its fastest algorithm (geometric mean; "
+        "median 1.091)"
+    )
+    monkeypatch.setattr(page_past, "fastest_rungs", lambda data: rows)
+    monkeypatch.setattr(page_past, "TUNED", ("a",))
+    monkeypatch.setattr(page_past, "_beside", lambda story, data, rows, tuned: f"{tuned} {[row['problem'] for row in rows]}")
+    assert page_past.past(Story(small), "d/test").splitlines()[2:] == ["False ['b', 'c']", "", "True ['a']"]
+
+
+def test_boundaries_of_two_mib_are_a_column_where_the_study_timed_the_same(small):
+    folder = small / "results" / "published" / "studies"
+    folder.mkdir(parents=True)
+    provenance = {"device": "d", "project": {"commit": "a", "dirty": False}}
+
+    def study(rung):
+        row = {"problem": "64", "rung": rung, "aligned": {"ratio": 0.4567}}
+        (folder / "placement.d.json").write_text(json.dumps({"provenance": provenance, "measured": {"rows": [row]}}))
+        return page_past.past(Story(small), "d/test")
+
+    assert "| ×0.457 | – | ×2.50 | `BM=16` |" in study("02_second BM=16")
+    assert "| – | – | ×2.50 | `BM=16` |" in study("02_second BM=32")
 
 
 def test_numbers_have_three_digits():
@@ -269,23 +312,23 @@ def test_numbers_have_three_digits():
 
 def test_past_the_vendor_is_who_is_no_less_precise(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
-    assert "| 64 | `01_first` | ×1.250 |" in page_tables.past(Story(small), "d/test")
+    assert "| 64 | `01_first` | ×1.250 |" in page_past.past(Story(small), "d/test")
     publish(small, second_us=25.0, first=(60.0, 2.0))  # behind cuBLAS
-    assert "| 64 | `01_first` | ×0.833 |" in page_tables.past(Story(small), "d/test")
+    assert "| 64 | `01_first` | ×0.833 |" in page_past.past(Story(small), "d/test")
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    assert "| 64 | `02_second` | ×2.000 |" in page_tables.past(Story(small), "d/test")
+    assert "| 64 | `02_second` | ×2.000 |" in page_past.past(Story(small), "d/test")
 
 
 def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
     one = small / "results" / "published" / "d" / "test"
-    assert page_tables.elsewhere(Story(small), "d/test", "d/other") == "Not measured yet."
+    assert page_past.elsewhere(Story(small), "d/test", "d/other") == "Not measured yet."
     shutil.copytree(one, one.with_name("other"))
     synthetic.index(one.parents[1])
     same = "On 1 of 1 problems the fastest rung and its configuration are the same."
-    assert page_tables.elsewhere(Story(small), "d/test", "d/other") == same
+    assert page_past.elsewhere(Story(small), "d/test", "d/other") == same
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    told = page_tables.elsewhere(Story(small), "d/test", "d/other")
+    told = page_past.elsewhere(Story(small), "d/test", "d/other")
     assert "On 0 of 1" in told
     assert "| 64 | `02_second` ×2.000<br>`" in told
 
@@ -347,6 +390,14 @@ def test_limits_of_repeats_are_told_by_problem(small):
     assert "| 64 × 32 × 16 | – | 5.13 % | – | – | – | – |" in told
     assert told.count("| 64") == 2
     assert "From 2–4 machines, and on one machine from 1–3 pairs of runs. Of 1 other problems no limit is known" in told
+
+
+def test_gains_say_how_often_equal_code_is_called_different(small):
+    assert "corrected" not in fill("table: gains cuda", small)
+    found = {"null": {"pairs": 30, "called_different": 0.1}, "twins": {"pairs": 170, "called_different": 0.0}}
+    (small / "results" / "published" / "repeat-d.json").write_text(json.dumps(found))
+    told = "with a margin of 0.1 %, and not corrected for their number: 1.5% of 200 pairs of equal code called different."
+    assert told in fill("table: gains cuda", small)
 
 
 def test_runs_with_other_packages_than_the_lock_are_named(small):

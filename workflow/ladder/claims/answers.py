@@ -1,10 +1,10 @@
 """Define the studies: their questions, the commands that measure, and functions that word the answers from the measured values."""
 
 from collections.abc import Callable, Mapping
+from statistics import median
 from typing import Any
 
 from ladder.claims.study import Study, furthest, percent
-from ladder.core.stats import geometric_mean
 from ladder.core.types import tflops
 
 PYTHON = ".venv/bin/python"
@@ -214,7 +214,7 @@ def placement(measured: Measured) -> str:
     )
     return (
         f"with operands at boundaries of 2 MiB the rungs are ahead of cuBLAS on {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} "
-        f"problems, the geometric mean is ×{geometric_mean(ratios):.3f}; elsewhere cuBLAS takes {cublas} of time at most, "
+        f"problems, the median is ×{median(ratios):.3f}; elsewhere cuBLAS takes {cublas} of time at most, "
         f"a rung {rung}"
     )
 

@@ -8,10 +8,11 @@ from ladder.claims.judge import CLAIMED, FAILED
 from ladder.claims.study import NOTHING
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
+from ladder.publishing.page_past import held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
-VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock")
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past")
 """The names that `value` accepts."""
 
 
@@ -87,7 +88,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
     is the speedup over another kernel. `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers; `lock
-    DEVICE` says which packages of runs on a device model are not those of the lock. The
+    DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
+    that nothing was tuned on. The
     name of a published dataset may follow `rate` and `share` as the last argument.
     """
     if name == "claim":
@@ -96,6 +98,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
             raise ValueError("no such claim in config/claims.yaml")
         entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
         return entry["says"] if entry else NOTHING
+    if name == "past":
+        return held_out(story, *arguments)
     if name == "lock":
         return _lock(story, *arguments)
     if name == "study":

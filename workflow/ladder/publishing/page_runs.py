@@ -1,10 +1,13 @@
 """Make the tables of the pages about all published runs: the limits between runs, and the list of datasets."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 from ladder.claims.study import NOTHING
-from ladder.figures.data import span
+from ladder.core.files import read_json
+from ladder.core.verdicts import MARGIN
+from ladder.figures.data import View, span
 from ladder.publishing.page_cells import _legend, _percent, _shown, _table
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index
@@ -45,6 +48,20 @@ def limits(story: Story, device: str) -> str:
     without = limits_of["problem"].nunique() - len(rows)
     more = f" Of {without} other problems no limit is known: too few machines measured them." if without else ""
     return f"From {', and '.join(counts)}.{more}\n\n{_table(columns, rows)}" if rows else more.strip()
+
+
+def alone(root: Path, data: View) -> list[str]:
+    """Return a note on verdicts that are made one by one: how often equal code is called different on the device model."""
+    path = root / PUBLISHED / f"repeat-{data.environment['device']}.json"
+    if not path.exists():
+        return []
+    both = [read_json(path)[kind] for kind in ("null", "twins")]
+    pairs = sum(counted["pairs"] for counted in both)
+    called = sum(counted["pairs"] * (counted["called_different"] or 0) for counted in both)
+    share = f"{called / pairs:.1%} of {pairs} pairs of equal code" if pairs else "no pair of equal code"
+    return [
+        f"each verdict is at 95 %, with a margin of {100 * MARGIN:g} %, and not corrected for their number: {share} called different"
+    ]
 
 
 def datasets(story: Story) -> str:

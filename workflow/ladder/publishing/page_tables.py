@@ -1,10 +1,8 @@
 """Make the tables of the pages from published data."""
 
-import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pandas as pd
 
@@ -12,8 +10,8 @@ from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate
 from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES
-from ladder.core.verdicts import SAME, UNCONFIRMED, interval
-from ladder.figures.data import BASELINE_NAME, View, lettered
+from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.figures.data import BASELINE_NAME, lettered
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel import COMPILERS
 from ladder.publishing.page_answers import answers, claimed, tried
@@ -35,11 +33,12 @@ from ladder.publishing.page_cells import (
     _unmeasured,
     _whence,
 )
-from ladder.publishing.page_data import Row, Story
-from ladder.publishing.page_runs import datasets, limits
+from ladder.publishing.page_data import Story
+from ladder.publishing.page_past import ACCURATE, elsewhere, past
+from ladder.publishing.page_runs import alone, datasets, limits
 
-ACCURATE, NEGLIGIBLE = 1.05, 4.0
-"""An error counts as no larger than the reference's up to this factor, or up to this many units of roundoff if the reference's is smaller."""
+NEGLIGIBLE = 4.0
+"""An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many units of roundoff."""
 
 
 def device(story: Story, kind: str) -> str:
@@ -158,78 +157,11 @@ def gains(story: Story, kind: str) -> str:
         by_ratio = sorted(gained, key=lambda row: row["ratio"])
         ends = [f"{lettered(_gain(row), row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
         rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in gained]), "×"), *counts, *ends])
-    table = _legend(_table(["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"], rows))
+    columns = ["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"]
+    table = _legend(_table(columns, rows), *(alone(story.root, data) if data else []))
     return (
         f"Over the {len(common)} problems that every rung has, {', '.join(map(_shown, common))}:\n\n{table}" if common else table
     )
-
-
-def fastest_rungs(data: View) -> list[Any]:
-    """Return the row of `best` of the fastest rung on every problem, each in its fastest configuration.
-
-    Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none: cuBLAS may split K into more and
-    shorter sums.
-    """
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
-    rungs = data.best[data.best["kernel"].isin(data.kernels)]
-    precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
-    by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
-    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
-
-
-def past(story: Story, name: str, *chosen: str) -> str:
-    """Return the fastest rung on every problem of a published campaign, beside cuBLAS's own choice and its fastest algorithm.
-
-    `chosen` are the problems that the rungs were made for; the others have their own table.
-    """
-    data = story.campaign(name)
-    if data is None:
-        return NOTHING.capitalize() + "."
-    fastest = fastest_rungs(data)
-    parts = [[row for row in fastest if (row["problem"] in chosen) is inside] for inside in (True, False)]
-    rule = f"{_whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
-    return "\n\n".join([rule, *(_beside(data, rows) for rows in parts if rows)])
-
-
-def _beside(data: View, gained: Sequence[Row]) -> str:
-    """Return rows of `best` beside cuBLAS, and how many of them are ahead."""
-    others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
-    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
-    rows, beyond = [], 0
-    for row in gained:
-        other = others.get(row["problem"], math.nan)
-        beyond += bool(row["ratio"] >= other)
-        ends = interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"])
-        against = f"×{row['ratio'] / other:.3f}" if not math.isnan(other) else "–"
-        error = f"×{row['frobenius_error'] / errors[row['problem']]:.2f}"
-        ratio = lettered(f"×{row['ratio']:.3f}", row)
-        names = [_code(row["kernel"]), ratio, ends, against, error, f"`{row['configuration']}`"]
-        rows.append([_shown(row["problem"]), *names])
-    columns = ["problem", "rung", "cuBLAS", "between-process", "its fastest algorithm", "error", "configuration"]
-    ahead, surely = (sum(row[column] >= 1 for row in gained) for column in ("ratio", "ratio_low"))
-    precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in gained)
-    return (
-        f"Ahead of cuBLAS on {ahead} of {len(gained)} problems, on {surely} with the whole interval, and of its fastest algorithm on "
-        f"{beyond}; the geometric mean of the ratios to cuBLAS is ×{geometric_mean([row['ratio'] for row in gained]):.3f}; errors at most "
-        f"×{ACCURATE} of cuBLAS's on {precise}:\n\n{_legend(_table(columns, rows, words=(0, 1, -1)), *_kind(data)[1])}"
-    )
-
-
-def elsewhere(story: Story, name: str, other: str) -> str:
-    """Return the problems on which the fastest rungs or their configurations differ between two published campaigns."""
-    both = [data for data in (story.campaign(campaign) for campaign in (name, other)) if data]
-    if len(both) < 2:
-        return NOTHING.capitalize() + "."
-    fastest = [{row["problem"]: row for row in fastest_rungs(data)} for data in both]
-    problems, rows = [problem for problem in fastest[0] if problem in fastest[1]], []
-    for problem in problems:
-        pair = [of[problem] for of in fastest]
-        if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
-            cells = [(_code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
-            rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
-    columns = ["problem", *(data.environment["name"] for data in both)]
-    text = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
-    return f"{text} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else text
 
 
 MEASURES = ["frobenius_error", "component_error"]

@@ -1,0 +1,134 @@
+"""Make the parts of pages about the fastest rungs beside cuBLAS, over the shapes of a campaign."""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import NOTHING
+from ladder.core.stats import geometric_mean
+from ladder.core.verdicts import interval
+from ladder.figures.data import View, lettered
+from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
+from ladder.publishing.page_data import Row, Story
+
+ACCURATE = 1.05
+"""An error counts as no larger than the reference's up to this factor."""
+TUNED = (
+    "256", "512", "1024", "2048", "4096", "8192", "16384", "64x4096x4096", "8192x128x8192", "256x256x16384", "2049x2047x2051",
+    "8192x8192x128",
+)  # fmt: skip
+"""The problems that the rungs were tuned on. What holds in general, the other problems say."""
+
+
+def fastest_rungs(data: View) -> list[Any]:
+    """Return the row of `best` of the fastest rung on every problem, each in its fastest configuration.
+
+    Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none: cuBLAS may split K into more and
+    shorter sums.
+    """
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    rungs = data.best[data.best["kernel"].isin(data.kernels)]
+    precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
+    by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
+    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
+
+
+def past(story: Story, name: str) -> str:
+    """Return the fastest rung on every problem of a published campaign, beside cuBLAS's own choice and its fastest algorithm.
+
+    The problems that nothing was tuned on come first.
+    """
+    data = story.campaign(name)
+    if data is None:
+        return NOTHING.capitalize() + "."
+    rule = f"{_whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
+    parts = [_beside(story, data, rows, tuned) for tuned in (False, True) if (rows := _chosen(data, tuned))]
+    return "\n\n".join([rule, *parts])
+
+
+def held_out(story: Story, name: str) -> str:
+    """Return how fast the rungs are on the problems of a published campaign that nothing was tuned on."""
+    data = story.campaign(name)
+    rows = _chosen(data, False) if data else []
+    if data is None or not rows:
+        return NOTHING
+    return f"on the {len(rows)} shapes that nothing was tuned on the rungs are {_means(data, rows)}"
+
+
+def _chosen(data: View, tuned: bool) -> list[Row]:
+    """Return the fastest rungs on the problems that they were tuned on, or on the others."""
+    return [row for row in fastest_rungs(data) if (row["problem"] in TUNED) is tuned]
+
+
+def _of_best(data: View, row: Row) -> float:
+    """Return a rung's ratio to cuBLAS's fastest algorithm; NaN if none was timed."""
+    others = data.best[data.best["kernel"] == "cublaslt_best"].set_index("problem")["ratio"]
+    return float(row["ratio"]) / float(others.get(row["problem"], math.nan))
+
+
+def _means(data: View, rows: Sequence[Row]) -> str:
+    """Return the mean and the median of ratios to cuBLAS, and to the faster one of cuBLAS and its fastest algorithm."""
+    ratios = [float(row["ratio"]) for row in rows]
+    least = [
+        min(ratio, own) for ratio, own in zip(ratios, (_of_best(data, row) for row in rows), strict=True) if not math.isnan(own)
+    ]
+
+    def said(values: Sequence[float], whom: str) -> str:
+        return f"{geometric_mean(values):.3f} times as fast as {whom} (geometric mean; median {median(values):.3f})"
+
+    return " and ".join([said(ratios, "cuBLAS"), *([said(least, "its fastest algorithm")] if least else [])])
+
+
+def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
+    """Return rows of `best` beside cuBLAS, and how many of them are ahead.
+
+    Tuned shapes have no mean: it says how well they were chosen.
+    """
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
+    aligned = {
+        (place["problem"], place["rung"]): place["aligned"]["ratio"]
+        for device, measured in STUDIES["placement"].published(story.root).values()
+        for place in measured["rows"]
+        if device == data.environment["device"]
+    }
+    lines = []
+    for row in rows:
+        at = aligned.get((row["problem"], f"{row['kernel']} {row['configuration']}"))
+        other = _of_best(data, row)
+        lines.append([
+            _shown(row["problem"]), _code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row),
+            interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), "–" if at is None else f"×{at:.3f}",
+            "–" if math.isnan(other) else f"×{other:.3f}", f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
+            f"`{row['configuration']}`",
+        ])  # fmt: skip
+    columns = ["problem", "rung", "cuBLAS", "between-process", "at 2 MiB", "its fastest algorithm", "error", "configuration"]
+    ahead, surely = (sum(row[column] >= 1 for row in rows) for column in ("ratio", "ratio_low"))
+    beyond = sum(_of_best(data, row) >= 1 for row in rows)
+    precise = sum(row["frobenius_error"] <= ACCURATE * errors[row["problem"]] for row in rows)
+    middle = median(row["ratio"] for row in rows)
+    tuned_on = f"The rungs were tuned on these {len(rows)} problems; the median of the ratios to cuBLAS is ×{middle:.3f}"
+    not_tuned = f"Nothing was tuned on these {len(rows)} problems: the rungs are {_means(data, rows)}"
+    ahead_of = (
+        f"They are ahead of cuBLAS on {ahead}, on {surely} with the whole interval, and of its fastest algorithm on {beyond}"
+    )
+    text = f"{tuned_on if tuned else not_tuned}. {ahead_of}; errors are at most ×{ACCURATE} of cuBLAS's on {precise}:"
+    return f"{text}\n\n{_legend(_table(columns, lines, words=(0, 1, -1)), *_kind(data)[1])}"
+
+
+def elsewhere(story: Story, name: str, other: str) -> str:
+    """Return the problems on which the fastest rungs or their configurations differ between two published campaigns."""
+    both = [data for data in (story.campaign(campaign) for campaign in (name, other)) if data]
+    if len(both) < 2:
+        return NOTHING.capitalize() + "."
+    fastest = [{row["problem"]: row for row in fastest_rungs(data)} for data in both]
+    problems, rows = [problem for problem in fastest[0] if problem in fastest[1]], []
+    for problem in problems:
+        pair = [of[problem] for of in fastest]
+        if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
+            cells = [(_code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
+            rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
+    columns = ["problem", *(data.environment["name"] for data in both)]
+    text = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
+    return f"{text} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else text
