@@ -7,6 +7,7 @@ import re
 import shutil
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
@@ -390,6 +391,62 @@ def test_limits_of_repeats_are_told_by_problem(small):
     assert "| 64 × 32 × 16 | – | 5.13 % | – | – | – | – |" in told
     assert told.count("| 64") == 2
     assert "From 2–4 machines, and on one machine from 1–3 pairs of runs. Of 1 other problems no limit is known" in told
+
+
+def on_machines(small, *times):
+    """Runs on machines of their own in which rung 02 takes these times; the first run is featured."""
+    published = small / "results" / "published"
+    for number, second_us in reversed(list(enumerate(times, 1))):
+        publish(small, second_us)
+        one = published / "d" / "test" / "1"
+        environment = ENVIRONMENT | {"attributes": ENVIRONMENT["attributes"] | {"uuid": f"GPU-{number}"}}
+        (one / "environment.json").write_text(json.dumps(environment))
+        if number > 1:
+            shutil.copytree(one, one.with_name(str(number)))
+    synthetic.index(published)
+
+
+def test_ratios_to_the_reference_are_means_over_machines(small):
+    on_machines(small, 100.0, 80.0, 62.5)  # 0.5, 0.625 and 0.8 of the reference
+    table = fill("table: best cuda", small)
+    logs = np.log([0.5, 0.625, 0.8])
+    half = 4.3027 * logs.std(ddof=1) / math.sqrt(3)
+    low, high = (f"{100 * math.exp(logs.mean() + side * half):#.4g}" for side in (-1, 1))
+    assert f"| `02_second` | 100 | 0.00524 | ×2.00 | 63.0 % | {low} to {high} % | 10.5 % | `BM=16` |" in table
+    assert "| 95 %, between machines |" in table
+    assert "of cuBLAS: the mean over 3 machines, with the interval between machines; all else is of one machine" in table
+    assert f"| 63.0 % | {low} to {high} % | 8 |" in fill("table: rung 02_second 64", small)
+    assert "63.0 %" in fill("value: share 02_second 64", small)
+
+
+def test_fewer_than_three_machines_have_no_mean(small):
+    on_machines(small, 100.0, 80.0)
+    table = fill("table: best cuda", small)
+    assert "| 50.0 % | 50.00 to 50.00 % |" in table
+    assert "| 95 %, between-process |" in table
+    assert "machines" not in table
+
+
+def test_machines_are_listed_with_their_memories_and_times(small):
+    on_machines(small, 100.0, 80.0, 62.5)
+    published = small / "results" / "published" / "d" / "test"
+    for run, copy in (("1", 1.0), ("2", 2.0), ("3", 4.0)):
+        path = published / run / "environment.json"
+        environment = json.loads(path.read_text())
+        environment["peaks"] |= {"copy_tb_s": copy} | ({"l2_latency_ns": 250.0} if run == "3" else {})
+        path.write_text(json.dumps(environment))
+    shutil.copytree(published / "3", published / "4")  # the same machine again
+    synthetic.index(published.parents[1])
+    told = fill("table: machines d time:02_second:64 ratio:02_second:64 time:03_third:64", small)
+    assert (
+        "| GPU | runs | copy, TB/s | a load from L2, ns | `02_second` at 64, time | `02_second` at 64, × the reference | `03_third`"
+        in told
+    )
+    assert "| `1` | 1 | 1.000 | – | +25.00 % | 0.500 | – |" in told
+    assert "| `3` | 2 | 4.000 | 250.0 | -21.88 % | 0.800 | – |" in told
+    r = np.corrcoef([1, 2, 4], np.log([100, 80, 62.5]))[0, 1]
+    assert f"| correlation with the copy bandwidth |  |  |  | {r:+.2f} | {-r:+.2f} | – |" in told
+    assert "Not measured yet." in fill("table: machines other time:02_second:64", small)
 
 
 def test_gains_say_how_often_equal_code_is_called_different(small):

@@ -297,10 +297,9 @@ def slowed(measured: Measured) -> str:
 def tensor(measured: Measured) -> str:
     """Return the ratios, the rates and energies under a long load at the largest size, and the least ratio if no chunk fits."""
     rows = measured["rows"]
+    faster = [[row[how]["sgemm_us"] / row[how]["rung_us"] for how in ("together", "alone", "held")] for row in rows]
     ratios = ", ".join(
-        f"{row['size']} ×{row['together']['sgemm_us'] / row['together']['rung_us']:.2f} / "
-        f"×{row['alone']['sgemm_us'] / row['alone']['rung_us']:.2f}"
-        for row in rows
+        f"{row['size']} {' / '.join(f'×{ratio:.2f}' for ratio in own)}" for row, own in zip(rows, faster, strict=True)
     )
     size, held = rows[-1]["size"], rows[-1]["held"]
     rung, sgemm = (
@@ -308,8 +307,8 @@ def tensor(measured: Measured) -> str:
     )
     unfit = min(row["unfit"]["sgemm_us"] / row["unfit"]["rung_us"] for row in rows)
     return (
-        f"beside SGEMM, in the same rounds / each by itself: {ratios}; held for {measured['held_seconds']:g} s at {size}: {rung} a GEMM, "
-        f"SGEMM {sgemm}; where no chunk fits at least ×{unfit:.2f}"
+        f"beside SGEMM, in the same rounds / each by itself / held: {ratios}; held for {measured['held_seconds']:g} s at {size}: {rung} a "
+        f"GEMM, SGEMM {sgemm}; where no chunk fits at least ×{unfit:.2f}"
     )
 
 

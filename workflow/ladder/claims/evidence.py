@@ -155,7 +155,7 @@ def find(claim: Claim, data: Data) -> list[Finding]:
         found = _found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())
         findings = [found and replace(found, rows=[] if claim.which is None else [_words(row) for row in picked])]
     else:
-        findings = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if _as_usual(row)]
+        findings = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if as_usual(row)]
     return [finding for finding in findings if finding]
 
 
@@ -176,7 +176,7 @@ def lacking(claim: Claim, data: Data, key: Key) -> dict[str, str]:
     return {name: value for name, value in of_key if value not in set(table[name].astype(str))}
 
 
-def _as_usual(row: Mapping[str, Any]) -> bool:
+def as_usual(row: Mapping[str, Any]) -> bool:
     """Return whether a row's configurations are compiled in the default way; other ways of compiling make other configurations."""
     labels = [str(row[name]) for name in ("configuration", "other_configuration") if name in row]
     return not any(Configuration.of("", label).build for label in labels)

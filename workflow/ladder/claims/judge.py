@@ -173,7 +173,7 @@ def _refuting(state: str, finding: Finding) -> dict[str, Any]:
     return {"rows": list(finding.rows)} if state == FAILED and finding.rows else {}
 
 
-def _published_data(root: Path) -> list[Data]:
+def published_data(root: Path) -> list[Data]:
     """Return the published datasets, the earliest first, and the answers to studies."""
     datasets = [of_samples(folder, name) for name, folder in runs(root / PUBLISHED).items()]
     return [*sorted(datasets, key=lambda data: str(data.environment["time"])), *of_studies(root, PUBLISHED)]
@@ -183,14 +183,16 @@ Found = Mapping[Key, Sequence[tuple[Data, Finding]]]
 """What the published data have for each item of a claim, the earliest first."""
 
 
-def of_published(root: Path) -> list[dict[str, Any]]:
+def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, Any]]:
     """Return the entries of all claims for the published data, what is claimed of an item before the data that are judged by it.
+
+    `everything` is what `published_data` returns, if the caller has read that.
 
     A claim with `when` is about the items for which `when` is true in the earliest dataset that has the item. Later datasets are judged
     by it, whatever they have. A claim to be near something is about the mean over machines; a dataset is judged by the mean over all
     other machines: what fails so is `known`, no failure of anybody else's data. In any other claim every dataset is judged.
     """
-    everything, claims = _published_data(root), read(root)
+    everything, claims = everything or published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
     found: dict[str, dict[Key, list[tuple[Data, Finding]]]] = {}
     origins: dict[str, dict[Key, Entry]] = {}

@@ -124,4 +124,4 @@ def value(story: Story, name: str, *arguments: str) -> str:
     row = story.best(kernel, problem, data) if data else None
     if row is None or data is None:
         return NOTHING
-    return _share(data, row) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"
+    return _share(data, story.over_machines(row, data)) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"

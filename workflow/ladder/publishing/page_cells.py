@@ -66,12 +66,19 @@ def _interval(row: Row) -> str:
     return text if text == verdicts.NOT_KNOWN else f"{text} %"
 
 
-def _kind(data: View | None) -> tuple[str, list[str]]:
-    """Return the heading of a column of intervals, and a note on the number of processes."""
+def _kind(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]:
+    """Return the heading of a column of intervals, and notes on the number of processes, and of machines if `means` are over these."""
     if data is None or data.best.empty:
         return "95 %", []
-    count = span(data.best["processes"])
-    return f"95 %, {data.best['interval'].iloc[0]}", [f"n = {count} process{'' if count == '1' else 'es'}"]
+    count, machines = span(data.best["processes"]), [row["machines"] for row in means if row["machines"] > 1]
+    notes = [f"n = {count} process{'' if count == '1' else 'es'}"]
+    if not machines:
+        return f"95 %, {data.best['interval'].iloc[0]}", notes
+    reference = BASELINE_NAME.get(data.reference, data.reference)
+    notes += [
+        f"of {reference}: the mean over {span(machines)} machines, with the interval between machines; all else is of one machine"
+    ]
+    return "95 %, between machines", notes
 
 
 def _percent(value: float) -> str:

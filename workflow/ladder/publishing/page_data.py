@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ladder.analysis.dataset import Dataset
+from ladder.analysis.repeatability import FEWEST_MACHINES
+from ladder.analysis.tables import BETWEEN
 from ladder.claims import judge
+from ladder.claims.definitions import Key
+from ladder.claims.evidence import Data, Finding, as_usual, over_machines
 from ladder.core import verdicts
 from ladder.core.stats import between_processes
 from ladder.figures.data import View
@@ -57,9 +61,36 @@ class Story:
         return self.published(name) if name in self.folders else None
 
     @cached_property
+    def runs(self) -> list[Data]:
+        """All published runs, repeats too, the earliest first, and the answers to studies."""
+        return judge.published_data(self.root)
+
+    @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """The entries of all claims for the published data."""
-        return judge.of_published(self.root)
+        return judge.of_published(self.root, self.runs)
+
+    @cached_property
+    def confirmed(self) -> dict[Key, list[tuple[Data, Row]]]:
+        """The rows of `best` of all runs, by device model, kernel, problem and state: in float32, confirmed, compiled as usual."""
+        found: dict[Key, list[tuple[Data, Row]]] = {}
+        for run in (run for run in self.runs if "best" in run.tables):
+            for row in run.tables["best"].to_dict("records"):
+                if row["element_type"] == "float32" and row["interval"] == BETWEEN and as_usual(row):
+                    key = str(run.environment["device"]), row["kernel"], str(row["problem"]), row["state"]
+                    found.setdefault(key, []).append((run, row))
+        return found
+
+    def over_machines(self, row: Row, data: View) -> Row:
+        """Return a row of `best` with its ratio to the reference as the mean over the `machines` of the model that have it.
+
+        With fewer than `FEWEST_MACHINES` it is that of the row, of one machine.
+        """
+        runs = self.confirmed.get((data.environment["device"], row["kernel"], row["problem"], row["state"]), [])
+        if len({run.machine for run, _ in runs}) < FEWEST_MACHINES:
+            return {**row, "machines": 1}
+        mean = over_machines([(run, Finding((), "", it["ratio"], it["ratio_low"], it["ratio_high"], 1, {})) for run, it in runs])
+        return {**row, "ratio": mean.value, "ratio_low": mean.low, "ratio_high": mean.high, "machines": mean.machines}
 
     def ladder(self, kind: str) -> list[str]:
         """Return the names of a kind's float32 kernels in their order. Published data are of these."""

@@ -2,18 +2,26 @@
 
 import math
 from pathlib import Path
+from statistics import correlation, fmean, median
 from typing import Any
 
 from ladder.claims.study import NOTHING
 from ladder.core.files import read_json
 from ladder.core.verdicts import MARGIN
 from ladder.figures.data import View, span
-from ladder.publishing.page_cells import _legend, _percent, _shown, _table
+from ladder.publishing.page_cells import _code, _legend, _percent, _shown, _table
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
 
+PEAKS = {
+    "copy_tb_s": "copy, TB/s",
+    "l2_tb_s": "reads from L2, TB/s",
+    "l2_latency_ns": "a load from L2, ns",
+    "memory_latency_ns": "a load from memory, ns",
+}
+"""What the probe measures of a GPU's memories, and the headings of columns. Older data have the first only."""
 LIMITED = {"": [False, False], "on tensor cores, ": [True, False], "TF32, ": [True, True]}
 """The parts of a table of limits: whether on tensor cores, and whether another baseline than the reference."""
 
@@ -48,6 +56,46 @@ def limits(story: Story, device: str) -> str:
     without = limits_of["problem"].nunique() - len(rows)
     more = f" Of {without} other problems no limit is known: too few machines measured them." if without else ""
     return f"From {', and '.join(counts)}.{more}\n\n{_table(columns, rows)}" if rows else more.strip()
+
+
+def machines(story: Story, device: str, *columns: str) -> str:
+    """Return the published machines of a device model: their memories, and how kernels run on them.
+
+    A column is `time:KERNEL:PROBLEM`, how much longer the kernel takes than on the median machine, or `ratio:KERNEL:PROBLEM`, its ratio to
+    the reference. Both are the mean of the machine's runs, `warm`. The last row has the correlation with the copy bandwidth.
+    """
+    runs = [run for run in story.runs if "best" in run.tables and run.environment["device"] == device]
+    names = list(dict.fromkeys(run.machine for run in runs))
+    cells = {name: [f"`{name.removeprefix('GPU-')[:4]}`", str(sum(run.machine == name for run in runs))] for name in names}
+    last, copies, heads = ["correlation with the copy bandwidth", ""], dict[str, float](), ["GPU", "runs"]
+    for key, head in PEAKS.items():
+        found = {name: fmean(of_it) for name in names if (of_it := [run.environment["peaks"][key] for run in runs
+                                                                 if run.machine == name and key in run.environment["peaks"]])}  # fmt: skip
+        copies = copies or found
+        heads, last = ([*heads, head], [*last, ""]) if found else (heads, last)
+        for name in names if found else ():
+            cells[name].append(f"{found[name]:#.4g}" if name in found else "–")
+    for column in columns:
+        of, kernel, problem = column.split(":")
+        logs = _logs(story, device, kernel, problem, "median_us" if of == "time" else "ratio")
+        middle = median(logs.values()) if logs else 0.0
+        heads.append(f"{_code(kernel)} at {_shown(problem)}, {'time' if of == 'time' else '× the reference'}")
+        for name in names:
+            value = logs.get(name, math.nan)
+            text = f"{100 * math.expm1(value - middle):+.2f} %" if of == "time" else f"{math.exp(value):.3f}"
+            cells[name].append(text if name in logs else "–")
+        both = [name for name in logs if name in copies]
+        apart = len(both) > 2 and len(set(logs.values())) > 1
+        last.append(f"{correlation([copies[name] for name in both], [logs[name] for name in both]):+.2f}" if apart else "–")
+    return _table(heads, [*cells.values(), last]) if names else _table(heads, [])
+
+
+def _logs(story: Story, device: str, kernel: str, problem: str, column: str) -> dict[str, float]:
+    """Return the mean over a machine's runs of the logarithm of a column of `best`, `warm`, by machine."""
+    runs: dict[str, list[float]] = {}
+    for run, row in story.confirmed.get((device, kernel, problem, "warm"), []):
+        runs.setdefault(run.machine, []).append(math.log(row[column]))
+    return {name: fmean(values) for name, values in runs.items()}
 
 
 def alone(root: Path, data: View) -> list[str]:

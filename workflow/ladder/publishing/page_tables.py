@@ -35,7 +35,7 @@ from ladder.publishing.page_cells import (
 )
 from ladder.publishing.page_data import Story
 from ladder.publishing.page_past import ACCURATE, elsewhere, past
-from ladder.publishing.page_runs import alone, datasets, limits
+from ladder.publishing.page_runs import alone, datasets, limits, machines
 
 NEGLIGIBLE = 4.0
 """An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many units of roundoff."""
@@ -74,37 +74,39 @@ def _problem(story: Story, kind: str) -> str:
 def best(story: Story, kind: str) -> str:
     """Return the whole ladder at the problem of its figure."""
     data, problem = story.data.get(kind), _problem(story, kind)
-    rows = []
+    rows, means = [], []
     for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
         row = story.best(kernel, problem, data)
         if row is None or data is None:
             rows.append(_unmeasured(_code(kernel), 8))
             continue
         gain = None if is_baseline(kernel) else story.gain(kernel, problem)
+        means.append(story.over_machines(row, data))
         rows.append([
-            _code(kernel), _number(float(row["median_us"])), _rate(data, row), _gain(gain), _percent(row["ratio"]),
-            _interval(row), "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
+            _code(kernel), _number(float(row["median_us"])), _rate(data, row), _gain(gain), _percent(means[-1]["ratio"]),
+            _interval(means[-1]), "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    interval, processes = _kind(data)
+    interval, processes = _kind(data, means)
     columns = ["rung", "time, µs", unit, "over the rung below", f"of {reference}", interval, "of the peak", "best configuration"]
     return _at(story, kind, _legend(_table(columns, rows, words=(0, -1)), *processes))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
     """Return the results of one rung on some problems, beside the rung below and the reference."""
-    data, rows = story.dataset(kernel), []
+    data, rows, means = story.dataset(kernel), [], []
     for problem in problems:
         row = story.best(kernel, problem)
         if row is None or data is None:
             rows.append(_unmeasured(_shown(problem), 7))
             continue
+        means.append(story.over_machines(row, data))
         rows.append([
-            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(row["ratio"]), _interval(row),
+            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(means[-1]["ratio"]), _interval(means[-1]),
             _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    interval, processes = _kind(data)
+    interval, processes = _kind(data, means)
     columns = ["M × N × K", unit, "over the rung below", f"of {reference}", interval, "blocks", "best configuration"]
     return _legend(_table(columns, rows, words=(0, -1)), *processes)
 
@@ -283,6 +285,7 @@ TABLES: dict[str, Callable[..., str]] = {
         errors,
         compilers,
         limits,
+        machines,
         datasets,
         rates,
         tried,
