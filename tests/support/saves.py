@@ -31,7 +31,7 @@ SAVES = 5
 RUNG = "10_block_tile_128"
 PAD = "constexpr int PAD = {};"
 KERNELS: dict[str, tuple[str, str, tuple[str, str], Sequence[str]]] = {
-    "cpu": ("mine.c", new_kernel.TEXT["cpu"].format(title="Mine"), (LOOP, BY_FOURS), ()),
+    "cpu": ("mine.c", new_kernel.TEXT[".c"].format(title="Mine"), (LOOP, BY_FOURS), ()),
     "cuda": (
         "mine.cu",
         (ROOT / "kernels" / "cuda" / f"{RUNG}.cu").read_text(),
