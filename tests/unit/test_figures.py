@@ -114,7 +114,8 @@ NARROW = ["performance", "accuracy", "samples", "parameters-05_register_tile"]
     ],
 )
 def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width):
-    figure = draw(request.getfixturevalue("compiled" if which == "compilers" else "dataset"), which, width=width)
+    of, state = "compiled" if which == "compilers" else "dataset", "sustained" if which == "energy" else "warm"
+    figure = draw(request.getfixturevalue(of), which, state, width)
     figure.canvas.draw()
     assert figure.get_size_inches()[0] == width
     assert figure.get_size_inches()[1] < 14
@@ -646,7 +647,7 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     stems = [stem.name for _, _, stem, _ in tasks]
     plain = [stem for stem in stems if "float64" not in stem]
     assert {"performance-warm", "ladder-cold", "time-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
-    assert {re.sub("-(warm|cold)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
+    assert {re.sub("-(warm|cold|sustained)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
     assert not [stem for stem in stems if stem.startswith(("parameters", "gpus", "energy")) and stem.endswith("cold")]
     for data, _, stem, _ in tasks:
         assert (data.peak is None) == ("float64" in stem.name)
