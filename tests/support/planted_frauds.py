@@ -27,7 +27,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "frauds"
 KERNELS = discover(FOLDER)
 PROBLEMS = {
     "deep": Problem(24, 20, 1300),
-    "wide": Problem(264, 280, 8),
+    "wide": Problem(330, 312, 8),
     "short": Problem(12, 12, 16, distribution="denormal"),
 }
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers that only a campaign can ask for."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 WINDOW_SECONDS = 0.05
 """The launches of a window are timed together."""
 LEAST_SECONDS, MOST_SECONDS = 0.4, 2.0
-"""How long launches take to settle: at least and at most. An H100 at its power limit lowers its clock for about 0.4 s."""
+"""How long launches may take to settle: at least and at most. A board at its power limit lowers its clock for some time."""
 SETTLED = 0.002
 """Launches have settled when two successive windows agree within this share of the time."""
 MEASURED_SECONDS = 0.5

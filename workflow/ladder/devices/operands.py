@@ -59,10 +59,10 @@ def draws(problem: Problem) -> tuple[Draw, Draw, Draw]:
     than the next narrower format: a kernel that rounds an operand anywhere is off by a whole number. In every order of summation |A||B| over
     these stays below a quarter of the limit up to which the accumulator counts exactly. Beside them, each row of A and each column of B has
     one number of all the bits of the element type but one: as many as rung 21 keeps of an operand. With them |A||B| stays below the limit.
-    `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of C
-    have fewer bits than the accumulator, there is room for full numbers only if K is 1 or 2. Then products cancel in pairs, half of K apart,
-    all but one in `alone`: the standard deviation of sums over small products is at most a sixteenth of the limit of those bits, and each
-    element shows one product left out. `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they are.
+    `C` is a multiple of 4, so that adding beta C needs no more bits than alpha A B. If elements of C have fewer bits than the accumulator,
+    there is room for full numbers only if K is 1 or 2. Then products cancel in pairs, half of K apart, all but one in `alone`: the standard
+    deviation of sums over small products is at most a sixteenth of the limit of those bits, and each element shows one product left out.
+    `exact_tf32` is for kernels that round operands to TF32, which leaves its wide numbers as they are.
     """
     element = ELEMENT_TYPES[problem.element_type]
     digits, output = (-int(math.log2(roundoff)) for roundoff in (element.unit_roundoff, element.output_roundoff))
