@@ -1,6 +1,7 @@
 """A made-up dataset, seeded: real kernels with times by a formula, as a campaign leaves them on disk. No number in it was measured."""
 
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -91,7 +92,7 @@ def write(
     for uuid in facts["fingerprint"].get("uuids", [])[:1]:
         facts["attributes"] = facts["attributes"] | {"uuid": uuid}
     (folder / "environment.json").write_text(json.dumps(facts))
-    every = {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
+    every = _cuda_kernels()
     labels = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
     configurations = {
         name: [f"{label} {build}".strip() for label in found for build in (builds if name in every else ("",))]
@@ -181,6 +182,11 @@ def index(published):
         group, run = path.parent.parent.relative_to(published).as_posix(), path.parent.name
         found.setdefault(group, {"featured": run, "runs": {}})["runs"][run] = "made up"
     published_index.write(published, found)
+
+
+@functools.cache
+def _cuda_kernels():
+    return {kernel.name: kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda"}
 
 
 def _labels(kernel):

@@ -33,6 +33,7 @@ KERNELS = (
 LARGE = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2049, 2047, 2051), (8192, 128, 8192), (512, 512, 16384)]
 SLOWED = ("05_register_tile", "10_block_tile_128", "16_thin_edge")
 SIZES = {"problems": LARGE, "kernels": KERNELS}
+THREE = {"problems": LARGE[:3], "kernels": KERNELS}
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +205,7 @@ def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):
 
 def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
     """Where nothing is published: with limits of three nights, as `test_two_per_cent_are_found_and_nothing_else_is` has them."""
-    made = {"of_run": 0.001, "problems": LARGE[:3], "kernels": KERNELS}
+    made = {"of_run": 0.001, **THREE}
     nights = [synthetic.write(tmp_path / f"night{seed}", seed, **made) for seed in range(3)]
     slowed = synthetic.write(tmp_path / "slowed", 7, slower=dict.fromkeys(SLOWED, 1.02), **made)
     same = synthetic.write(tmp_path / "same", 8, **made)
@@ -217,10 +218,12 @@ def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
     assert len(found.slower(0.01)) >= 0.75 * len(found.rows[found.rows["kernel"].isin(SLOWED)])
     (unchanged,) = compare.compare([*nights, same], tmp_path)
     assert unchanged.slower(0.0).empty
-    noisy = {"of_run": 0.03} | {name: made[name] for name in ("problems", "kernels")}
-    nights = [synthetic.write(tmp_path / f"noisy{seed}", seed, **noisy) for seed in range(4)]
+
+
+def test_nothing_is_sure_where_runs_of_the_same_code_differ(tmp_path):
+    nights = [synthetic.write(tmp_path / f"noisy{seed}", seed, of_run=0.03, **THREE) for seed in range(4)]
     (unsteady,) = compare.compare(nights, tmp_path)
-    assert not unsteady.rows["sure"].any()  # what runs of the same code do
+    assert not unsteady.rows["sure"].any()
     assert (unsteady.rows["limit"] > 1.04).all()
 
 
