@@ -1,5 +1,7 @@
 # Two commands: `make` sets up and runs the pipeline, `make test` sets up and runs the quick tests.
-PYTHON ?= python3
+# the first of these that will do; PYTHON=/path/to/python names another
+PYTHON ?= $(shell for it in python3 python3.14 python3.13 python3.12 python3.11; do $$it -c '$(SUITS)' 2>/dev/null && echo $$it && break; done)
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 VENV := .venv
 BIN := $(VENV)/bin
 # The folder is rebuilt when the lock changes. It has bytecode: where Python may not write any, every job would translate its imports again.
@@ -30,8 +32,14 @@ all: setup
 
 setup: $(BIN)/ladder
 
+define NO_PYTHON
+PYTHON: got $(or $(PYTHON),none); expected Python 3.11 to 3.14. To get one:
+  Debian 12 or later, Ubuntu 24.04 or later: apt-get install python3-venv python3-dev
+  elsewhere, with uv and without root: uv python install 3.13 && make PYTHON="$$(uv python find 3.13)"
+endef
+
 $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
-	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Error: $(PYTHON) is Python {v[0]}.{v[1]}; expected 3.11 or 3.12. Try: make PYTHON=python3.12")'
+	$(if $(shell $(PYTHON) -c '$(SUITS)' && echo yes),,$(error $(NO_PYTHON)))
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
 	PATH="$(CURDIR)/envs:$$PATH" COMPILER="$(CXX)" CC=parallel-c++ CXX=parallel-c++ \
@@ -60,7 +68,7 @@ test-all: test-slow test-emulated test-browser check-published
 test-slow: setup
 	$(PYTEST) $(TWO) --dist loadfile -m "slow and not machine"
 
-# CUDA kernels in an emulator on the CPU
+# CUDA kernels in an emulator on the CPU, and CPU kernels in one of aarch64
 test-emulated: setup
 	$(PYTEST) $(TWO) --dist load -m emulated tests/emulated
 

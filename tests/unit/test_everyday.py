@@ -1,9 +1,14 @@
 """What docs/everyday.md says of the Makefile, and what commands of the pages leave in a checkout."""
 
+import itertools
+import os
 import re
 import shutil
 import subprocess
+import sys
 
+import pytest
+from packaging.markers import Marker
 from planted import ROOT
 
 
@@ -54,3 +59,63 @@ def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
     shutil.copy(ROOT / ".gitignore", tmp_path)
     ignored = subprocess.run(["git", "check-ignore", *names], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
     assert set(ignored.split()) == names
+
+
+@pytest.mark.parametrize(("python", "version"), [("python3.10", (3, 10)), ("python3.15", (3, 15)), ("", None)])
+def test_without_a_python_that_suits_it_says_how_to_get_one(tmp_path, python, version):
+    folder = bare(tmp_path, python, version)
+    done = subprocess.run(
+        ["make", "-n", "setup", f"PYTHON={python}"], cwd=folder, env=only(folder), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"PYTHON: got {python or 'none'}; expected Python 3.11 to 3.14" in done.stderr
+    for way in ("Debian 12", "Ubuntu 24.04", "apt-get install python3-venv python3-dev", "uv python install 3.13"):
+        assert way in done.stderr
+
+
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
+def test_a_python_that_suits_is_found_beside_one_that_does_not(tmp_path, version):
+    name = "python{}.{}".format(*version)
+    folder = bare(bare(tmp_path, "python3", (3, 10)), name, version)
+    done = subprocess.run(["make", "-n", "setup"], cwd=folder, env=only(folder), capture_output=True, text=True, check=True)
+    assert f"\n{name} -m venv --clear .venv" in f"\n{done.stdout}"
+
+
+def bare(folder, python, version):
+    """A folder with the Makefile and what it sets up from; in its `bin` a Python, of which only the version is asked."""
+    for name in ("envs/requirements.lock", "envs/bootstrap.lock", "envs/start.py", "pyproject.toml", "bin/made"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    shutil.copy(ROOT / "Makefile", folder)
+    if python:
+        program = folder / "bin" / python
+        program.write_text(
+            f"""#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = {version}; exec(sys.argv[1])" "$2"\n"""
+        )
+        program.chmod(0o755)
+    return folder
+
+
+def only(folder):
+    """The environment in which no Python but the folder's is found."""
+    for name in ("make", "sh", "grep"):
+        if not (folder / "bin" / name).exists():
+            (folder / "bin" / name).symlink_to(shutil.which(name))
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))}
+    return given | {"PATH": str(folder / "bin")}
+
+
+@pytest.mark.parametrize("name", ["requirements", "cluster", "bootstrap"])
+def test_the_lock_has_every_python_and_both_processors(name):
+    """Each package once for every environment, with hashes, and no index."""
+    text = (ROOT / "envs" / f"{name}.lock").read_text()
+    assert not re.search(r"index-url|find-links|https?://", text)
+    found = re.findall(r"^(\S+)==(\S+) ; (.+) \\\n    --hash", text, re.MULTILINE)
+    assert len(found) == len(re.findall(r"^\S+==", text, re.MULTILINE))
+    usual = {"sys_platform": "linux", "platform_python_implementation": "CPython"}
+    markers = [(package, Marker(marker)) for package, _, marker in found]
+    for version, machine in itertools.product(("3.11.0", "3.12.9", "3.13.0", "3.14.3"), ("x86_64", "aarch64")):
+        given = usual | {"python_full_version": version, "platform_machine": machine}
+        chosen = [package for package, marker in markers if marker.evaluate(given)]
+        assert len(chosen) == len(set(chosen))
+        assert set(chosen) == {package for package, _, _ in found}, (version, machine)
