@@ -127,6 +127,6 @@ def test_what_says_no_version_is_no_compiler(code, monkeypatch, tmp_path):
     (tmp_path / "cc").chmod(0o755)
     monkeypatch.setattr(toolchain, "cc", lambda: str(tmp_path / "cc"))
     monkeypatch.setattr(provenance, "cc", lambda: str(tmp_path / "cc"))
-    toolchain.compiler_version.cache_clear()
+    toolchain._version.cache_clear()
     with pytest.raises(InputError, match=f"/cc --version: exit code {code}; expected a compiler, which says its version"):
         toolchain.compiler_version("cc")

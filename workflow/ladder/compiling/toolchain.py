@@ -90,7 +90,6 @@ def cc() -> str:
     return path
 
 
-@lru_cache
 def compiler_version(compiler: str) -> str:
     """Return the version line of `nvcc`, `ptxas` or the C compiler `cc`, or the version of the library `nvrtc`.
 
@@ -98,6 +97,11 @@ def compiler_version(compiler: str) -> str:
     """
     if compiler != "cc" and (gpus := simulated()):
         return str(gpus.compiler_version(compiler))
+    return _version(compiler)
+
+
+@lru_cache
+def _version(compiler: str) -> str:
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     path = nvcc() if compiler == "nvcc" else ptxas() if compiler == "ptxas" else cc()
