@@ -27,7 +27,10 @@ from typing import Any, Literal
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-COMMANDS = {"clang-14": "clang-14", "opt-14": "llvm-14", "llvm-spirv-14": "llvm-spirv-14", "oclgrind": "oclgrind"}
+COMMANDS = {
+    "clang-14": "clang-14", "opt-14": "llvm-14", "llvm-spirv-14": "llvm-spirv-14", "oclgrind": "oclgrind",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu", "qemu-aarch64": "qemu-user",
+}  # fmt: skip
 """What is run, and the Debian package that has it."""
 
 ENTRY = "entry"
@@ -81,6 +84,8 @@ def missing() -> str:
     packages = sorted({package for command, package in COMMANDS.items() if not shutil.which(command)})
     if not list(Path("/etc/OpenCL/vendors").glob("pocl*.icd")):
         packages.append("pocl-opencl-icd")
+    if not Path("/usr/aarch64-linux-gnu/lib/crti.o").exists():
+        packages.append("libc6-dev-arm64-cross")
     if packages:
         return f"needs apt-get install --no-install-recommends {' '.join(packages)}"
     try:

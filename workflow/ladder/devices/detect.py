@@ -15,8 +15,15 @@ from ladder.core.errors import InputError
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign, check_memory
 
+CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Linux's description of a core's caches (Documentation/ABI/testing/sysfs-devices-system-cpu)."""
+ARM_CORES = {
+    ("0x41", "0xd4f"): "Neoverse V2",
+    ("0x41", "0xd85"): "Cortex-X925",
+    ("0x41", "0xd87"): "Cortex-A725",
+}
+"""Cores of GH200 and DGX Spark by implementer and part, which is all that Linux says of them (arch/arm64/include/asm/cputype.h)."""
 LEAST_CAPABILITY = (7, 5)
 """The least compute capability that CUDA 13 compiles for (CUDA Toolkit 13.0 Release Notes, "Deprecated Architectures")."""
 LEAST_CUDA = 13000
@@ -151,11 +158,18 @@ def check_gate(gpu: str, answer: str) -> None:
 @lru_cache
 def detect_cpu() -> Device:
     """Return the host CPU."""
-    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    name = re.sub(r"\s+", " ", match.group(1)) if match else platform.processor() or platform.machine()
+    name = cpu_name(CPUINFO.read_text() if CPUINFO.exists() else "")
     slug = "cpu-" + slugify(name.split("@")[0].replace("CPU", ""))
     return Device(slug, "cpu", name, slug, psutil.virtual_memory().total)
+
+
+def cpu_name(text: str) -> str:
+    """Return the CPU's name from the text of /proc/cpuinfo: the model on x86, the kinds of cores on Arm."""
+    if match := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
+        return re.sub(r"\s+", " ", match.group(1))
+    cores = re.findall(r"^CPU implementer\s*:\s*(\S+)$.*?^CPU part\s*:\s*(\S+)$", text, re.MULTILINE | re.DOTALL)
+    kinds = sorted({ARM_CORES.get(core, f"Arm {core[0]} {core[1]}") for core in cores}, reverse=True)
+    return " and ".join(kinds) or platform.processor() or platform.machine()
 
 
 def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Device]:

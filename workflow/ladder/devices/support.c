@@ -24,11 +24,14 @@ static int is_canary(const void *buffer, int size, long long at) {
 int default_threads(void) { return omp_get_max_threads(); }
 
 /* Restores rounding to nearest and denormals, whatever a kernel has set: MXCSR as after a reset (Intel 64 and IA-32 Architectures Software
- * Developer's Manual, volume 1, "MXCSR Control and Status Register"). OpenMP starts `threads` threads again. */
+ * Developer's Manual, volume 1, "MXCSR Control and Status Register"), or FPCR (Arm Architecture Reference Manual, "FPCR"). OpenMP starts
+ * `threads` threads again. */
 void restore(int threads) {
   omp_set_num_threads(threads);
 #ifdef __SSE__
   __builtin_ia32_ldmxcsr(0x1F80);
+#elif defined(__aarch64__)
+  __asm__ volatile("msr fpcr, xzr");
 #endif
 }
 
