@@ -86,7 +86,7 @@ def test_right_in_the_gauntlet(kernel: Kernel, configuration: Configuration, tmp
 def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
     path = tmp_path / "kernels" / "cuda" / "template.cu"
     path.parent.mkdir(parents=True)
-    path.write_text(TEXT["cuda"].format(title="Template"))
+    path.write_text(TEXT[".cu"].format(title="Template"))
     kernel = parse(path)
     for index, configuration in enumerate(two_configurations(kernel, "float32")):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))

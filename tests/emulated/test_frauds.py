@@ -13,7 +13,7 @@ PROBLEMS = [
     Problem(1, 1, 1),
     Problem(17, 33, 40, beta=0.5, padding=3),
     Problem(24, 20, 1300, alpha=-2.0),
-    Problem(270, 270, 3),
+    Problem(330, 312, 3),
     Problem(16, 16, 16, offset=1),
 ]
 """What the gauntlet and a campaign's problems have between them, on numbers that are not whole."""
