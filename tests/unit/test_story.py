@@ -1,4 +1,4 @@
-"""docs/ladder.md says what the committed data say, tells every rung, and shows every drawing."""
+"""docs/ladder/ says what the committed data say, tells every rung, and shows every drawing."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from ladder.publishing import page_answers, page_cells, page_past, pages
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index, samples
 
-TEXT = pages.DOCUMENT.read_text()
+PAGES = {page.name: page.read_text() for page in pages.LADDER.glob("*.md")}
 IMAGES = ROOT / "docs" / "img"
 
 
@@ -189,12 +189,12 @@ def test_a_value_may_be_of_another_dataset(small):
 
 @pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda 64", "value: speed 01_first 64", "value: rate"])
 def test_a_marker_that_asks_for_what_is_unknown_is_an_error(small, marker):
-    with pytest.raises(InputError, match=r"ladder\.md"):
+    with pytest.raises(InputError, match=r"page: "):
         fill(marker, small)
 
 
 def test_a_claim_that_there_is_not_is_named():
-    with pytest.raises(InputError, match=r"ladder\.md: claim nix: no such claim in config/claims\.yaml"):
+    with pytest.raises(InputError, match=r"page: claim nix: no such claim in config/claims\.yaml"):
         fill("value: claim nix", ROOT)
 
 
@@ -236,11 +236,11 @@ def test_every_kernel_is_told():
         if name.startswith("6"):  # an example in another language
             assert f"`{name}`" in (ROOT / "docs" / "author.md").read_text()
         else:
-            assert f"\n`{name}`, from " in TEXT, f"{name} has no section in docs/ladder.md"
+            assert any(f"\n`{name}`, from " in text for text in PAGES.values()), f"{name} has no page in docs/ladder/"
 
 
 def test_no_rate_stands_outside_a_generated_part():
-    by_hand = pages.CITED.sub("", pages.PART.sub("", TEXT))
+    by_hand = pages.CITED.sub("", pages.PART.sub("", "\n\n".join(PAGES.values())))
     assert not re.findall(r"\d\s*TFLOP/s", by_hand)
     assert "<!--" not in by_hand  # a marker that is not closed would never be filled
 
@@ -499,12 +499,19 @@ def test_a_marker_within_a_line_does_not_begin_it():
 
 
 def test_every_drawing_is_shown_and_every_link_leads_somewhere():
-    shown = re.findall(r"!\[[^]]+\]\(img/(\w+)\.svg\)", TEXT)
-    assert sorted(shown) == sorted(path.stem for path in IMAGES.iterdir())
+    shown = {drawing for text in PAGES.values() for drawing in re.findall(r"!\[[^]]+\]\(\.\./img/(\w+)\.svg\)", text)}
+    assert shown == {path.stem for path in IMAGES.iterdir()}
     assert max(path.stat().st_size for path in IMAGES.iterdir()) < 60_000
-    for path in re.findall(r"\]\(([^)#:]+)\)", TEXT):
-        assert (pages.DOCUMENT.parent / path).exists(), path
     headings = {
-        re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in TEXT.splitlines() if line[:1] == "#"
+        name: {re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines() if line[:1] == "#"}
+        for name, text in PAGES.items()
     }
-    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= headings
+    for name, text in PAGES.items():
+        for path, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", text):
+            assert (pages.LADDER / path).exists(), f"{name}: {path}"
+            if heading and (path or name) in headings:
+                assert heading in headings[path or name], f"{name}: {path}#{heading}"
+
+
+def test_the_index_links_every_page():
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", PAGES["README.md"])) == set(PAGES) - {"README.md"}

@@ -38,7 +38,7 @@ def test_every_example_runs(project):
     assert (published / HEADLINE / "figures" / "performance-warm.svg").exists()  # which the README shows
     assert example("repeat").split() == [f"{published}/repeat-nvidia-h200.{form}" for form in ("csv", "json")]
     assert f"{project.folder}/README.md" in example("story").splitlines()
-    assert "NVIDIA Made Up" in (project.folder / "docs" / "ladder.md").read_text()
+    assert "NVIDIA Made Up" in (project.folder / "docs" / "ladder" / "README.md").read_text()
     assert "B against A: 8 not distinguishable.\n" in example("compare")
     assert example("new").endswith(f"; now: ladder try {project.folder}/kernels/cpu/mine.c\n")
     assert "right; " in example("try")

@@ -63,7 +63,7 @@ def story(parser: ArgumentParser) -> Run:
         judge.write_published(ROOT)
         known = Story(ROOT)
         for path in pages.DOCUMENTS:
-            write_whole(path, pages.fill(path.read_text(), known, path.name).encode())
+            write_whole(path, pages.fill(path.read_text(), known, str(path.relative_to(ROOT))).encode())
             print(path, flush=True)
 
     return run

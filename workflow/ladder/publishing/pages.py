@@ -13,9 +13,9 @@ from ladder.publishing.page_answers import VALUES, value
 from ladder.publishing.page_data import Story
 from ladder.publishing.page_tables import TABLES
 
-DOCUMENT = ROOT / "docs" / "ladder.md"
+LADDER = ROOT / "docs" / "ladder"
 DOCUMENTS = (
-    DOCUMENT,
+    *sorted(LADDER.glob("*.md")),
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers", "results")),
 )
@@ -49,7 +49,7 @@ def unsaid(text: str) -> list[str]:
     return numbers
 
 
-def fill(text: str, story: Story, document: str = DOCUMENT.name) -> str:
+def fill(text: str, story: Story, document: str = "page") -> str:
     """Return the document with every generated part made again. Raises `InputError` for a marker with an unknown name or without an end."""
 
     def part(match: re.Match[str]) -> str:
