@@ -36,7 +36,9 @@ from ladder.storage.published_index import HEADLINE_DEVICE
 CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
 """Pages whose own tests hold them against the data."""
-PAGES = sorted(page for folder in ("", "docs", "docs/ladder", "config") for page in (ROOT / folder).glob("*.md") if page.name not in WRITTEN)
+PAGES = sorted(
+    page for folder in ("", "docs", "docs/ladder", "config") for page in (ROOT / folder).glob("*.md") if page.name not in WRITTEN
+)
 
 
 # What the pages say.

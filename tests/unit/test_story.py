@@ -503,7 +503,9 @@ def test_every_drawing_is_shown_and_every_link_leads_somewhere():
     assert shown == {path.stem for path in IMAGES.iterdir()}
     assert max(path.stat().st_size for path in IMAGES.iterdir()) < 60_000
     headings = {
-        name: {re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines() if line[:1] == "#"}
+        name: {
+            re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines() if line[:1] == "#"
+        }
         for name, text in PAGES.items()
     }
     for name, text in PAGES.items():
