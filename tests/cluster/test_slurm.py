@@ -79,12 +79,12 @@ class Submitted:
 
 @pytest.fixture(scope="module")
 def hung(slurm: Slurm, make_project) -> tuple[Project, Run]:
-    """A campaign whose compiler hangs in a job that has a minute, as the first has. Submitted and not waited for."""
+    """A campaign whose compiler hangs in the first job, which has a minute. Submitted and not waited for."""
     project = make_project()
     compiler = project.write(
         "slow_cc",
         '#!/bin/sh\n[ "$1" = --version ] && exec gcc --version\n'
-        "scontrol show job $SLURM_JOB_ID | grep -q TimeLimit=00:01:00 && exec sleep 1000\n"
+        'mkdir "$0.hung" 2>/dev/null && exec sleep 1000\n'
         'exec gcc "$@"\n',
     )
     compiler.chmod(0o755)
