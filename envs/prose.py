@@ -36,18 +36,10 @@ BANNED = {
 MOST_WORDS, MOST_COLUMNS = 35, 6
 MARKER = re.compile(r"<!--.*?-->", re.DOTALL)
 FILLED = re.compile(r"<!-- table: .*?<!-- end -->", re.DOTALL)
-LATER = {"README.md", "CONTRIBUTING.md", "config/README.md", "docs/artifact.md", "docs/author.md", "docs/claims.md", "docs/compilers.md",
-         "docs/container.md", "docs/data.md", "docs/faults.md", "docs/float32-from-tensor-cores.md", "docs/frauds.md",
-         "docs/results.md", "docs/slurm.md", "docs/trust.md", "docs/workstation.md", "docs/evidence.md", "docs/datasets.md",
-         "docs/ladder/01-naive-uncoalesced.md", "docs/ladder/02-naive-coalesced.md", "docs/ladder/03-shared-tile.md",
-         "docs/ladder/04-shared-tile-unrolled.md", "docs/ladder/05-register-tile.md", "docs/ladder/06-vectorized-loads.md",
-         "docs/ladder/07-double-buffer.md", "docs/ladder/08-padded-shared.md", "docs/ladder/09-register-reuse.md",
-         "docs/ladder/10-block-tile-128.md", "docs/ladder/11-split-k.md", "docs/ladder/12-async-copies.md",
-         "docs/ladder/13-snake-order.md", "docs/ladder/14-cluster-split-k.md", "docs/ladder/15-last-wave.md",
-         "docs/ladder/16-thin-edge.md", "docs/ladder/20-tensor-cores.md", "docs/ladder/21-tensor-split.md",
-         "docs/ladder/README.md", "docs/ladder/cpu.md", "docs/ladder/cublas.md",
-         "docs/ladder/half.md", "docs/ladder/results.md", "docs/ladder/sources.md"}  # fmt: skip
-"""Pages that are still to be rewritten."""
+LATER = ("README.md", "docs/artifact.md", "docs/claims.md", "docs/compilers.md", "docs/container.md", "docs/data.md", "docs/faults.md",
+         "docs/float32-from-tensor-cores.md", "docs/frauds.md", "docs/results.md", "docs/slurm.md", "docs/trust.md", "docs/workstation.md",
+         "docs/evidence.md", "docs/datasets.md", "docs/ladder/")  # fmt: skip
+"""Pages and folders that are still to be rewritten."""
 Found = Iterator[tuple[int, str]]
 
 
@@ -113,7 +105,7 @@ def help_texts() -> Iterator[tuple[str, str]]:
 def everything() -> Iterator[tuple[str, int, str]]:
     """Yield what is wrong in all pages, help texts and claims, with its place."""
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("config/*.md")]):
-        if path.relative_to(ROOT).as_posix() not in LATER:
+        if not path.relative_to(ROOT).as_posix().startswith(LATER):
             yield from ((str(path.relative_to(ROOT)), *found) for found in page(path))
     claims = yaml.safe_load((ROOT / "config" / "claims.yaml").read_text())
     for name, text in [*help_texts(), *((f"claim {it['id']}", it["says"]) for it in claims)]:

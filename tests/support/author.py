@@ -1,10 +1,9 @@
-"""The session in docs/author.md: a kernel from the template to an edit and a bug, as its author sees it.
+"""The session in docs/first-kernel.md: a kernel from the template to an edit and a bug, as its author sees it.
 
 `.venv/bin/python tests/support/author.py` runs the session and writes it to the page.
 """
 
 import difflib
-import json
 import os
 import re
 import shlex
@@ -20,7 +19,7 @@ from ladder.devices.detect import detect_cpu
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
 
-PAGE = ROOT / "docs" / "author.md"
+PAGE = ROOT / "docs" / "first-kernel.md"
 FILE = "kernels/cpu/mine.c"
 LOOP = "    for (int k = 0; k < K && alpha != 0; ++k) {\n"
 BY_FOURS = """    int k = alpha == 0 ? K : 0;
@@ -35,23 +34,13 @@ EDITS = [(LOOP, BY_FOURS), (RIGHT, BUG)]
 CAMPAIGN = ("--cores", "all", "--config", "campaign=smoke", "devices=[cpu]", "kernels=[cpu/mine]")
 TABLE = re.compile(r"^.*, M=.*\n(?:.+\n)*\n?(?:(?!Complete log).*\n)*", re.MULTILINE)
 """How a run ends, without Snakemake's own last lines."""
-MADE = "`tests/support/author.py` made this on "
-"""How the part of the page begins that this script writes."""
-SAVES = "results/published/studies/saves.cpu-intel-xeon-processor.json"
-TAIL = """
-How soon a save is answered is one of the questions under [How sure we are](../README.md#how-sure-we-are).
-On the CPU it took {again_s:.1f} s, with `--watch` {watch_s:.1f} s<!-- from: {source} -->; before these tools
-users new to the project waited 8 to 36 s<!-- from: a trial with new users --> for a campaign to answer.
-"""
+BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A step of the session on the page: a command and what it prints, or an edit."""
+MADE = re.compile(r"(?<=made the output below on ).*?\. (?=Your)")
 
 
-def tail() -> str:
-    """How the page ends."""
-    return TAIL.format(**json.loads((ROOT / SAVES).read_text())["measured"], source=SAVES)
-
-
-def session(project: Project) -> str:
-    """The log of a session in a copy of the project: commands, what they print, and the edits between them."""
+def session(project: Project) -> list[str]:
+    """The steps of a session in a copy of the project: commands with what they print, and the edits between them."""
     shutil.copytree(ROOT / PUBLISHED, project.folder / PUBLISHED)
     path, log = project.folder / FILE, []
 
@@ -80,14 +69,15 @@ def session(project: Project) -> str:
     edit(BUG, RIGHT)
     (ending,) = TABLE.findall(project.ok(*CAMPAIGN[2:], cores=len(os.sched_getaffinity(0))))
     log.append(f"$ snakemake {shlex.join(CAMPAIGN)}\n[...]\n{ending}")
-    return "\n".join(log)
+    return log
 
 
-def page(text: str, log: str) -> str:
-    """The page with a session's log in place of the one that it has."""
-    head, _, _ = text.partition(MADE)
-    made = f"{MADE}{datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too.\n"
-    return f"{head}{made}\n```\n{log}```\n{tail()}"
+def page(text: str, steps: list[str]) -> str:
+    """The page with a session's steps in place of those that it has."""
+    left = iter(steps)
+    text = BLOCK.sub(lambda block: f"```{block[1]}\n{next(left)}```", text)
+    assert list(left) == []
+    return MADE.sub(f"{datetime.now(UTC):%Y-%m-%d}, on two cores of an {detect_cpu().name} that others used too. ", text)
 
 
 def main() -> None:

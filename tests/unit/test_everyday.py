@@ -3,11 +3,13 @@
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import pytest
+from ladder.cli.main import parser
 from packaging.markers import Marker
 from planted import ROOT
 
@@ -119,3 +121,30 @@ def test_the_lock_has_every_python_and_both_processors(name):
         chosen = [package for package, marker in markers if marker.evaluate(given)]
         assert len(chosen) == len(set(chosen))
         assert set(chosen) == {package for package, _, _ in found}, (version, machine)
+
+
+@pytest.mark.parametrize(("measured", "compared", "code"), [(0, 0, 0), (2, 0, 2), (4, 0, 4), (0, 3, 3), (0, 1, 1)])
+def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, measured, compared, code):
+    """The script of docs/nightly.md, with stand-ins for all that it calls."""
+    (script,) = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "nightly.md").read_text(), re.DOTALL | re.MULTILINE)
+    for name, ends in (
+        ("git", 0),
+        ("make", 0),
+        ("gemm-ladder/.venv/bin/snakemake", measured),
+        ("gemm-ladder/.venv/bin/ladder", compared),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"\nexit {ends}\n')
+        path.chmod(0o755)
+    for night in "123":
+        (tmp_path / "nights" / "trusted" / night / "results" / "default").mkdir(parents=True)
+    environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    if not measured:
+        words = shlex.split((tmp_path / "ladder.said").read_text())
+        given = parser().parse_args([word for word in words if word != "--"])
+        assert [path.parent.parent.name for path in given.folders[:3]] == ["1", "2", "3"]
+        assert len(given.folders) == 4
+        assert given.fail_if_slower == 0.01

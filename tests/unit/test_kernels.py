@@ -253,7 +253,7 @@ def test_the_digest_covers_what_is_included(tmp_path):
         (("needs:", "accesses: [{shared_read: x, global_read: x, per_k: 1}]\nneeds:"), "expected an access: one of"),
         (("title: A kernel", "title: A\ntitle: B"), "the key title is given twice"),
         (("title: A kernel", "title: [A"), "not valid YAML: while parsing a flow sequence\n  line 2, column 8\n"),
-        ((GOOD.split("---")[1], "\n- a\n"), 'got ["a"]; expected a mapping of the keys that config/README.md explains'),
+        ((GOOD.split("---")[1], "\n- a\n"), 'got ["a"]; expected a mapping of the keys that docs/header.md explains'),
         (("needs:", "then: [{function: f, grid: [Q], block: [1]}]\nneeds:"), 'then[0].grid: "Q": unknown name Q'),
         (("needs:", "then: [{grid: [M], block: [1]}]\nneeds:"), "then[0]: missing key function"),
     ],
@@ -292,8 +292,8 @@ def test_the_projects_own_kernels_have_models_and_legal_configurations():
         assert sum(not objection for _, objection in kernel.expand({}, kernel.element_types)) >= 1
 
 
-def test_the_readme_of_headers_explains_every_key():
-    text = (ROOT / "config" / "README.md").read_text()
+def test_the_page_of_headers_explains_every_key():
+    text = (ROOT / "docs" / "header.md").read_text()
     schema = (ROOT / "workflow" / "schemas" / "kernel.schema.yaml").read_text()
     assert [
         key for key in re.findall(r"^  (\w+):", schema.split("\nproperties:")[1], re.MULTILINE) if f"`{key}`" not in text

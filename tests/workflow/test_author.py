@@ -1,4 +1,4 @@
-"""docs/author.md: the session of somebody who writes a kernel, and how `tests/support/saves.py` times the same loop."""
+"""The session in docs/first-kernel.md, the commands of docs/author.md, and how `tests/support/saves.py` times the same loop."""
 
 import contextlib
 import hashlib
@@ -17,7 +17,8 @@ from ladder.model.kernel_file import parse
 from planted import ROOT, Project
 from trying import Trials
 
-SESSION = author.PAGE.read_text().partition("```\n")[2].partition("```\n")[0]
+STEPS = [step for _, step in author.BLOCK.findall(author.PAGE.read_text())]
+SESSION = "\n".join(STEPS)
 VERDICT = re.compile(r"^(right|wrong)(?=; )|^  it looks like this: (.*)", re.MULTILINE)
 
 
@@ -26,24 +27,30 @@ def verdicts(text):
     return ["".join(found) for found in VERDICT.findall(text)]
 
 
-def test_the_commands_on_the_page_exist(capsys):
+def test_the_commands_on_the_pages_exist(capsys):
     text = author.PAGE.read_text()
     commands = [
-        *re.findall(r"^ {4}\.venv/bin/ladder (.*?)(?: {2,}#.*)?$", text, re.MULTILINE),
+        *re.findall(
+            r"^ {4}\.venv/bin/ladder (.*?)(?: {2,}#.*)?$", text + (ROOT / "docs" / "author.md").read_text(), re.MULTILINE
+        ),
         *re.findall(r"^\$ ladder (.*)$", SESSION, re.M),
     ]
-    assert len(commands) == 8
+    assert len(commands) == 10
     for command in commands:
         with contextlib.suppress(SystemExit):
             parser().parse_args(shlex.split(command.replace("[", "").replace("]", "")))
         assert "error" not in capsys.readouterr().err, command
     (campaign,) = re.findall(r"^\$ snakemake (.*)$", SESSION, re.MULTILINE)
     assert shlex.split(campaign) == list(author.CAMPAIGN)
+    (on_gpu,) = re.findall(r"^ {4}\.venv/bin/snakemake (.*)$", text, re.MULTILINE)
+    assert shlex.split(on_gpu) == [word.replace("cpu", "cuda") for word in author.CAMPAIGN]
     assert (ROOT / "config" / "smoke.yaml").exists()
 
 
-def test_the_page_ends_with_what_was_measured():
-    assert author.PAGE.read_text().endswith(f"```\n{author.tail()}")
+def test_a_session_fills_the_page_step_by_step():
+    assert author.page(author.PAGE.read_text(), STEPS).partition("## 1")[2] == author.PAGE.read_text().partition("## 1")[2]
+    with pytest.raises(AssertionError):
+        author.page(author.PAGE.read_text(), [*STEPS, "one more"])
 
 
 @pytest.mark.slow
@@ -51,7 +58,7 @@ def test_the_session_on_the_page_comes_out_as_it_says(tmp_path, monkeypatch, cap
     """Its commands and its edits, one after another."""
     trials = Trials(tmp_path / "root", monkeypatch, capsys)
     path, output, seen = trials.root / author.FILE, [], 0
-    for step in SESSION.partition("\n$ snakemake")[0].split("\n\n"):
+    for step in STEPS[:-1]:
         first = step.partition("\n")[0]
         if first.startswith("$ ladder "):
             code = int((re.findall(r"^\(exit code (\d)\)$", step, re.MULTILINE) or ["0"])[0])

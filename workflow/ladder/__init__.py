@@ -1,4 +1,4 @@
-"""Gemm Ladder: compile, verify, time and draw GEMM kernels. CONTRIBUTING.md is the map of the packages."""
+"""Gemm Ladder: compile, verify, time and draw GEMM kernels. docs/architecture.md is the map of the packages."""
 
 import sys
 from types import TracebackType
