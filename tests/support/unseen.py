@@ -153,7 +153,7 @@ def table() -> list[str]:
     columns = [
         "result",
         "K",
-        "the bound, in largest errors of a right result",
+        "the bound, in largest errors of a correct result",
         "one element off by, of C's root mean square",
         "one product left out, in so many of 100 elements",
         "narrower operands in a part of K",
