@@ -83,9 +83,7 @@ def hung(slurm: Slurm, make_project) -> tuple[Project, Run]:
     project = make_project()
     compiler = project.write(
         "slow_cc",
-        '#!/bin/sh\n[ "$1" = --version ] && exec gcc --version\n'
-        'mkdir "$0.hung" 2>/dev/null && exec sleep 1000\n'
-        'exec gcc "$@"\n',
+        '#!/bin/sh\n[ "$1" = --version ] && exec gcc --version\nmkdir "$0.hung" 2>/dev/null && exec sleep 1000\nexec gcc "$@"\n',
     )
     compiler.chmod(0o755)
     resources = "{slurm_partition: all, runtime: 1}"

@@ -6,8 +6,9 @@ import re
 import pytest
 from ladder.claims import judge, report
 from ladder.core.files import ROOT
-from ladder.publishing import pages
+from ladder.publishing import pages, publish
 from ladder.storage import columns
+from ladder.storage.published_index import HEADLINE, featured
 
 
 def test_the_claims_are_what_the_data_say(of_published):
@@ -48,3 +49,19 @@ def test_the_page_of_the_container_has_the_measured_sizes(published):
     said += [f"{facts['files']:,} files", f"{facts['packages']} packages", *(f"{s} s" for s in facts["build_seconds"])]
     assert [it for it in (*said, *map(str, inside.values())) if it not in page] == []
     assert (facts["files_that_differ"], facts["layers_that_differ"]) == ([], 0)
+
+
+def test_the_example_of_the_data_dictionary_prints_each_rung_once(opened, published, tmp_path, monkeypatch, capsys):
+    """And what the tables have: the ratios to cuBLAS at 4096."""
+    tables, _ = publish.tabulate(featured(published)[HEADLINE], (), tmp_path / "results" / "redrawn" / HEADLINE)
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.DOTALL)
+    exec(example, {})
+    printed = {name: list(map(float, rest)) for name, *rest in map(str.split, capsys.readouterr().out.splitlines()[2:])}
+    best = tables["best"]
+    best = best[(best["problem"].astype(str) == "4096") & (best["state"] == "warm") & (best["element_type"] == "float32")]
+    assert len(best) == len(printed) > 18
+    for row in best.to_dict("records"):
+        assert printed[row["kernel"]] == [
+            pytest.approx(100 * row[name], abs=0.06) for name in ("ratio", "ratio_low", "ratio_high")
+        ]
