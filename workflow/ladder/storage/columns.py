@@ -26,8 +26,8 @@ For those who read the data with programs of their own: every column of every ta
 
 ## An example
 
-`snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, as CSV. A run of your own writes them to
-`results/<campaign>/<device>/`. The samples, which all tables come from, are Parquet files in `results/published/<device>/<campaign>/<run>/`.
+`snakemake published` writes the tables of the published data to `results/redrawn/<device>/<campaign>/`, as CSV. Your own runs write
+them to `results/<campaign>/<device>/`. All tables come from samples: Parquet files in `results/published/<device>/<campaign>/<run>/`.
 
 These lines print the throughput of every rung at 4096 in percent of cuBLAS, with the 95 %<!-- from: definition --> interval:
 
