@@ -33,6 +33,7 @@ These lines print the throughput of every rung at 4096 in percent of cuBLAS, wit
 
 ```python
 import pandas as pd
+
 best = pd.read_csv("results/redrawn/nvidia-h200/default/best.csv")
 best = best.query("m == n == k == 4096 and state == 'warm' and element_type == 'float32'")
 best = best.set_index("kernel")[["ratio", "ratio_low", "ratio_high"]].sort_index()
