@@ -3,10 +3,11 @@
 import json
 import re
 
+import count_loops
 import pytest
 from ladder.claims import judge, report
 from ladder.core.files import ROOT
-from ladder.publishing import pages, publish
+from ladder.publishing import main_loops, pages, publish
 from ladder.storage import columns
 from ladder.storage.published_index import HEADLINE, featured
 
@@ -27,6 +28,18 @@ def test_a_page_is_filled_from_the_data(document, request):
     text = document.read_text()
     filled = pages.fill(text, request.getfixturevalue("story"))
     assert filled == text, f"{document.name} is stale: .venv/bin/ladder story"
+
+
+def test_the_main_loops_are_those_that_the_compiler_makes(story):
+    committed = json.loads((ROOT / main_loops.COUNTS).read_text())["loops"]
+    assert count_loops.count(story) == committed, (
+        "results/published/main-loops.json is stale: .venv/bin/python studies/count_loops.py"
+    )
+
+
+def test_the_figure_of_main_loops_is_current(story, tmp_path):
+    drawn = main_loops.write(story, tmp_path / "slots.svg").read_bytes()
+    assert drawn == main_loops.DRAWING.read_bytes(), "docs/img/slots.svg is stale: .venv/bin/ladder story"
 
 
 def test_the_data_dictionary_page_is_current():

@@ -96,6 +96,13 @@ def test_loops_that_nvcc_makes():
         assert steps in [sum(each.multiplies_and_adds for each in body) for body in loops]
     assert issue_model.multiply_adds_per_clock(plain) < issue_model.multiply_adds_per_clock(snake) < 0.93
     assert issue_model.multiply_adds_per_clock(compiled("02_naive_coalesced")) is None
+    naive = issue_model.mix(compiled("02_naive_coalesced"))
+    assert naive["LDG"] == 2 * naive["FFMA"] > 0  # two loads a multiply-add
+    assert naive["LDS"] == 0
+    assert issue_model.mix(plain) == {"FFMA": 512, "LDS": 32, "LDG": 10} | {"other": issue_model.mix(plain)["other"]}
+    copies = issue_model.mix(snake)
+    assert copies["LDG"] > 0  # LDGSTS
+    assert copies["FFMA"] > 0.85 * sum(copies.values())
 
 
 @pytest.fixture(scope="module")

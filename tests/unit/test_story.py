@@ -16,7 +16,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from ladder.publishing import page_answers, page_cells, page_past, pages
+from ladder.publishing import main_loops, page_answers, page_cells, page_data, page_past, pages
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index, samples
 
@@ -95,8 +95,8 @@ def test_other_data_give_another_document(small):
     before = fill("table: best cuda", small)
     publish(small, 80.0)
     after = fill("table: best cuda", small)
-    assert "| `02_second` | 100 | 0.00524 | ×2.00 | 50.0 % | 50.00 to 50.00 % | 10.5 % | `BM=16` |" in before
-    assert "| `02_second` | 80.0 | 0.00655 | ×2.50 | 62.5 % | 62.50 to 62.50 % | 13.1 % | `BM=16` |" in after
+    assert "| `02_second` | 100 | 0.00524 | ×2.00 (01) | 50.0 % | 50.00 to 50.00 % | 10.5 % | `BM=16` |" in before
+    assert "| `02_second` | 80.0 | 0.00655 | ×2.50 (01) | 62.5 % | 62.50 to 62.50 % | 13.1 % | `BM=16` |" in after
 
 
 def test_what_has_no_result_says_so(small):
@@ -114,7 +114,7 @@ def test_values_and_tables_hold_the_data(small):
     assert "×0.500" in fill("value: over 01_first 02_second 64", small)
     assert "not measured yet" in fill("value: over 01_first 03_third 64", small)
     assert "0.00625 TFLOP/s" in fill("value: peak cuda 8", small)
-    assert "| 64 | 0.00524 | ×2.00 | 50.0 % | 50.00 to 50.00 % | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
+    assert "| 64 | 0.00524 | ×2.00 | 50.0 % (50.00 to 50.00 %) | 8 | `BM=16` |" in fill("table: rung 02_second 64", small)
     assert r"| 01_first | `2*M*N*K` | 2.00 | 200 | 2\*M\*N reads and more. |" in fill("table: methods cuda", small)
     assert "| `02_second` | ×2.00 | 1 of 1 | 0 of 1 | 0 of 1 | ×2.00 (64) | ×2.00 (64) |" in fill("table: gains cuda", small)
     assert "Over the 1 problems that every rung has, 64:" in fill("table: gains cuda", small)
@@ -139,7 +139,7 @@ def test_who_were_timed_apart_are_compared_by_their_ratios_to_the_reference(smal
 
 def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(small):
     for table in (fill("table: best cuda", small), fill("table: rung 02_second 64", small)):
-        assert "| 95 %, between-process |" in table
+        assert re.search(r"[|(] ?95 %, between-process\)? \|", table)
         assert "n = 3 processes." in table
     assert "n = 3 processes." in fill("table: past d/test", small)
     assert "| TFLOP/s at 64, of the sweep: one process, within-run |" in fill("table: compare 02_second BM 64", small)
@@ -157,7 +157,7 @@ def test_what_cannot_be_told_apart_is_marked(small):
     publish(small, second_us=200.0)
     assert ">≈ ×1.00<" in fill("value: over 01_first 02_second 64", small)
     assert "| ≈ ×1.00 (64) |" in fill("table: gains cuda", small)
-    assert "≈: not distinguishable from the rung below." in fill("table: gains cuda", small)
+    assert "≈: not distinguishable." in fill("table: gains cuda", small)
     assert ">25.0 %<" in fill("value: share 02_second 64", small)
     publish(small, second_us=50.0)
     assert ">≈ 100 %<" in fill("value: share 02_second 64", small)
@@ -226,9 +226,44 @@ def test_the_blocks_of_every_launch_are_told(name, given, expected):
 
 def test_a_rung_gains_on_one_of_its_own_precision():
     told = Story(ROOT)
-    assert told.below("21_tensor_split") == "16_thin_edge"
-    assert told.below("20_tensor_cores") is None
-    assert told.below("02_naive_coalesced") == "01_naive_uncoalesced"
+    assert told.builds_on("21_tensor_split") == "15_last_wave"
+    assert told.builds_on("20_tensor_cores") is None
+    assert told.builds_on("02_naive_coalesced") == "01_naive_uncoalesced"
+    names = {name for pair in page_data.BUILDS_ON.items() for name in pair}
+    assert names <= told.kernels.keys()
+    assert all(told.kernels[it].precision == told.kernels[base].precision for it, base in page_data.BUILDS_ON.items())
+
+
+def test_a_rung_is_compared_with_the_one_it_builds_on(small, monkeypatch):
+    monkeypatch.setattr(page_data, "BUILDS_ON", {"02_second": "03_third"})
+    assert fill("value: gain 02_second 64", small) == "<!-- value: gain 02_second 64 -->not measured yet<!-- end -->"
+    monkeypatch.setattr(page_data, "BUILDS_ON", {"01_first": "02_second"})
+    assert ">×0.500<" in fill("value: gain 01_first 64", small)
+    assert "| over rung 02 |" in fill("table: rung 01_first 64", small)
+    assert "| ×0.500 (02) |" in fill("table: best cuda", small)
+
+
+def count_loops(root, **counts):
+    path = root / "results" / "published" / "main-loops.json"
+    path.write_text(json.dumps({"loops": {"01_first BX=32": counts, "02_second BM=16": counts, "03_third BM=9": counts}}))
+
+
+def test_a_page_shows_the_instructions_of_a_main_loop(small):
+    assert "not measured yet" in fill("value: mix 02_second 64", small)
+    count_loops(small, FFMA=30, LDS=5, LDG=1, other=4)
+    assert ">30 FFMA, 5 LDS, 1 LDG, 4 other<" in fill("value: mix 02_second 64", small)
+    told = fill("table: mix 64 02_second 03_third", small)
+    assert "| `02_second` | 30 | 5 | 1 | 4 | 75 % |" in told
+    assert "| `03_third` | not measured yet |" in told
+
+
+def test_the_figure_of_main_loops_has_a_bar_for_each_rung_of_the_main_line(small, tmp_path):
+    count_loops(small, FFMA=30, LDS=50, LDG=10, other=10)
+    text = main_loops.write(Story(small), tmp_path / "slots.svg").read_text()
+    assert re.findall(r">([a-z ]+?) +(\d\d)<", text) == [("one thread per element", "01"), ("coalesced loads", "02")]
+    assert len(re.findall(r">50</text>", text)) == 2
+    assert main_loops.write(Story(small), tmp_path / "again.svg").read_text() == text
+    assert {name[:2] for name in Story(ROOT).ladder("cuda")} > set(main_loops.MAIN_LINE)
 
 
 def test_every_kernel_is_told():
@@ -412,10 +447,10 @@ def test_ratios_to_the_reference_are_means_over_machines(small):
     logs = np.log([0.5, 0.625, 0.8])
     half = 4.3027 * logs.std(ddof=1) / math.sqrt(3)
     low, high = (f"{100 * math.exp(logs.mean() + side * half):#.4g}" for side in (-1, 1))
-    assert f"| `02_second` | 100 | 0.00524 | ×2.00 | 63.0 % | {low} to {high} % | 10.5 % | `BM=16` |" in table
+    assert f"| `02_second` | 100 | 0.00524 | ×2.00 (01) | 63.0 % | {low} to {high} % | 10.5 % | `BM=16` |" in table
     assert "| 95 %, between machines |" in table
     assert "of cuBLAS: the mean over 3 machines, with the interval between machines; all else is of one machine" in table
-    assert f"| 63.0 % | {low} to {high} % | 8 |" in fill("table: rung 02_second 64", small)
+    assert f"| 63.0 % ({low} to {high} %) | 8 |" in fill("table: rung 02_second 64", small)
     assert "63.0 %" in fill("value: share 02_second 64", small)
 
 

@@ -47,7 +47,7 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md.
+    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md and docs/img/slots.svg.
 
     First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
     """
@@ -55,13 +55,14 @@ def story(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder.claims import judge
         from ladder.core.files import ROOT, write_whole
-        from ladder.publishing import pages
+        from ladder.publishing import main_loops, pages
         from ladder.publishing.page_data import Story
         from ladder.storage import columns
 
         write_whole(ROOT / "docs" / "data.md", columns.page().encode())
         judge.write_published(ROOT)
         known = Story(ROOT)
+        print(main_loops.write(known), flush=True)
         for path in pages.DOCUMENTS:
             write_whole(path, pages.fill(path.read_text(), known, str(path.relative_to(ROOT))).encode())
             print(path, flush=True)

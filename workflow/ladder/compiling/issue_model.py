@@ -18,10 +18,11 @@ from ladder.compiling.cubin import code
 
 MODELLED = "sm_90"
 """The architecture, with or without suffix, that the model describes."""
-FFMA, FFMA_WITHOUT_B, LDS, BRA = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947
+FFMA, FFMA_WITHOUT_B, LDS, BRA, LDG = 0x223, (0x423, 0x823, 0xC23), 0x984, 0x947, (0x981, 0xFAE)
 """The low twelve bits of instructions.
 
-They are multiply-adds of registers, multiply-adds with an immediate or a constant operand, shared-memory loads, and branches.
+They are multiply-adds of registers, multiply-adds with an immediate or a constant operand, shared-memory loads, branches, and loads
+from global memory to registers (LDG) or shared memory (LDGSTS).
 """
 NO_REGISTER, NEVER = 255, 15
 """RZ, and the predicate `!PT`, with which an instruction is issued but does nothing."""
@@ -79,12 +80,12 @@ class Instruction:
         return max(0, -(words - (words >> 55 << 56)) // 4)
 
 
-def loop(instructions: list[Instruction]) -> list[Instruction]:
-    """Return the loop with the largest share of multiply-adds, among those with at least `SMALLEST`; empty if there is none."""
+def loop(instructions: list[Instruction], fewest: int = SMALLEST) -> list[Instruction]:
+    """Return the loop with the largest share of multiply-adds, among those with at least `fewest`; empty if there is none."""
     bodies = [
         instructions[at + 1 - branch.back() : at + 1] for at, branch in enumerate(instructions) if 0 < branch.back() <= at + 1
     ]
-    return max((body for body in bodies if _multiply_adds(body) >= SMALLEST), key=_share, default=[])
+    return max((body for body in bodies if _multiply_adds(body) >= fewest), key=_share, default=[])
 
 
 def clocks(body: list[Instruction]) -> float:
@@ -117,6 +118,20 @@ def multiply_adds_per_clock(cubin: bytes) -> float | None:
     bodies = [loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in code(cubin)]
     body = max(bodies, key=_share, default=[])
     return _multiply_adds(body) / clocks(body) if body else None
+
+
+def mix(cubin: bytes, fewest: int = 16) -> dict[str, int]:
+    """Return how many instructions of each kind the main loop has: FFMA, LDS, LDG with LDGSTS, and other; empty without such a loop.
+
+    Naive kernels have shorter loops than `multiply_adds_per_clock` models. Instructions that a branch skips count too. Raises
+    `ValueError` if the bytes are not a cubin.
+    """
+    bodies = [loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)], fewest) for text in code(cubin)]
+    names = [
+        "FFMA" if step.multiplies_and_adds else "LDS" if step.name == LDS else "LDG" if step.name in LDG else "other"
+        for step in max(bodies, key=_share, default=[])
+    ]
+    return {name: names.count(name) for name in ("FFMA", "LDS", "LDG", "other")} if names else {}
 
 
 def _multiply_adds(body: list[Instruction]) -> int:

@@ -6,13 +6,14 @@ from ladder.claims import definitions, report
 from ladder.claims.answers import STUDIES
 from ladder.claims.judge import CLAIMED, FAILED
 from ladder.claims.study import NOTHING
+from ladder.publishing import main_loops
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
 from ladder.publishing.page_past import held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
-VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past")
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past", "mix")
 """The names that `value` accepts."""
 
 
@@ -87,7 +88,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
     """Return one value for a page.
 
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
-    is the speedup over another kernel. `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers; `lock
+    is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop.
+    `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
     that nothing was tuned on. The
     name of a published dataset may follow `rate` and `share` as the last argument.
@@ -113,6 +115,9 @@ def value(story: Story, name: str, *arguments: str) -> str:
         if name == "copy":
             return f"{_number(data.environment['peaks']['copy_tb_s'])} TB/s"
         return f"{_number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
+    if name == "mix":
+        counts = main_loops.mix(story, *arguments)
+        return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or NOTHING
     if name == "over":
         pair = story.over(*arguments)
         return NOTHING if pair is None else _gain(pair)

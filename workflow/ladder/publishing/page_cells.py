@@ -54,7 +54,7 @@ def _legend(table: str, *more: str) -> str:
     """Return the table with an explanation of its letters below, and more notes."""
     letters = {letter for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in match.split()}
     explained = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
-    explained += ["≈: not distinguishable from the rung below"] if "≈ ×" in table else []
+    explained += ["≈: not distinguishable"] if "≈ ×" in table else []
     explained += [f"~: {MARKS['raced'][2]}"] if "| ~" in table else []
     explained += more
     return "\n\n".join([table, *(["; ".join(explained) + "."] if explained else [])])

@@ -22,6 +22,17 @@ from ladder.storage.published_index import featured
 Row = Mapping[str, Any]
 
 
+BUILDS_ON = {
+    "05_register_tile": "03_shared_tile",
+    "09_register_reuse": "07_double_buffer",
+    "12_async_copies": "10_block_tile_128",
+    "15_last_wave": "13_snake_order",
+    "16_thin_edge": "13_snake_order",
+    "21_tensor_split": "15_last_wave",
+}
+"""The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
+
+
 class Story:
     """The kernels of a checkout, the published data about them, and the studies.
 
@@ -112,12 +123,18 @@ class Story:
         return data.best_rows.get((kernel, problem))
 
     def gain(self, kernel: str, problem: str) -> Row | None:
-        """Return the row of `pairs.csv` for the kernel and the rung below it, each at its best, with the `marks` of both."""
-        data = self.dataset(kernel)
+        """Return the speedup over the rung that the kernel builds on, each at its best, with the `marks` of both.
+
+        It is a row of `pairs.csv`, or what `over` computes if that file compares the kernel with another rung.
+        """
+        data, base = self.dataset(kernel), self.builds_on(kernel)
         row = data.gain(kernel, problem) if data else None
-        if row is None or row["other"] != self.below(kernel):
+        if row is None or row["other"] != base:
+            over = self.over(kernel, base, problem) if base else None
+            row = over and {**over, "problem": problem}
+        if row is None:
             return None
-        both = [self.best(name, problem, data) for name in (row["kernel"], row["other"])]
+        both = [self.best(str(name), problem, data) for name in (kernel, base)]
         return {**row, "marks": "; ".join(str(part["marks"]) for part in both if part)}
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
@@ -144,10 +161,15 @@ class Story:
         ratio, low, high = between_processes(processes)
         return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
 
-    def below(self, kernel: str) -> str | None:
-        """Return the rung below that has the same precision: a kernel that rounds its operands solves an easier problem."""
+    def builds_on(self, kernel: str) -> str | None:
+        """Return the rung that the kernel improves: that of `BUILDS_ON`, else the one numbered below of the same precision.
+
+        A kernel that rounds its operands solves an easier problem.
+        """
         if kernel not in self.kernels:
             return None
+        if kernel in BUILDS_ON:
+            return BUILDS_ON[kernel]
         own = self.kernels[kernel]
         alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
         index = alike.index(kernel) if kernel in alike else 0

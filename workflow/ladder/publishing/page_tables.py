@@ -14,6 +14,7 @@ from ladder.core.verdicts import SAME, UNCONFIRMED
 from ladder.figures.data import BASELINE_NAME, lettered
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel import COMPILERS
+from ladder.publishing import main_loops
 from ladder.publishing.page_answers import answers, claimed, tried
 from ladder.publishing.page_cells import (
     _blocks,
@@ -80,35 +81,48 @@ def best(story: Story, kind: str) -> str:
         if row is None or data is None:
             rows.append(_unmeasured(_code(kernel), 8))
             continue
-        gain = None if is_baseline(kernel) else story.gain(kernel, problem)
+        base = None if is_baseline(kernel) else story.builds_on(kernel)
+        gained = f"{_gain(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
         means.append(story.over_machines(row, data))
         rows.append([
-            _code(kernel), _number(float(row["median_us"])), _rate(data, row), _gain(gain), _percent(means[-1]["ratio"]),
+            _code(kernel), _number(float(row["median_us"])), _rate(data, row), gained, _percent(means[-1]["ratio"]),
             _interval(means[-1]), "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
     interval, processes = _kind(data, means)
-    columns = ["rung", "time, µs", unit, "over the rung below", f"of {reference}", interval, "of the peak", "best configuration"]
+    columns = ["rung", "time, µs", unit, "over rung", f"of {reference}", interval, "of the peak", "best configuration"]
     return _at(story, kind, _legend(_table(columns, rows, words=(0, -1)), *processes))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
-    """Return the results of one rung on some problems, beside the rung below and the reference."""
+    """Return the results of one rung on some problems, beside the rung that it builds on and the reference."""
     data, rows, means = story.dataset(kernel), [], []
     for problem in problems:
         row = story.best(kernel, problem)
         if row is None or data is None:
-            rows.append(_unmeasured(_shown(problem), 7))
+            rows.append(_unmeasured(_shown(problem), 6))
             continue
         means.append(story.over_machines(row, data))
         rows.append([
-            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), _percent(means[-1]["ratio"]), _interval(means[-1]),
+            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), f"{_percent(means[-1]['ratio'])} ({_interval(means[-1])})",
             _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
     interval, processes = _kind(data, means)
-    columns = ["M × N × K", unit, "over the rung below", f"of {reference}", interval, "blocks", "best configuration"]
+    over = f"over rung {base[:2]}" if (base := story.builds_on(kernel)) else "gain"
+    columns = ["M × N × K", unit, over, f"of {reference} ({interval})", "blocks", "best configuration"]
     return _legend(_table(columns, rows, words=(0, -1)), *processes)
+
+
+def mix(story: Story, problem: str, *kernels: str) -> str:
+    """Return how many instructions of each kind the main loops of rungs have, in their best configurations on a problem."""
+    rows = []
+    for kernel in kernels:
+        counts = main_loops.mix(story, kernel, problem)
+        cells = [*map(_number, counts.values()), main_loops.share(counts)] if counts else []
+        rows.append([_code(kernel), *cells] if counts else _unmeasured(_code(kernel), 6))
+    columns = ["main loop of", "FFMA", "LDS", "LDG", "other", "share of FFMA"]
+    return _table(columns, rows)
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -146,10 +160,10 @@ def methods(story: Story, kind: str) -> str:
 
 
 def gains(story: Story, kind: str) -> str:
-    """Return the gains of every rung over the rung below, by direct pairs, on the problems that all have; unconfirmed ones get no verdict."""
+    """Return the gains of every rung over the one that it builds on, on the problems that all have; unconfirmed ones get no verdict."""
     data, rows = story.data.get(kind), []
     common = data.common() if data else []
-    for kernel in filter(story.below, story.ladder(kind)):
+    for kernel in filter(story.builds_on, story.ladder(kind)):
         gained = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
         if not gained:
             rows.append(_unmeasured(_code(kernel), 7))
@@ -277,6 +291,7 @@ TABLES: dict[str, Callable[..., str]] = {
         device,
         best,
         rung,
+        mix,
         compare,
         methods,
         gains,
