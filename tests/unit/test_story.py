@@ -27,6 +27,7 @@ IMAGES = ROOT / "docs" / "img"
 ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},
                "attributes": {"sm_count": 3, "compute_capability": "9.0", "library": "cuBLAS 1"},
                "peaks": {"fp32_tflops": 0.05, "copy_tb_s": 1.0}, "project": {"commit": "abc", "dirty": False}}  # fmt: skip
+COST = {"wall_seconds": 90.0, "busy_seconds": 30.0}
 HEADER = (
     "/*---\ntitle: {0}\nidea: i\nparameters: {{{1}}}\nblock: [1]\ngrid: ['ceil_div(M, 16)', 2]\nglobal_reads: 2*M*N*K\n---*/\n{2}"
 )
@@ -71,12 +72,17 @@ def publish(root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.
         for process in (1, 2, 3):
             noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
             rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
-    samples.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}})
+    samples.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}} | COST)
     synthetic.index(root / "results" / "published")
 
 
 def fill(marker, root):
     return pages.fill(f"<!-- {marker} -->old<!-- end -->", Story(root))
+
+
+def test_a_slower_device_takes_longer_for_what_it_executes(small):
+    assert fill("value: minutes d/test 10", small).endswith("-->6<!-- end -->")  # 60 s of the host, 300 s of the device
+    assert "not measured yet" in fill("value: minutes d/other 10", small)
 
 
 def edit(root, table, old, new):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from ladder.analysis.dataset import Dataset
 from ladder.claims import definitions, report
 from ladder.claims.answers import STUDIES
 from ladder.claims.judge import CLAIMED, FAILED
@@ -13,7 +14,7 @@ from ladder.publishing.page_past import held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
-VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past", "mix")
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past", "mix", "minutes")
 """The names that `value` accepts."""
 
 
@@ -84,6 +85,14 @@ def _lock(story: Story, device: str) -> str:
     return f"{other}: {packages}" if others else other
 
 
+def _minutes(story: Story, dataset: str, times: str) -> str:
+    """Return the minutes of a run's measure jobs if all that the device executed took `times` as long, and the host no longer."""
+    if dataset not in story.folders:
+        return NOTHING
+    costs = Dataset.open(story.folders[dataset]).costs
+    return f"{(costs['wall_seconds'].sum() + (float(times) - 1) * costs['busy_seconds'].sum()) / 60:.0f}"
+
+
 def value(story: Story, name: str, *arguments: str) -> str:
     """Return one value for a page.
 
@@ -91,7 +100,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
     is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop.
     `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
-    that nothing was tuned on. The
+    that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
     name of a published dataset may follow `rate` and `share` as the last argument.
     """
     if name == "claim":
@@ -102,6 +111,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
         return entry["says"] if entry else NOTHING
     if name == "past":
         return held_out(story, *arguments)
+    if name == "minutes":
+        return _minutes(story, *arguments)
     if name == "lock":
         return _lock(story, *arguments)
     if name == "study":
