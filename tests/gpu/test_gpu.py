@@ -1,19 +1,24 @@
 """What only a GPU can show. Run with `pytest -m gpu` on a machine that has one."""
 
+import ctypes
+import importlib.util
 import json
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faults
 import numpy as np
 import pytest
 from host import buffers
-from ladder.compiling import cubin
+from ladder.cli import export
+from ladder.compiling import cubin, toolchain
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
 from ladder.devices.base import Launch
@@ -525,6 +530,62 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
             assert [fault(timed.audit, problem) for timed in rounds] == [""] * 8
             took[name] = np.median([timed.us for timed in rounds[2:]])
         assert took["cold"] > took["warm"]
+
+
+@pytest.mark.parametrize("name", ["02_naive_coalesced", "11_split_k", "13_snake_order", "15_last_wave"])
+def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(gpu, name, tmp_path):
+    kernel = kernel_file.discover(ROOT)[f"cuda/{name}"]
+    configuration = Configuration("float32", tuple(kernel.parameters.items()))
+    (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path / "build", 1)
+    binary, problem = (tmp_path / "build" / row.binary).read_bytes(), Problem(500, 333, 1000, **LAYOUTS[1])
+    export.write(tmp_path / "it", kernel, configuration, gpu.arch, binary, vars(row), None)
+    rows = {
+        "a": (problem.m, problem.k, problem.lda),
+        "b": (problem.k, problem.n, problem.ldb),
+        "c": (problem.m, problem.n, problem.ldc),
+    }
+    spec = importlib.util.spec_from_file_location(f"exported_{name}", tmp_path / "it" / "gemm.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def in_python(*at):
+        arrays = [
+            SimpleNamespace(
+                __cuda_array_interface__={
+                    "typestr": "<f4",
+                    "shape": (m, n),
+                    "strides": (4 * ld, 4),
+                    "data": (address, False),
+                    "version": 3,
+                }
+            )
+            for (m, n, ld), address in zip(rows.values(), at, strict=True)
+        ]
+        return lambda: module.gemm(*arrays, problem.alpha, problem.beta, gpu.stream.handle)
+
+    source, library, p = tmp_path / "it" / "it.cpp", tmp_path / "it" / "it.so", problem
+    given_sizes = f"{p.m}, {p.n}, {p.k}, {p.alpha}f, a, {p.lda}, b, {p.ldb}, {p.beta}f, c, {p.ldc}"
+    source.write_text(f'''#include "gemm.h"
+extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream stream) {{
+  static const gemm_ladder::Gemm_{name} gemm("{tmp_path}/it/gemm.cubin");
+  gemm({given_sizes}, stream);
+}}
+''')
+    include = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
+    flags = ["-x", "c++", "-isystem", str(include), "-shared", "-fPIC", str(source), "-lstdc++", "-o", str(library)]
+    subprocess.run([*toolchain.cc().split(), *flags], check=True)
+    ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
+    in_cpp = ctypes.CDLL(str(library)).launch
+
+    def bind_cpp(*at):
+        return lambda: in_cpp(*map(ctypes.c_uint64, at), ctypes.c_void_p(gpu.stream.handle))
+
+    with given(gpu, problem):
+        found = []
+        for launch in (gpu.kernel(kernel, configuration, binary), Launch(in_python), Launch(bind_cpp)):
+            assert judge(gpu.check(launch), problem).status == "correct"  # the reference is made by cuBLAS
+            found.append(gpu.look()[3].tobytes())
+        assert found[1] == found[0] and found[2] == found[0]
 
 
 def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):

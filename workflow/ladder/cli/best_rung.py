@@ -12,6 +12,7 @@ from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
 from ladder.storage import published_index, samples
+from ladder.storage.dataset_layout import read_environment
 
 SIZE = {"cuda": 4096, "cpu": 256}
 """The size of the square that a kernel is tried on by default."""
@@ -46,6 +47,36 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
             path = tried.parent / f"{row['kernel']}{tried.suffix}"
             if path.exists() and _is_for(parse(path), device):
                 return path, str(row["configuration"])
+    return None
+
+
+def measured(kernel: Kernel, arch: str, element_type: str, configuration: str) -> dict[str, Any] | None:
+    """Return where a kernel was measured on devices of an architecture: its fastest configuration, or only that with a label.
+
+    The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own results, then of the featured published
+    ones. Returns None if none has.
+    """
+    results, usual = ROOT / "results", Problem(1, 1, 1)
+    own = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
+    for folder in [*own, *published_index.featured(results / "published").values()]:
+        environment = read_environment(folder / "environment.json")
+        if environment["kind"] != "cuda" or float(environment["attributes"]["compute_capability"]) != capability(arch):
+            continue
+        rows = [r for r in _rows([folder / "samples"]) if (r["kernel"], r["element_type"]) == (kernel.name, element_type)]
+        rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm"]
+        rows = [r for r in rows if r["m"] == r["n"] == r["k"] <= SIZE["cuda"] and configuration in ("", r["configuration"])]
+        rows = [r for r in rows if all(r[name] == getattr(usual, name) for name in VARIED)]
+        if rows:
+            size = max(r["m"] for r in rows)
+            at = [r for r in rows if r["m"] == size]
+            row = min(at, key=lambda r: median_interval(r["samples_us"])[0] / median_interval(r["reference_us"])[0])
+            return {
+                "dataset": folder.relative_to(ROOT).as_posix(),
+                "gpu": environment["name"],
+                "problem": f"M = N = K = {size}",
+                "sha256": row["binary_sha256"],
+                **{name: row[name] for name in ("configuration", "status", "time")},
+            }
     return None
 
 

@@ -229,12 +229,32 @@ def new(parser: ArgumentParser) -> Run:
     return run
 
 
+def export(parser: ArgumentParser) -> Run:
+    """Write a compiled CUDA kernel for another program: the cubin, launch.json, a C++ header and a Python module.
+
+    Without a configuration it is the fastest measured one for the GPU's architecture, or the kernel's default.
+    """
+    parser.add_argument("kernel", metavar="KERNEL", help="a CUDA kernel, such as 11_split_k")
+    parser.add_argument(
+        "configuration", nargs="*", metavar="NAME=VALUE", help="its parameters, such as BM=64; others have their defaults"
+    )
+    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64 or float16 (float32)")
+
+    def run(given: Namespace) -> None:
+        from ladder.cli import export
+
+        print(export.export(given.kernel, given.configuration, given.type))
+
+    return run
+
+
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
     story: "ladder story",
     repeat: "ladder repeat",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 --fail-if-slower 2%",
     new: "ladder new mine --cpu",
+    export: "ladder export 11_split_k BM=64 SLICES=4",
     try_: "ladder try kernels/cpu/mine.c --size 512 --watch",
 }
 """The sub-commands, each with an example. Each function adds its arguments to a parser and returns the function that runs it.

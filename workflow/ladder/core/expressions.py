@@ -34,6 +34,12 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
     ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
+_CPP: dict[type, str] = {
+    ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})", ast.Div: "({} / {})",
+    ast.FloorDiv: "floor_div({}, {})", ast.Mod: "mod({}, {})", ast.Pow: "std::pow({}, {})",
+    ast.USub: "(-{})", ast.UAdd: "(+{})", ast.Not: "double(!{})",
+    ast.Eq: "{} == {}", ast.NotEq: "{} != {}", ast.Lt: "{} < {}", ast.LtE: "{} <= {}", ast.Gt: "{} > {}", ast.GtE: "{} >= {}",
+}  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"ceil_div": ceil_div, "min": min, "max": max}
 
 
@@ -143,3 +149,32 @@ def evaluate_int(expression: str | int | float, names: Mapping[str, Number]) -> 
     if value != int(value):
         raise InputError(f"expression `{expression}` gives {value}; expected a whole number")
     return int(value)
+
+
+def cpp(expression: str | int | float) -> str:
+    """Return the expression in C++, on doubles. `floor_div`, `ceil_div` and `mod` are functions that the code around it has."""
+    return _cpp(_parse(str(expression)))
+
+
+def _cpp(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return repr(float(value))
+        case ast.Name(name):
+            return name
+        case ast.BinOp(left, op, right):
+            return _CPP[type(op)].format(_cpp(left), _cpp(right))
+        case ast.UnaryOp(unary, operand):
+            return _CPP[type(unary)].format(_cpp(operand))
+        case ast.BoolOp(joint, values):
+            return f"double({(' && ' if isinstance(joint, ast.And) else ' || ').join(map(_cpp, values))})"
+        case ast.Compare(left, ops, rights):
+            pairs = zip([left, *rights], ops, rights, strict=False)
+            return f"double({' && '.join(_CPP[type(compare)].format(_cpp(a), _cpp(b)) for a, compare, b in pairs)})"
+        case ast.IfExp(test, body, orelse):
+            return f"({_cpp(test)} ? {_cpp(body)} : {_cpp(orelse)})"
+        case ast.Call(ast.Name("ceil_div"), args):
+            return f"ceil_div({', '.join(map(_cpp, args))})"
+        case ast.Call(ast.Name(name), args):
+            return f"std::{name}<double>({{{', '.join(map(_cpp, args))}}})"
+    raise AssertionError(ast.dump(node))  # pragma: no cover - _check refuses every other node

@@ -1,0 +1,94 @@
+"""A CUDA driver that is not there: a library in place of libcuda that prints what a program asks of it."""
+
+import struct
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.compiling import toolchain
+from ladder.core.types import ELEMENT_TYPES
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
+
+SM_COUNT, SHARED, WORKSPACE = 132, 232448, 0x7000000
+SOURCE = f"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+typedef unsigned long long address;
+int cuInit(unsigned flags) {{ return 0; }}
+int cuCtxGetCurrent(void **context) {{ *context = getenv("NO_CONTEXT") ? 0 : (void *)1; return 0; }}
+int cuDevicePrimaryCtxRetain(void **context, int device) {{ *context = (void *)2; return printf("retain %d\\n", device) < 0; }}
+int cuCtxSetCurrent(void *context) {{ return printf("context %d\\n", (int)(address)context) < 0; }}
+int cuCtxGetDevice(int *device) {{ *device = 0; return 0; }}
+int cuDeviceGetAttribute(int *value, int which, int device) {{
+  *value = which == 16 ? {SM_COUNT} : which == 97 ? {SHARED} : 0;
+  return *value ? 0 : 1;
+}}
+int cuModuleLoadData(void **module, const char *image) {{ *module = (void *)5; return strncmp(image, "cubin", 5) ? 209 : 0; }}
+int cuModuleLoad(void **module, const char *path) {{
+  char image[9] = "";
+  FILE *file = fopen(path, "r");
+  return file && fread(image, 1, 8, file) && !fclose(file) ? cuModuleLoadData(module, image) : 301;
+}}
+int cuModuleUnload(void *module) {{ return 0; }}
+int cuModuleGetFunction(void **function, void *module, const char *name) {{ *function = strdup(name); return 0; }}
+int cuFuncSetAttribute(void *function, int which, int value) {{
+  return printf("%s: attribute %d %d\\n", (char *)function, which, value) < 0;
+}}
+int cuMemAllocAsync(address *at, size_t size, void *stream) {{
+  *at = {WORKSPACE};
+  return printf("allocate %zu on %d\\n", size, (int)(address)stream) < 0;
+}}
+int cuMemFreeAsync(address at, void *stream) {{ return printf("free %llx on %d\\n", at, (int)(address)stream) < 0; }}
+int cuGetErrorName(int result, const char **name) {{ *name = result == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : "CUDA_ERROR"; return 0; }}
+int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   void *stream, void **arguments, void **extra) {{
+  printf("%s: %u %u %u, %u %u %u, %u on %d:", (char *)function, x, y, z, bx, by, bz, shared, (int)(address)stream);
+  for (const char *at = getenv("ARGUMENT_SIZES"); *at; ++at, ++arguments)
+    for (int byte = printf(" ") - 1; byte < *at - '0'; ++byte) printf("%02x", ((unsigned char *)*arguments)[byte]);
+  return printf("\\n") < 0 || (getenv("FAILS") && !strcmp(getenv("FAILS"), function));
+}}
+"""
+
+
+def make(folder: Path) -> None:
+    """Compile the library into a folder."""
+    for name in ("libcuda.so.1", "libcuda.so"):
+        command = [toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name)]
+        subprocess.run(command, input=SOURCE, text=True, check=True)
+
+
+def sizes(kernel: Kernel, configuration: Configuration) -> str:
+    """Return the bytes of each argument, as the library takes them from its environment."""
+    scalar = 8 if configuration.element_type == "float64" else 4
+    return f"444{scalar}8484{scalar}84" + ("8" if kernel.workspace else "")
+
+
+def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at: Mapping[str, int], stream: int) -> list[str]:
+    """Return the lines of the launches that the pipeline would make."""
+    names: dict[str, Any] = {**problem.names(), "sm_count": SM_COUNT, "shared_memory_per_block": SHARED}
+    scalar = "d" if configuration.element_type == "float64" else "f"
+    values = [
+        *(("i", size) for size in (problem.m, problem.n, problem.k)), (scalar, problem.alpha), ("Q", at["a"]), ("i", problem.lda),
+        ("Q", at["b"]), ("i", problem.ldb), (scalar, problem.beta), ("Q", at["c"]), ("i", problem.ldc),
+    ]  # fmt: skip
+    size = kernel.workspace_of(configuration, names)
+    values += [] if size is None else [("Q", WORKSPACE)]
+    arguments = "".join(f" {struct.pack(kind, value).hex()}" for kind, value in values)
+    lines = [] if size is None else [f"allocate {size} on {stream}"]
+    for shape in kernel.launches(configuration, names):
+        if shape.dynamic_shared:
+            lines.append(f"{shape.function}: attribute 8 {shape.dynamic_shared}")
+        grid, block = (" ".join(map(str, extents)) for extents in (shape.grid, shape.block))
+        lines.append(f"{shape.function}: {grid}, {block}, {shape.dynamic_shared} on {stream}:{arguments}")
+    return lines + ([] if size is None else [f"free {WORKSPACE:x} on {stream}"])
+
+
+def addresses(problem: Problem) -> dict[str, int]:
+    """Return addresses of A, B and C, as far from aligned ones as the problem says."""
+    size = ELEMENT_TYPES[problem.element_type].size
+    return {
+        name: (number + 1 << 28) + offset * size for number, (name, offset) in enumerate(zip("abc", problem.offsets, strict=True))
+    }

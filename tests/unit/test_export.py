@@ -1,0 +1,270 @@
+"""What `ladder export` writes launches what the pipeline would launch, from C++ and from Python; the driver is a recording one."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import recording
+from ladder.cli import export
+from ladder.cli.best_rung import measured
+from ladder.compiling import toolchain
+from ladder.core.errors import InputError
+from ladder.core.expressions import cpp, evaluate
+from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import discover, parse
+from ladder.model.problem import Problem
+from planted import ROOT
+
+KERNELS = discover(ROOT)
+CUDA_H = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
+MAIN = """
+#include "gemm.h"
+#include <cstdio>
+#include <cstdlib>
+int main(int, char** v) {
+  try {
+    const gemm_ladder::@CLASS@ gemm(v[1]);
+    auto number = [&](int at) { return std::strtoull(v[at], nullptr, 10); };
+    gemm(number(2), number(3), number(4), std::atof(v[5]), number(6), number(7), number(8), number(9), std::atof(v[10]), number(11),
+         number(12), reinterpret_cast<CUstream>(number(13)));
+  } catch (const std::exception& error) {
+    std::printf("%s\\n", error.what());
+    return 1;
+  }
+}
+"""
+PYTHON = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import gemm
+class Array:
+    def __init__(self, interface): self.__cuda_array_interface__ = interface
+arrays = [Array(it) if it else None for it in json.loads(sys.argv[2])]
+try:
+    gemm.gemm(*arrays, *json.loads(sys.argv[3]))
+except (ValueError, RuntimeError) as error:
+    print(error)
+    sys.exit(1)
+"""
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory):
+    """The folder of the recording driver."""
+    folder = tmp_path_factory.mktemp("driver")
+    recording.make(folder)
+    return folder
+
+
+def written(folder, kernel, configuration):
+    """Export a binary that is none."""
+    binary = b"cubin of nothing"
+    resource = {"sha256": hashlib.sha256(binary).hexdigest(), "compiler": "nvcc", "version": "1", "options": ""}
+    export.write(folder, kernel, configuration, "sm_90", binary, resource, None)
+    return folder
+
+
+def environment(driver, kernel, configuration, **more):
+    return os.environ | {"LD_LIBRARY_PATH": str(driver), "ARGUMENT_SIZES": recording.sizes(kernel, configuration)} | more
+
+
+def build(folder, driver, kernel):
+    source, program = folder / "main.cpp", folder / "main"
+    source.write_text(MAIN.replace("@CLASS@", f"Gemm_{kernel.name}"))
+    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-isystem", str(CUDA_H), f"-L{driver}"]
+    subprocess.run(
+        [*toolchain.cc().split(), "-x", "c++", *flags, str(source), "-o", str(program), "-lcuda", "-lstdc++", "-lm"], check=True
+    )
+    return program
+
+
+def in_cpp(program, environment, problem, at, stream=7):
+    p = problem
+    given = [p.m, p.n, p.k, p.alpha, at["a"], p.lda, at["b"], p.ldb, p.beta, at["c"], p.ldc, stream]
+    command = [str(program), str(program.parent / export.CUBIN), *map(str, given)]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def interfaces(problem, at, typestr="<f4"):
+    """The three arrays, as `__cuda_array_interface__` describes them."""
+    p, size = problem, int(typestr[2:])
+    shapes = {"a": (p.m, p.k, p.lda), "b": (p.k, p.n, p.ldb), "c": (p.m, p.n, p.ldc)}
+    return [
+        {"typestr": typestr, "shape": (rows, columns), "data": (at[name], False), "version": 3}
+        | {"strides": None if ld == columns else (ld * size, size)}
+        for name, (rows, columns, ld) in shapes.items()
+    ]
+
+
+def in_python(folder, environment, arrays, alpha=1.0, beta=0.0, stream=7):
+    command = [sys.executable, "-c", PYTHON, str(folder), json.dumps(arrays), json.dumps([alpha, beta, stream])]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+CASES = {
+    "02_naive_coalesced": Problem(5, 70, 3, "float64", alpha=-1.5, beta=0.5, padding=1),
+    "11_split_k": Problem(256, 300, 1000, beta=0.5),
+    "13_snake_order": Problem(1000, 999, 33, alpha=2, padding="1,4,2", offset="0,1,3"),
+    "14_cluster_split_k": Problem(96, 160, 2240),
+    "15_last_wave": Problem(4096, 4096, 64, padding=4),
+    "16_thin_edge": Problem(1025, 512, 8),
+    "21_tensor_split": Problem(300, 200, 100, offset=1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
+    kernel, problem = KERNELS[f"cuda/{name}"], CASES[name]
+    configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
+    folder, at = written(tmp_path / "it", kernel, configuration), recording.addresses(problem)
+    expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
+    assert in_cpp(build(folder, driver, kernel), env, problem, at).stdout.splitlines() == expected
+    typestr = "<f8" if problem.element_type == "float64" else "<f4"
+    arrays = interfaces(problem, at, typestr)
+    assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
+
+
+NEEDY = """/*---
+title: Needy
+idea: planted by a test
+where: {halves: "N // 2"}
+needs: [alignment >= 16, K % 4 == 0 and beta == 0, alignment_c == 16 or lda == K]
+workspace: (3 - (M % 3 or 5)) * 0
+block: [32]
+grid: [halves, "M if M < 65536 else 0"]
+---*/
+"""
+
+
+@pytest.fixture
+def needy(tmp_path):
+    path = tmp_path / "kernels" / "cuda" / "needy.cu"
+    path.parent.mkdir(parents=True)
+    path.write_text(NEEDY)
+    kernel = parse(path)
+    configuration = Configuration("float32", ())
+    return kernel, configuration, written(tmp_path / "it", kernel, configuration)
+
+
+def test_what_breaks_a_need_is_refused_before_anything_is_queued(needy, driver):
+    kernel, configuration, folder = needy
+    program, env = build(folder, driver, kernel), environment(driver, kernel, configuration)
+    for problem, message in (
+        (Problem(4, 4, 8, offset="0,0,1"), "cuda/needy: expected alignment >= 16"),
+        (Problem(4, 4, 6), "cuda/needy: expected K % 4 == 0 and beta == 0"),
+        (Problem(4, 4, 8, beta=1), "cuda/needy: expected K % 4 == 0 and beta == 0"),
+        (Problem(4, 4, 8), ""),
+    ):
+        at = recording.addresses(problem)
+        for done in (
+            in_cpp(program, env, problem, at),
+            in_python(folder, env, interfaces(problem, at), problem.alpha, problem.beta),
+        ):
+            if message:
+                assert (done.returncode, done.stdout.partition(";")[0].strip()) == (1, message)
+            else:
+                assert (done.returncode, done.stdout.splitlines()[0]) == (0, "allocate 4 on 7")
+
+
+def test_errors_of_the_driver_name_the_kernel_and_free_the_workspace(needy, driver):
+    kernel, configuration, folder = needy
+    problem = Problem(4, 4, 8)
+    program, at = build(folder, driver, kernel), recording.addresses(problem)
+    env = environment(driver, kernel, configuration, FAILS="gemm")
+    for done in (in_cpp(program, env, problem, at), in_python(folder, env, interfaces(problem, at))):
+        assert done.stdout.splitlines()[-2:] in (
+            ["free 7000000 on 7", "cuda/needy: cuLaunchKernel: CUDA_ERROR"],
+            ["free 7000000 on 7", "cuda/needy, for sm_90: cuLaunchKernel: CUDA_ERROR"],
+        )
+    (folder / export.CUBIN).write_bytes(b"other")
+    for done in (in_cpp(program, env, problem, at), in_python(folder, env, interfaces(problem, at))):
+        assert "sm_90" in done.stdout and "CUDA_ERROR_NO_BINARY_FOR_GPU" in done.stdout
+
+
+def test_python_names_the_array_that_does_not_fit(needy, driver):
+    kernel, configuration, folder = needy
+    problem = Problem(4, 4, 8)
+    env, right = environment(driver, kernel, configuration), interfaces(problem, recording.addresses(problem))
+    for index, change, message in (
+        (0, None, "a: got NoneType; expected an array on a GPU"),
+        (1, {"typestr": "<f8"}, "b: got <f8 of shape (8, 4); expected <f4"),
+        (1, {"strides": (4, 32)}, "b: got strides of 4 and 32 bytes; expected rows"),
+        (2, {"shape": (4, 5)}, "got a of 4 x 8, b of 8 x 4, c of 4 x 5; expected M x K, K x N, M x N"),
+        (2, {"data": (16, True)}, "c: got a read-only array"),
+    ):
+        arrays = list(right)
+        arrays[index] = change and {**right[index], **change}
+        done = in_python(folder, env, json.loads(json.dumps(arrays)))
+        assert done.returncode == 1 and message.replace("(", "").replace(")", "") in done.stdout.translate(
+            {ord(it): None for it in "()[]"}
+        ), done.stdout
+    without = in_python(folder, env | {"NO_CONTEXT": "1"}, right)
+    assert without.stdout.splitlines()[:2] == ["retain 0", "context 2"]
+
+
+def test_expressions_in_cpp_are_those_of_headers(tmp_path):
+    names = {"M": 7, "N": 12, "K": -5}
+    texts = [
+        "M // 2 * 3 - K",
+        "K // 2",
+        "K % 3",
+        "-K % 4",
+        "N / 8",
+        "2 ** 31 - M",
+        "ceil_div(M, 2) + ceil_div(K, 2)",
+        "max(M, N, 1 > 0)",
+    ]
+    texts += [
+        "min(M, K) if M < N <= 12 else 0",
+        "not M",
+        "(M % 4 or N) * 4",
+        "(M and K > 0) + 1",
+        "M - (N - K)",
+        "0 if M == 8 else 1.5",
+    ]
+    body = "".join(f'std::printf("%.17g\\n", double({cpp(text)}));' for text in texts)
+    header = (ROOT / "workflow" / "ladder" / "cli" / "exported.h").read_text()
+    functions = [line for line in header.splitlines() if line.startswith("  static double") and line.endswith("}")]
+    source = ["#include <algorithm>", "#include <cmath>", "#include <cstdio>", *(it for it in functions if "aligned" not in it)]
+    source += [f"int main() {{ const double M = 7, N = 12, K = -5; {body} }}"]
+    command = [*toolchain.cc().split(), "-x", "c++", "-std=c++11", "-", "-o", str(tmp_path / "it"), "-lstdc++", "-lm"]
+    subprocess.run(command, input="\n".join(source), text=True, check=True)
+    printed = subprocess.run([tmp_path / "it"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert dict(zip(texts, map(float, printed.split()), strict=True)) == {text: evaluate(text, names) for text in texts}
+
+
+@pytest.mark.parametrize(
+    ("name", "assignments", "element_type", "message"),
+    [
+        ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
+        (
+            "33_half_tile_order",
+            [],
+            "bfloat16",
+            "cuda/33_half_tile_order: tensor_maps: got 3; expected a kernel without tensor maps",
+        ),
+        ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
+        ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
+        ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),
+        ("11_split_k", ["BM=3"], "float32", "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles"),
+    ],
+)
+def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(name, assignments, element_type, message):
+    with pytest.raises(InputError) as error:
+        export.export(name, assignments, element_type)
+    assert message in str(error.value)
+
+
+@pytest.mark.published
+def test_the_best_configuration_is_that_of_the_headline_dataset():
+    kernel = KERNELS["cuda/11_split_k"]
+    best = measured(kernel, "sm_90", "float32", "")
+    assert best and best["dataset"].startswith("results/") and best["problem"] == "M = N = K = 4096"
+    given = measured(kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8")
+    assert given and given["configuration"] == "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8"
+    assert measured(kernel, "sm_80", "float32", "") is None

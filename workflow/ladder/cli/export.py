@@ -1,0 +1,170 @@
+"""Write a compiled kernel for use in another program: the cubin, how to launch it, and code in C++ and in Python that does so."""
+
+import json
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ladder.cli.best_rung import measured
+from ladder.cli.trial import compiled
+from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
+from ladder.core.errors import InputError
+from ladder.core.expressions import cpp
+from ladder.core.files import ROOT, write_whole
+from ladder.core.types import ELEMENT_TYPES
+from ladder.devices.detect import detect_gpus
+from ladder.model.kernel import ARGUMENTS, OF_BUILD, Configuration, Kernel
+from ladder.model.kernel_file import discover
+
+HERE = Path(__file__).resolve().parent
+CUBIN = "gemm.cubin"
+
+
+def export(name: str, assignments: Sequence[str], element_type: str) -> str:
+    """Write the folder `results/export/KERNEL` and return what was written. Raises `InputError`."""
+    kernel = _kernel(name)
+    if element_type not in kernel.element_types:
+        raise InputError(
+            f"--type {element_type}: expected one of the element_types of {kernel.id}, {', '.join(kernel.element_types)}"
+        )
+    gpus = detect_gpus()
+    arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
+    configuration = _configuration(kernel, assignments, element_type)
+    found = measured(kernel, arch, element_type, configuration.label if assignments else "")
+    if assignments:
+        why = "as given"
+    elif found:
+        configuration = Configuration.of(element_type, found["configuration"])
+        why = f"the fastest one measured on {found['gpu']} at {found['problem']}"
+    else:
+        why = f"the default: no result of it for {arch}"
+    entries, refused = compiled(kernel, [(configuration, kernel.objection(configuration))], arch)
+    if not entries:
+        reason = refused[0].reason if refused else kernel.objection(configuration)
+        raise InputError(f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles for {arch}")
+    folder = ROOT / "results" / "export" / kernel.name
+    write(folder, kernel, configuration, arch, entries[0].binary.read_bytes(), entries[0].resource, found)
+    if not found:
+        verdict = "not measured"
+    else:
+        same = (
+            "the same binary"
+            if found["sha256"] == entries[0].resource["sha256"]
+            else "compiled again, into another binary than that"
+        )
+        verdict = f"{found['status']} on {found['gpu']}, {found['time'][:10]}, {found['dataset']}: {same}"
+    return f"wrote {folder}: {configuration.label} ({why})\n  {verdict}"
+
+
+def _kernel(name: str) -> Kernel:
+    """Return the CUDA kernel of that name, or in that file. Raises `InputError` if there is none, or if it cannot be exported."""
+    refused: dict[str, InputError] = {}
+    kernels = discover(ROOT, refused)
+    kernel_id = f"cuda/{Path(name).stem}"
+    if kernel_id in refused:
+        raise refused[kernel_id]
+    if kernel_id not in kernels:
+        known = [kernel.name for kernel in kernels.values() if kernel.kind == "cuda" and not kernel.tensor_maps]
+        near = get_close_matches(Path(name).stem, known, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"expected one of {', '.join(known)}"
+        raise InputError(f"{name}: no such CUDA kernel; {hint}")
+    if kernels[kernel_id].tensor_maps:
+        raise InputError(
+            f"{kernel_id}: tensor_maps: got {len(kernels[kernel_id].tensor_maps)}; expected a kernel without tensor maps to export"
+        )
+    return kernels[kernel_id]
+
+
+def _configuration(kernel: Kernel, assignments: Sequence[str], element_type: str) -> Configuration:
+    """Return the configuration with some parameters given. The others have their defaults."""
+    try:
+        given = Configuration.of(element_type, " ".join(assignments))
+    except ValueError:
+        raise InputError(f"{' '.join(assignments)}: expected a configuration such as BM=64 BN=128") from None
+    own = dict(given.parameters)
+    for text in " ".join(assignments).split():
+        name = text.partition("=")[0]
+        if "=" not in text or name not in (*kernel.parameters, *OF_BUILD):
+            raise InputError(f"{text}: expected a parameter of {kernel.id}, {', '.join(kernel.parameters) or 'which has none'}")
+    return Configuration(element_type, tuple({**kernel.parameters, **own}.items()), given.build)
+
+
+def write(
+    folder: Path, kernel: Kernel, configuration: Configuration, arch: str, binary: bytes, resource: Mapping[str, Any],
+    found: Mapping[str, Any] | None,
+) -> None:  # fmt: skip
+    """Write the files of a compiled configuration: `gemm.cubin`, `launch.json`, `gemm.h` and `gemm.py`."""
+    names = {**kernel.parameters, **configuration.names()}
+    blocks = [block for _, block in kernel.blocks(names)]
+    launches = [
+        {
+            "function": launch["function"],
+            "grid": [*launch["grid"], 1, 1][:3],
+            "block": block,
+            "dynamic_shared": launch.get("dynamic_shared", 0),
+            "when": launch.get("when", 1),
+        }
+        for launch, block in zip(kernel.geometry[1], blocks, strict=True)
+    ]
+    launch = {
+        "kernel": kernel.id,
+        "configuration": configuration.label,
+        "element_type": configuration.element_type,
+        "architecture": arch,
+        "cubin": CUBIN,
+        "sha256": resource["sha256"],
+        "compiler": " ".join(filter(None, (resource["compiler"], resource["version"], resource["options"]))),
+        "arguments": [*ARGUMENTS.split(", "), *(["void *workspace"] if kernel.workspace else [])],
+        "parameters": names,
+        "where": dict(kernel.where),
+        "needs": list(kernel.needs),
+        "workspace": kernel.workspace or None,
+        "launches": launches,
+        "measured": found,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / CUBIN, binary)
+    write_whole(folder / "launch.json", (json.dumps(launch, indent=2) + "\n").encode())
+    write_whole(folder / "gemm.py", (HERE / "exported.py").read_bytes())
+    write_whole(folder / "gemm.h", _header(kernel, configuration, launch).encode())
+
+
+def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, Any]) -> str:
+    """Return the C++ header, from its template."""
+    named = {**launch["parameters"], **launch["where"]}
+    calls = []
+    for it in launch["launches"]:
+        when = "" if it["when"] == 1 else f"if ({cpp(it['when'])}) "
+        extents = ", ".join([*map(cpp, it["grid"]), *map(str, it["block"]), cpp(it["dynamic_shared"])])
+        calls.append(f'    {when}launch("{it["function"]}", {extents}, stream_, arguments_);')
+    if kernel.workspace:
+        calls = [
+            f"    const double bytes_ = std::max(4.0, whole({cpp(kernel.workspace)}));",
+            '    check(cuMemAllocAsync(&workspace_, static_cast<size_t>(bytes_), stream_), "cuMemAllocAsync");',
+            "    try {",
+            *(f"  {call}" for call in calls),
+            "    } catch (...) {",
+            "      cuMemFreeAsync(workspace_, stream_);",
+            "      throw;",
+            "    }",
+            '    check(cuMemFreeAsync(workspace_, stream_), "cuMemFreeAsync");',
+        ]
+    parts = {
+        "KERNEL": kernel.id,
+        "CONFIGURATION": configuration.label,
+        "TYPE": configuration.element_type,
+        "ARCH": launch["architecture"],
+        "CLASS": f"Gemm_{kernel.name}",
+        "ACC": ELEMENT_TYPES[configuration.element_type].accumulator,
+        "NAMES": "".join(f"    const double {name} = {cpp(value)};\n" for name, value in named.items()),
+        "UNUSED": "".join(f", {name}" for name in named),
+        "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in kernel.needs),
+        "WORKSPACE": "    CUdeviceptr workspace_ = 0;\n" if kernel.workspace else "",
+        "WORKSPACE_ARGUMENT": ", &workspace_" if kernel.workspace else "",
+        "LAUNCHES": "\n".join(calls),
+    }
+    text = (HERE / "exported.h").read_text()
+    for name, value in parts.items():
+        text = text.replace(f"@{name}@", value)
+    return text

@@ -1,0 +1,85 @@
+// @KERNEL@, @CONFIGURATION@, @TYPE@, compiled for @ARCH@: C <- alpha*A*B + beta*C, row-major.
+// Written by `ladder export` of Gemm Ladder. launch.json says where it was measured. Needs C++11 and -lcuda.
+#pragma once
+#include <cuda.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace gemm_ladder {
+
+class @CLASS@ {
+ public:
+  // Loads the cubin into the current context.
+  explicit @CLASS@(const char* cubin) {
+    CUdevice device;
+    check(cuCtxGetDevice(&device), "cuCtxGetDevice");
+    check(cuDeviceGetAttribute(&sm_count_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), "cuDeviceGetAttribute");
+    check(cuDeviceGetAttribute(&shared_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device), "cuDeviceGetAttribute");
+    check(cuModuleLoad(&module_, cubin), "cuModuleLoad (compiled for @ARCH@)");
+  }
+  ~@CLASS@() { cuModuleUnload(module_); }
+  @CLASS@(const @CLASS@&) = delete;
+  @CLASS@& operator=(const @CLASS@&) = delete;
+
+  // Queues one GEMM on a stream of the context. Throws std::invalid_argument if the problem breaks one of the kernel's needs,
+  // std::runtime_error if the driver reports an error.
+  void operator()(int m_, int n_, int k_, @ACC@ alpha_, CUdeviceptr a_, int lda_, CUdeviceptr b_, int ldb_, @ACC@ beta_,
+                  CUdeviceptr c_, int ldc_, CUstream stream_ = nullptr) const {
+    expect(m_ >= 1 && n_ >= 1 && k_ >= 1, "M, N and K of at least 1");
+    expect(lda_ >= k_ && ldb_ >= n_ && ldc_ >= n_, "lda >= K, ldb >= N and ldc >= N");
+    // doubles hold every whole number up to 2**53
+    const double M = m_, N = n_, K = k_, lda = lda_, ldb = ldb_, ldc = ldc_, alpha = alpha_, beta = beta_;
+    const double alignment_a = aligned(a_), alignment_b = aligned(b_), alignment_c = aligned(c_);
+    const double alignment = aligned(a_ | b_ | c_), sm_count = sm_count_, shared_memory_per_block = shared_;
+@NAMES@    unused(M, N, K, lda, ldb, ldc, alpha, beta, alignment, alignment_a, alignment_b, alignment_c, sm_count,
+           shared_memory_per_block@UNUSED@);
+@NEEDS@@WORKSPACE@    void* arguments_[] = {&m_, &n_, &k_, &alpha_, &a_, &lda_, &b_, &ldb_, &beta_, &c_, &ldc_@WORKSPACE_ARGUMENT@};
+@LAUNCHES@
+  }
+
+ private:
+  CUmodule module_ = nullptr;
+  int sm_count_ = 0, shared_ = 0;
+
+  static void check(CUresult result, const char* what) {
+    const char* name = "an unknown error";
+    if (result == CUDA_SUCCESS) return;
+    cuGetErrorName(result, &name);
+    throw std::runtime_error(std::string("@KERNEL@: ") + what + ": " + name);
+  }
+  static void expect(bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(std::string("@KERNEL@: expected ") + what);
+  }
+  template <class... Values>
+  static void unused(const Values&...) {}
+
+  // The arithmetic of header expressions, which is Python's.
+  static double floor_div(double a, double b) { return std::floor(a / b); }
+  static double ceil_div(double a, double b) { return std::ceil(a / b); }
+  static double mod(double a, double b) { return a - b * std::floor(a / b); }
+  static double aligned(CUdeviceptr at) { return static_cast<double>((at | 16) & -(at | 16)); }
+  static double whole(double value) {
+    expect(value == std::floor(value) && value >= 0 && value < 9007199254740992.0, "a whole number of blocks and bytes");
+    return value;
+  }
+
+  void launch(const char* name, double x, double y, double z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
+              double shared, CUstream stream, void** arguments) const {
+    const double most = std::max(std::max(x, y), std::max(z, shared));
+    expect(whole(x) + whole(y) + whole(z) + whole(shared) >= 0 && most < 2147483648.0, "fewer than 2**31 blocks and bytes");
+    CUfunction function;
+    check(cuModuleGetFunction(&function, module_, name), "cuModuleGetFunction");
+    if (shared > 0) {
+      check(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared)),
+            "cuFuncSetAttribute");
+    }
+    check(cuLaunchKernel(function, static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z), threads_x,
+                         threads_y, threads_z, static_cast<unsigned>(shared), stream, arguments, nullptr),
+          "cuLaunchKernel");
+  }
+};
+
+}  // namespace gemm_ladder

@@ -1,0 +1,166 @@
+"""Launch a GEMM kernel that `ladder export` of Gemm Ladder wrote: C <- alpha*A*B + beta*C, row-major.
+
+Needs the files beside it, Python 3.10 and the NVIDIA driver, and no package. Arrays are those of any library that offers
+`__cuda_array_interface__`: PyTorch, CuPy, Numba, PyCUDA.
+"""
+
+import ast
+import ctypes
+import json
+from collections.abc import Mapping
+from ctypes import byref, c_int, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+HERE = Path(__file__).parent
+KERNEL: dict[str, Any] = json.loads((HERE / "launch.json").read_text())
+TYPES: dict[str, tuple[str, Any]] = {
+    "float32": ("<f4", ctypes.c_float),
+    "float64": ("<f8", ctypes.c_double),
+    "float16": ("<f2", ctypes.c_float),
+}
+"""For each element type the `typestr` of an array, and the type of alpha and beta."""
+_SM_COUNT, _SHARED_MEMORY, _DYNAMIC_SHARED = 16, 97, 8
+"""Values of `CUdevice_attribute` and `CUfunction_attribute` (CUDA Driver API)."""
+
+
+def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> None:
+    """Queue `c <- alpha*a*b + beta*c` on a stream, given by its handle; 0 is the default stream.
+
+    The arrays must be in the current context, which is the first device's if there is none. Raises `ValueError` for arrays that do not
+    fit and for a problem that breaks one of the kernel's needs, `RuntimeError` for an error of the driver.
+    """
+    (at_a, m, k, lda), (at_b, rows_b, n, ldb), (at_c, *shape, ldc) = _matrix("a", a), _matrix("b", b), _matrix("c", c)
+    if rows_b != k or shape != [m, n]:
+        raise ValueError(f"got a of {m} x {k}, b of {rows_b} x {n}, c of {shape[0]} x {shape[1]}; expected M x K, K x N, M x N")
+    if c.__cuda_array_interface__["data"][1]:
+        raise ValueError("c: got a read-only array; expected one to write to")
+    module, device = _module(_context())
+    scalar = TYPES[KERNEL["element_type"]][1]
+    names = {
+        "M": m,
+        "N": n,
+        "K": k,
+        "lda": lda,
+        "ldb": ldb,
+        "ldc": ldc,
+        "alpha": alpha,
+        "beta": beta,
+        **device,
+        **KERNEL["parameters"],
+    }
+    for name, at in {"alignment": at_a | at_b | at_c, "alignment_a": at_a, "alignment_b": at_b, "alignment_c": at_c}.items():
+        names[name] = (at | 16) & -(at | 16)
+    for name, expression in KERNEL["where"].items():
+        names[name] = _evaluate(expression, names)
+    for need in KERNEL["needs"]:
+        if not _evaluate(need, names):
+            raise ValueError(
+                f"{KERNEL['kernel']}: expected {need}; got M={m} N={n} K={k} lda={lda} ldb={ldb} ldc={ldc} alpha={alpha} beta={beta}"
+            )
+    launches = [it for it in KERNEL["launches"] if _evaluate(it["when"], names)]
+    shapes = [[_whole(value, names) for value in (*it["grid"], it["dynamic_shared"])] for it in launches]
+    arguments = [c_int(m), c_int(n), c_int(k), scalar(alpha), c_void_p(at_a), c_int(lda), c_void_p(at_b), c_int(ldb)]
+    arguments += [scalar(beta), c_void_p(at_c), c_int(ldc)]
+    workspace, queue = c_void_p(), c_void_p(stream)
+    if KERNEL["workspace"]:
+        _call("cuMemAllocAsync", byref(workspace), c_size_t(max(4, _whole(KERNEL["workspace"], names))), queue)
+        arguments.append(workspace)
+    pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+    try:
+        for it, (x, y, z, shared) in zip(launches, shapes, strict=True):
+            function = c_void_p()
+            _call("cuModuleGetFunction", byref(function), c_void_p(module), it["function"].encode())
+            if shared:
+                _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
+            _call("cuLaunchKernel", function, x, y, z, *it["block"], shared, queue, pointers, None)
+    finally:
+        if workspace:
+            _call("cuMemFreeAsync", workspace, queue)
+
+
+def _matrix(name: str, array: Any) -> tuple[int, int, int, int]:
+    """Return the address, rows, columns and leading dimension of an array."""
+    given = getattr(array, "__cuda_array_interface__", None)
+    typestr = TYPES[KERNEL["element_type"]][0]
+    size = int(typestr[2:])
+    if given is None:
+        raise ValueError(f"{name}: got {type(array).__name__}; expected an array on a GPU, with __cuda_array_interface__")
+    if given["typestr"] != typestr or len(given["shape"]) != 2 or min(given["shape"]) < 1:
+        raise ValueError(
+            f"{name}: got {given['typestr']} of shape {given['shape']}; expected {typestr} of two dimensions, not empty"
+        )
+    rows, columns = given["shape"]
+    along, across = given.get("strides") or (columns * size, size)
+    if rows == 1:
+        along = max(along, columns * size)
+    if (columns > 1 and across != size) or along % size or along < columns * size:
+        raise ValueError(f"{name}: got strides of {along} and {across} bytes; expected rows whose elements lie side by side")
+    return given["data"][0], rows, columns, along // size
+
+
+def _evaluate(expression: str | int, names: Mapping[str, Any]) -> Any:
+    """Return the value of an expression of the kernel's header."""
+    functions = {"ceil_div": lambda a, b: -(-a // b), "min": min, "max": max, "bool": bool}
+    return eval(_compiled(str(expression)), {"__builtins__": {}, **functions}, dict(names))
+
+
+@cache
+def _compiled(expression: str) -> CodeType:
+    """Return the code of an expression, in which `and` and `or` give a bool, as in headers."""
+
+    class Strict(ast.NodeTransformer):
+        def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
+            self.generic_visit(node)
+            return ast.Call(ast.Name("bool", ast.Load()), [node], [])
+
+    tree = ast.fix_missing_locations(Strict().visit(ast.parse(expression, mode="eval")))
+    return compile(tree, "launch.json", "eval")
+
+
+def _whole(expression: str | int, names: Mapping[str, Any]) -> int:
+    value = _evaluate(expression, names)
+    if value != int(value) or value < 0:
+        raise ValueError(f"{expression}: got {value}; expected a whole number of blocks or bytes")
+    return int(value)
+
+
+@cache
+def _driver() -> Any:
+    driver = ctypes.CDLL("libcuda.so.1")
+    if driver.cuInit(0):
+        raise RuntimeError("cuInit failed. Check `nvidia-smi` and CUDA_VISIBLE_DEVICES")
+    return driver
+
+
+def _call(name: str, *arguments: Any) -> None:
+    result = getattr(_driver(), name)(*arguments)
+    if result:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorName(result, byref(text))
+        raise RuntimeError(f"{KERNEL['kernel']}, for {KERNEL['architecture']}: {name}: {(text.value or b'').decode() or result}")
+
+
+def _context() -> int:
+    """Return the current context. Make the primary context of the first device current if there is none."""
+    context = c_void_p()
+    _call("cuCtxGetCurrent", byref(context))
+    if not context:
+        _call("cuDevicePrimaryCtxRetain", byref(context), 0)
+        _call("cuCtxSetCurrent", context)
+    return context.value or 0
+
+
+@cache
+def _module(context: int) -> tuple[int, dict[str, int]]:
+    """Return the cubin loaded into a context, which must be current, and what expressions know of its device."""
+    module, device, values = c_void_p(), c_int(), {}
+    _call("cuCtxGetDevice", byref(device))
+    for name, attribute in {"sm_count": _SM_COUNT, "shared_memory_per_block": _SHARED_MEMORY}.items():
+        value = c_int()
+        _call("cuDeviceGetAttribute", byref(value), attribute, device)
+        values[name] = value.value
+    _call("cuModuleLoadData", byref(module), (HERE / KERNEL["cubin"]).read_bytes())
+    return module.value or 0, values
