@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from host import host, launch, right
 from ladder.compiling.compile import compile_kernel
-from ladder.devices import cpu
+from ladder.devices import cpu, detect
 from ladder.devices.base import Refused
 from ladder.measuring import gauntlet
 from ladder.measuring.verify import fault, judge
@@ -213,3 +213,23 @@ def test_a_cold_launch_finds_no_operand_in_the_caches():
         times[cold].append(host().time_round([sample], cold, seed)[0].us)
     host().free(operands)
     assert min(times[True]) > 1.2 * min(times[False])  # of each the one that neighbours disturbed least
+
+
+X86 = "processor\t: {}\nmodel name\t: AMD EPYC  9V74 80-Core Processor\n\n"
+ARM = "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: {}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "slug"),
+    [
+        (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
+        (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
+        (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
+        (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
+    ],
+)
+def test_a_cpu_is_named_by_its_model_or_by_its_cores(text, name, slug, monkeypatch, tmp_path):
+    monkeypatch.setattr(detect, "CPUINFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(text)
+    found = detect.detect_cpu.__wrapped__()
+    assert (found.name, found.slug) == (name, slug)
