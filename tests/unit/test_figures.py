@@ -16,7 +16,8 @@ from ladder.analysis import tables
 from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
 from ladder.figures import draw as figures
-from ladder.figures.data import MARKS, View
+from ladder.figures import labels
+from ladder.figures.data import GREY, MARKS, View, three
 from ladder.figures.layout import side_by_side
 from ladder.measuring import counters
 from ladder.model.kernel_file import discover
@@ -65,8 +66,22 @@ def words(figure):
     return [artist.get_text() for artist in [*artists, *legends]]
 
 
-def note(figure):
+def caption(figure):
     return figure.texts[1].get_text().replace("\n", " ")
+
+
+def note(figure):
+    """The caption and the description, which is not drawn."""
+    return f"{caption(figure)} {figure.get_label()}"
+
+
+def cells(axes):
+    """The table beside a panel: the cells of each row, by the name on the y axis."""
+    rows = {text.get_text(): [] for text in axes.get_yticklabels()}
+    for text in axes.texts:
+        if getattr(text, "xycoords", "") == ("axes fraction", "data"):
+            rows[list(rows)[int(text.xy[1])]].append(text.get_text())
+    return rows
 
 
 def lines(axes):
@@ -78,7 +93,7 @@ def name(kernel):
 
 
 NAMES = [
-    *(it for it in figures.FIGURES if it not in ("ratio", "time")),  # laid out as performance is
+    *(it for it in figures.FIGURES if it != "ratio"),  # laid out as performance is
     "parameters-05_register_tile",
     "parameters-16_thin_edge",
 ]
@@ -119,6 +134,7 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width
     figure.canvas.draw()
     assert figure.get_size_inches()[0] == width
     assert figure.get_size_inches()[1] < 14
+    assert figure.texts[1].get_text().count("\n") < (2 if width == 11 else 5)
     found, page = boxes(figure), figure.bbox
     for key, box in found.items():
         assert min(box.x0 - page.x0, page.x1 - box.x1, box.y0 - page.y0, page.y1 - box.y1) > -1, f"{key} leaves the page"
@@ -143,8 +159,9 @@ def test_a_figure_fits_a_column(dataset, which):
     figure = draw(dataset, which, width=3.4)
     assert figure.get_size_inches()[1] < 6
     assert not any("register tile" in text for text in words(figure))  # rungs stand by their numbers
-    wide = draw(dataset, which)
-    assert "05 register tile" in "".join(words(wide) + [it.get_text() for it in wide.axes[0].get_yticklabels()])
+    if which != "accuracy":  # it has numbers at any width
+        wide = draw(dataset, which)
+        assert "05 register tile" in "".join(words(wide) + [it.get_text() for it in wide.axes[0].get_yticklabels()])
 
 
 def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
@@ -155,33 +172,37 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
     best.loc[at & (best["kernel"] == "03_shared_tile"), ends] = [2.85, 2.8, 2.95]
     best.loc[at & (best["kernel"] == "02_naive_coalesced"), ends] = [2.7, 2.6, 2.8]
     figure = draw(({**tables, "best": best}, environment), "performance")
-    told = [{round(text.get_position()[0], 3): text.get_text() for text in axes.texts} for axes in figure.axes]
-    assert told[0][4096] == "05\n≈03"
-    assert told[1][[it.get_text() for it in figure.axes[3].get_xticklabels()].index("256×256×16384")] == "05\n≈03"
-    assert told[2:] == [{}, {}]
-    assert "after ≈ those whose intervals overlap its" in note(figure)
+    above = [
+        {round(it.get_position()[0], 3): it.get_text() for it in axes.texts if it.get_position()[1] == 1.02}
+        for axes in figure.axes
+    ]
+    assert above[0][4096] == "05\n≈03"
+    labels = [it.get_text().replace("\n", "") for it in figure.axes[1].get_xticklabels()]
+    assert above[1][labels.index("256×256×16384")] == "05\n≈03"
+    assert {axes.get_title(loc="left") for axes in figure.axes} == {"fastest of rungs and cuBLAS:"}
+    assert "≈: the intervals overlap" in caption(figure)
 
 
 def test_how_many_panels_stand_side_by_side():
     assert [side_by_side(width) for width in WIDTHS] == [3, 2, 1]
 
 
-@pytest.mark.parametrize("which", ["performance", "ratio"])
-def test_a_linear_panel_shows_what_lies_near_the_reference(dataset, which):
-    figure = draw(dataset, which)
-    linear = [axes for axes in figure.axes if axes.get_yscale() == "linear"]
-    logarithmic = [axes for axes in figure.axes if axes.get_yscale() == "log"]
-    assert (len(linear), len(logarithmic)) == (2, 2)  # squares and other shapes
-    bottom, top = linear[0].get_ylim()
+def test_ratios_are_drawn_near_the_reference(dataset):
+    figure = draw(dataset, "ratio")
+    assert [axes.get_yscale() for axes in figure.axes] == ["linear", "linear"]  # squares and other shapes
+    assert {axes.get_ylim() for axes in figure.axes} == {(75, 125)}
     best = dataset[0]["best"]
-    at = best[(best["kernel"] == "cublas") & (best["problem"].astype(str) == "4096") & (best["state"] == "warm")].iloc[0]
-    reference = 100 * at["ratio"] if which == "ratio" else at["tflops"]
-    tall = linear[0].get_window_extent().height / figure.dpi
-    assert bottom < 0.8 * reference < 1.2 * reference < top
-    assert 0.4 * reference / (top - bottom) * tall > {"performance": 0.5, "ratio": 1}[which]  # inches from 80 to 120 %
-    values = {"performance": best["tflops"], "ratio": 100 * best["ratio"]}[which][best["state"] == "warm"]
-    beyond = f"{((values < bottom) | (values > top)).sum()} points "
-    assert beyond + {"performance": "above", "ratio": "below 75 or above"}[which] in note(figure)  # TF32 is far above
+    values = 100 * best.loc[best["state"] == "warm", "ratio"]
+    assert f"{((values < 75) | (values > 125)).sum()} points" in caption(figure)  # TF32 is far above
+
+
+def test_all_rates_are_drawn_on_a_logarithmic_axis(dataset):
+    figure = draw(dataset, "performance")
+    assert [axes.get_yscale() for axes in figure.axes] == ["log", "log"]
+    best = dataset[0]["best"]
+    rates = best.loc[(best["state"] == "warm") & best["problem"].astype(str).str.isdigit(), "tflops"]
+    low, high = figure.axes[0].get_ylim()
+    assert low < rates.min() < rates.max() < high
 
 
 @pytest.fixture(scope="module")
@@ -204,23 +225,46 @@ def test_of_sizes_that_lie_close_one_has_a_label(close, width):
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-@pytest.mark.slow
-def test_a_rung_far_above_the_reference_leaves_the_linear_panel(dataset):
-    tables, environment = dataset
-    best = tables["best"].copy()
-    best.loc[best["kernel"] == "10_block_tile_128", "tflops"] *= 5
-    best.loc[best["kernel"] == "05_register_tile", "tflops"] *= 5
-    figure = figures.draw("performance", View({**tables, "best": best}, environment, "warm"))
-    top = figure.axes[0].get_ylim()[1]
+def test_a_few_rungs_have_a_color_and_a_name(dataset):
     data = View(*dataset, "warm")
-    reference = data.best.loc[data.best["kernel"] == data.reference, "tflops"].max()
-    assert top == pytest.approx(1.05 * max(data.peak, data.clock_peak, 1.25 * reference))
+    assert len(data.prominent) == 6 < len(data.kernels)
+    assert "10_block_tile_128" in data.prominent  # it or 16 is the fastest on every problem
+    assert "16_thin_edge" in data.prominent
+    assert "08_padded_shared" not in data.prominent  # the twin of 07
+    colours = [to_hex(data.colours()[kernel]) for kernel in data.prominent]
+    assert len({*colours, GREY}) == 7
+    assert {data.colours()[kernel] for kernel in data.kernels if kernel not in data.prominent} == {GREY}
+    squares, others = draw(dataset, "performance").axes
+    named = {text.get_text() for text in squares.texts}
+    assert {data.nice(kernel) for kernel in [*data.prominent, *data.baselines]} <= named
+    assert "08 padded shared" not in named
+    numbers = [text.get_text() for text in others.texts if text.get_position()[1] != 1.02]
+    assert sorted(numbers) == sorted(4 * [data.brief(kernel) for kernel in data.prominent])
+    assert "Grey: rungs" in caption(squares.figure)
+    assert "08" in caption(squares.figure).partition("Grey")[2]
+
+
+def test_names_lie_apart_where_they_belong():
+    assert labels.apart([0.5, 0.5, 0.1], 0.2, 0, 1) == pytest.approx([0.4, 0.6, 0.1])
+    assert labels.apart([0.05, 0.0], 0.2, 0, 1) == pytest.approx([0.2, 0.0])
+    assert labels.apart([0.99, 0.98, 0.97], 0.1, 0, 1) == pytest.approx([1.0, 0.9, 0.8])
+    assert labels.apart([0.1, 0.9], 0.2, 0, 1) == pytest.approx([0.1, 0.9])
+    assert labels.apart([], 0.2, 0, 1) == []
+
+
+def test_files_describe_themselves_and_captions_do_not(dataset, tmp_path):
+    figure = draw(dataset, "ladder")
+    figures.save(figure, tmp_path / "x")
+    (described,) = re.findall("<desc>(.*)</desc>", (tmp_path / "x.svg").read_text())
+    assert described == figure.get_label()
+    assert "commit 0000000000" in described
+    assert "commit" not in caption(figure)
 
 
 def test_intervals_and_marks_are_drawn(dataset):
     best = dataset[0]["best"].astype({"problem": str})
     best = best[(best["state"] == "warm") & (best["kernel"] == "05_register_tile")]
-    squares, others = (axes for axes in draw(dataset, "ratio").axes if axes.get_yscale() == "linear")
+    squares, others = draw(dataset, "ratio").axes
     rows = best[best["problem"].str.isdigit()].sort_values("m")
     assert lines(squares)["05 register tile"].get_ydata() == pytest.approx(100 * rows["ratio"].to_numpy())
     bands = [
@@ -253,20 +297,28 @@ def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset):
     for state in ("warm", "cold"):
         figure = draw(dataset, "ladder", state)
         assert words(figure)[0] == f"The ladder at M = N = K = 4096 on NVIDIA Made Up, {state}"
-        told = note(figure)
-        (of,) = re.findall(r"over the (\d+) problems that every rung has: ([^.]*)\.", told)
+        (of,) = re.findall(r"over the (\d+) problems that every rung has: ([^.]*)\.", note(figure))
         assert (of[0], len(of[1].split(", "))) == ("10", 10)
-        texts = {text.split(":")[0]: text for text in words(figure)[2:]}
-        assert set(texts) >= {name(kernel) for kernel in synthetic.SHARES if kernel[0].isdigit() and not kernel.startswith("20")}
-        assert ("as warm" in texts["05 register tile"]) == (state == "cold")
+        (axes,) = figure.axes
+        assert list(cells(axes)) == [View(*dataset, state).nice(kernel) for kernel in _shown(dataset, state)]
+        hatched = {bar.get_label() for bars in axes.containers for bar in [bars] if bars.patches[0].get_hatch() == "...."}
+        assert ("05_register_tile" in hatched) == (state == "cold")
     best = dataset[0]["best"]
     warm = best[(best["state"] == "warm") & (best["kernel"] == "05_register_tile")]
     mean = 100 * np.exp(np.log(warm["ratio"]).mean())
-    texts = {text.split(":")[0]: text.replace("\n     ", " ") for text in words(draw(dataset, "ladder"))[2:]}
-    assert f"(mean {mean:.3g} %)" in texts["05 register tile"]
     at = warm[warm["problem"].astype(str) == "4096"].iloc[0]
-    assert f"{at['tflops']:.3g} TFLOP/s, ×" in texts["05 register tile"]
-    assert f"{at['configuration']} and 1 tied" in texts["05 register tile"]
+    expected = [three(at["tflops"]), three(100 * at["ratio"]), three(mean)]
+    (axes,) = draw(dataset, "ladder").axes
+    assert cells(axes)["05 register tile"][:3] == expected
+    heads = [text.get_text() for text in axes.texts if getattr(text, "xycoords", "") == "axes fraction"]
+    assert heads == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over the rung below"]
+
+
+def _shown(dataset, state):
+    """The kernels in the order of the ladder, then the reference, then what is not ranked."""
+    data = View(*dataset, state)
+    unranked = [kernel for kernel in synthetic.SHARES if kernel in ("20_tensor_cores", "cublas_tf32", "cublaslt_best")]
+    return [*data.kernels, "cublas", *unranked]
 
 
 @pytest.fixture(scope="module")
@@ -301,25 +353,28 @@ def test_means_leave_out_what_a_rung_has_not(dataset):
 
 
 def test_gains_say_what_pairs_say(dataset):
-    texts = {text.split(":")[0]: text for text in words(draw(dataset, "ladder"))[2:]}
-    assert "faster" in texts["05 register tile"]
-    assert re.search("≈×[01][.0-9]* not distinguishable", texts["08 padded shared"].replace("\n     ", " "))
+    (axes,) = draw(dataset, "ladder").axes
+    assert "faster" in cells(axes)["05 register tile"][3]
+    assert re.fullmatch("≈ ×[01][.0-9]*", cells(axes)["08 padded shared"][3])
     found, environment = dataset
     pairs = found["pairs"].assign(verdict="slower")
-    texts = {text.split(":")[0]: text for text in words(draw((found | {"pairs": pairs}, environment), "ladder"))[2:]}
-    assert "slower" in texts["05 register tile"]
-    assert "faster" not in texts["05 register tile"]
+    (axes,) = draw((found | {"pairs": pairs}, environment), "ladder").axes
+    assert "slower" in cells(axes)["05 register tile"][3]
 
 
-def test_bars_have_intervals_and_context_may_leave(dataset):
+def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
     best = dataset[0]["best"].astype({"problem": str})
     rows = best[(best["state"] == "warm") & (best["problem"] == "4096")].set_index("kernel")
     (axes,) = draw(dataset, "ladder").axes
     lengths = [bar.get_width() for bar in axes.patches]
-    assert lengths == pytest.approx(list(rows.loc[list(synthetic.SHARES), "tflops"]))
+    assert lengths == pytest.approx(list(rows.loc[_shown(dataset, "warm"), "tflops"]))
     drawn = [sorted(line.get_xdata()) for line in axes.get_lines()]
     assert drawn[3] == pytest.approx(list(rows.loc["05_register_tile", ["tflops_low", "tflops_high"]]))
     assert rows.loc["16_thin_edge", "tflops"] < axes.get_xlim()[1] < rows.loc["20_tensor_cores", "tflops"]
+    cut = [round(float(np.mean(line.get_ydata()))) for line in axes.get_lines() if line.get_label() == "_break"]
+    beyond = [place for place, length in enumerate(lengths) if length > axes.get_xlim()[1]]
+    assert cut == [place for place in beyond for _ in range(2)] != []
+    assert "White cuts" in caption(axes.figure)
 
 
 @pytest.mark.slow
@@ -328,7 +383,7 @@ def test_a_marked_bar_is_hatched(tmp_path):
     figure = draw(throttled, "ladder")
     assert {bar.get_hatch() for bar in figure.axes[0].patches} == {"////"}
     assert "t: throttled" in note(figure)
-    assert "hatched: marked by the letters in its text" in words(figure)
+    assert "hatched: marked" in words(figure)
 
 
 def test_the_footer_names_what_a_number_depends_on(dataset):
@@ -365,7 +420,7 @@ def test_without_a_confirmation_intervals_are_within_run(tmp_path):
     figure = draw(found, "ladder")
     assert "Intervals: within-run, 95 %" in note(figure)
     assert not re.search(r"in \d+ processes", note(figure))
-    assert not [text for text in words(figure) if "faster" in text and "×1" in text]  # no verdict without pairs
+    assert not [text for row in cells(figure.axes[0]).values() for text in row if "faster" in text]  # no verdict without pairs
     assert "f: few, fewer than three processes" in note(figure)
 
 
@@ -383,10 +438,13 @@ def test_parameters_use_the_range_of_the_colours_and_tell_shapes_apart(dataset):
     mine = summary[summary["kernel"] == "05_register_tile"]
     raced = [text.get_text() for axes in (squares, others) for text in axes.texts if text.get_text().startswith("~")]
     assert len(raced) == (mine["stop"] == "race").sum() > 0
-    assert "n = 12 samples a cell, n = 5 where it lost the race." in note(figure)
-    told = {text.get_text().split()[-1] for axes in (squares, others) for text in axes.texts if " " in text.get_text()}
-    assert told == {"t"}
-    assert "t: throttled, the clock was held down; ~: raced, lost the race, few samples." in note(figure)
+    assert "n = 12 samples a cell, n = 5 where it was eliminated." in note(figure)
+    flags = {text.get_text().split()[-1] for axes in (squares, others) for text in axes.texts if " " in text.get_text()}
+    assert flags == {"t"}
+    assert "t: throttled, the clock was held down; ~: raced, eliminated early, few samples." in note(figure)
+    heads = [text.get_text() for text in squares.texts if getattr(text, "xycoords", "") == "axes fraction"]
+    assert heads == ["BM", "BN", "BK", "TM", "TN"]
+    assert not [text for text in others.texts if getattr(text, "xycoords", "") == "axes fraction"]  # the names stand once
     assert "within-run" in note(figure)
     assert "between-process" not in note(figure)
 
@@ -416,21 +474,23 @@ def test_the_roofline_shows_what_passes_the_peak_on_tensor_cores_and_marks(datas
     best.loc[at & (best["kernel"] == "05_register_tile"), "marks"] = "drifting"
     models.loc[models["kernel"] == "16_thin_edge", "bound_tflops"] = np.nan
     figure = draw(({**found, "best": best, "models": models}, environment), "roofline")
-    (axes,) = figure.axes
-    dots = {
-        float(y): edge
-        for dots in axes.collections
-        for (_, y), edge in zip(dots.get_offsets(), dots.get_edgecolors(), strict=True)
-    }
-    assert 200.0 in dots
-    assert axes.get_ylim()[1] > 200
     rate = best.loc[at & (best["kernel"] == "05_register_tile"), "tflops"].iloc[0]
-    assert [to_hex(edge) for y, edge in dots.items() if to_hex(edge) != "#ffffff"] == [MARKS["drifting"][1]]
-    assert to_hex(dots[rate]) == MARKS["drifting"][1]
+    rungs = [kernel for kernel in synthetic.SHARES if kernel[0].isdigit() and kernel != "20_tensor_cores"]
+    for axes in figure.axes:  # by the traffic of threads, and by the least one
+        dots = {
+            float(y): edge
+            for dots in axes.collections
+            for (_, y), edge in zip(dots.get_offsets(), dots.get_edgecolors(), strict=True)
+        }
+        assert 200.0 in dots
+        assert axes.get_ylim()[1] > 200
+        assert [to_hex(edge) for y, edge in dots.items() if to_hex(edge) != "#ffffff"] == [MARKS["drifting"][1]]
+        assert to_hex(dots[rate]) == MARKS["drifting"][1]
+        assert {kernel[:2] for kernel in rungs} <= {text.get_text() for text in axes.texts}
     assert "edge: drifting" in words(figure)
     assert "d: drifting" in note(figure)
-    assert "Without a tick: on the tensor cores" in note(figure)
-    assert "Without a tick" not in note(draw(dataset, "roofline"))
+    assert "Rungs on the tensor cores may lie above the FP32 peak." in caption(figure)
+    assert "tensor cores" not in caption(draw(dataset, "roofline"))
 
 
 @pytest.mark.filterwarnings("error")
@@ -441,13 +501,12 @@ def test_a_kernel_that_declares_no_traffic_has_its_least_on_the_roofline_only(co
     draw(({**found, "models": models}, environment), "roofline").canvas.draw()
 
 
-def test_bounds_of_elements_are_a_line_a_distribution(dataset):
-    found, environment = dataset
-    best = found["best"]
-    both = pd.concat([best, best.assign(distribution="other", component_bound=2 * best["component_bound"])])
-    axes = draw(({**found, "best": both}, environment), "accuracy").axes[1]
-    assert len(axes.get_lines()) == 2 * best["precision"].fillna("").nunique()
-    for line in axes.get_lines():
+def test_bounds_of_elements_are_a_line_a_precision(dataset):
+    best = dataset[0]["best"]
+    axes = draw(dataset, "accuracy").axes[1]
+    bounds = [line for line in axes.get_lines() if line.get_linestyle() == ":"]
+    assert len(bounds) == best["precision"].fillna("").nunique()
+    for line in bounds:
         at = pd.DataFrame({"k": line.get_xdata(), "bound": line.get_ydata()}).groupby("k")["bound"]
         assert at.nunique().max() == 1
 
@@ -461,16 +520,30 @@ def test_gpus_are_compared_on_what_all_measured(dataset):
     assert not [label for label in labels if label.startswith("8192")]
 
 
-def test_accuracy_has_every_kernel_and_the_bounds(dataset):
+CLASSES = {
+    "rungs on CUDA cores": [kernel for kernel in synthetic.SHARES if kernel[0] in "01"],
+    "cuBLAS": ["cublas", "cublaslt_best"],
+    "rounded to TF32": ["20_tensor_cores", "cublas_tf32"],
+}
+"""How accuracy sorts the kernels."""
+
+
+def test_accuracy_has_a_line_a_class_and_a_point_a_kernel(dataset):
     figure = draw(dataset, "accuracy")
-    by_k, elements, speed = figure.axes
+    by_k, _, by_speed = figure.axes
     best = dataset[0]["best"]
     rows = best[(best["state"] == "warm") & best["tflops"].notna()]
-    assert sum(len(it.get_offsets()) for it in by_k.collections) == len(rows)
-    assert sorted(y for it in by_k.collections for _, y in it.get_offsets()) == pytest.approx(sorted(rows["frobenius_error"]))
-    assert sorted(x for it in speed.collections for x, _ in it.get_offsets()) == pytest.approx(sorted(100 * rows["ratio"]))
-    assert len(elements.get_lines()) == 2  # the bounds of float32 and of TF32
-    assert {"cuBLAS, TF32 (context)", "20 tensor cores (context)"} <= set(words(figure))
+    assert [sorted(found) for found in View(*dataset, "warm").classes().values()] == [sorted(of) for of in CLASSES.values()]
+    for line, members in zip(by_k.get_lines(), CLASSES.values(), strict=True):
+        of = rows[rows["kernel"].isin(members)].groupby("k")["frobenius_error"]
+        assert list(line.get_ydata()) == pytest.approx(list(of.median()))
+    points = {line.get_label(): (line.get_xdata()[0], line.get_ydata()[0]) for line in by_speed.get_lines()}
+    assert set(points) == set(synthetic.SHARES)
+    mine = rows[rows["kernel"] == "05_register_tile"]
+    expected = 100 * np.exp(np.log(mine["ratio"]).mean()), mine["frobenius_error"].median()
+    assert points["05_register_tile"] == pytest.approx(expected)
+    assert {"rungs on CUDA cores (8)", "rounded to TF32: 20, cuBLAS TF32"} <= set(words(figure))
+    assert "05" in {text.get_text() for text in by_speed.texts}
 
 
 def test_rates_are_drawn_of_one_distribution(dataset, tmp_path, monkeypatch):
@@ -488,7 +561,8 @@ def test_rates_are_drawn_of_one_distribution(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda name, data: drawn.setdefault(name, set(data.order)))
     figures.draw_all(changed, environment, tmp_path)
     assert drawn["performance"] and not drawn["performance"] & sparse
-    assert drawn["distributions"] == drawn["accuracy"] == drawn["performance"] | sparse
+    assert drawn["accuracy"] == drawn["performance"]
+    assert drawn["distributions"] == drawn["performance"] | sparse
 
 
 @pytest.mark.slow
@@ -503,14 +577,20 @@ def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
     rows = best[(best["state"] == "warm") & best["tflops"].notna()]
     for axes, column in ((norm, "frobenius_error"), (elements, "component_error")):
         largest = rows.groupby(["kernel", "distribution"])[column].max() * 2**24
-        assert sorted(y for it in axes.collections[: len(synthetic.SHARES)] for _, y in it.get_offsets()) == pytest.approx(
-            sorted(largest)
-        )
-    bound, worst = elements.collections[-2:]
-    own = rows[rows["precision"].isna()]
-    expected = own.groupby("distribution", sort=False)[["component_bound", "k"]].max()
-    assert [segment[0][1] for segment in bound.get_segments()] == pytest.approx(list(expected["component_bound"] * 2**24))
-    assert [segment[0][1] for segment in worst.get_segments()] == list(expected["k"])
+        ranges = [sorted(line.get_ydata()) for line in axes.get_lines() if len(line.get_ydata()) == 2]
+        expected = [
+            [min(of), max(of)]
+            for members in CLASSES.values()
+            for name in ("uniform", "sparse")
+            for of in [[largest[kernel, name] for kernel in members]]
+        ]
+        assert ranges == [pytest.approx(it) for it in expected]
+    *bounds, worst = elements.collections
+    for found_bounds, members in zip(bounds, CLASSES.values(), strict=True):  # each class has its own
+        of = rows[rows["kernel"].isin(members)].groupby("distribution", sort=False)["component_bound"].max()
+        assert [segment[0][1] for segment in found_bounds.get_segments()] == pytest.approx(list(of * 2**24))
+    largest_k = rows[rows["precision"].isna()].groupby("distribution", sort=False)["k"].max()
+    assert [segment[0][1] for segment in worst.get_segments()] == list(largest_k)
 
 
 def test_samples_show_every_sample_by_process(dataset):
@@ -530,12 +610,15 @@ def test_energy_has_the_range_of_its_processes(dataset):
     rows = best[(best["state"] == "sustained") & best["energy_j"].notna()].set_index("kernel")
     figure = draw(dataset, "energy", state="sustained")
     (axes,) = figure.axes
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(rows.loc[list(synthetic.SHARES), "tflop_per_j"]))
+    drawn = lines(axes)
+    assert list(drawn) == _shown(dataset, "sustained")
+    assert {kernel: line.get_xdata()[0] for kernel, line in drawn.items()} == pytest.approx(rows["energy_j"].to_dict())
     row = rows.loc["05_register_tile"]
-    work = row["tflop_per_j"] * row["energy_j"]
-    drawn = sorted(axes.get_lines()[3].get_xdata())
-    assert drawn == pytest.approx([work / row["energy_high_j"], work / row["energy_low_j"]])
-    assert axes.get_title(loc="left") == "4096"
+    ranges = [list(line.get_xdata()) for line in axes.get_lines() if len(line.get_xdata()) == 2]
+    assert pytest.approx([row["energy_low_j"], row["energy_high_j"]]) in ranges
+    assert cells(axes)["05 register tile"][:2] == [three(row["energy_j"]), three(1000 * row["tflop_per_j"])]
+    assert (axes.get_xscale(), axes.get_title(loc="left")) == ("log", "4096")
+    assert figure.texts[0].get_text().endswith("sustained")
 
 
 def test_energy_of_one_process_has_no_range_and_what_has_none_is_named(dataset):
@@ -547,26 +630,12 @@ def test_energy_of_one_process_has_no_range_and_what_has_none_is_named(dataset):
     best.loc[without, ["energy_j", "energy_low_j", "energy_high_j", "tflop_per_j"]] = np.nan
     figure = draw((tables | {"best": best}, *others), "energy", state="sustained")
     (axes,) = figure.axes
-    assert len(axes.patches) == len(synthetic.SHARES) - 1
-    drawn = {
-        bar.get_label(): np.isfinite(line.get_xdata()).all() for bar, line in zip(axes.containers, axes.get_lines(), strict=True)
-    }
-    assert [kernel for kernel, line in drawn.items() if not line] == ["05_register_tile"]
-    said = " ".join(text.get_text() for text in figure.texts)
-    assert "Not counted: 01 at 4096." in said
-    assert "What has none was counted in one." in said
-
-
-@pytest.mark.slow
-def test_time_stands_on_the_empty_launch(dataset):
-    figure = draw(dataset, "time")
-    assert {axes.get_yscale() for axes in figure.axes} == {"log"}
-    drawn = lines(figure.axes[0])
-    assert drawn["empty launch"].get_ydata()[0] == 5.1
-    assert drawn["empty launch, repeated"].get_ydata()[0] == 1.4
-    best = dataset[0]["best"].astype({"problem": str})
-    small = best[(best["state"] == "warm") & (best["kernel"] == "cublas") & (best["problem"] == "256")].iloc[0]
-    assert drawn["cuBLAS"].get_ydata()[0] == pytest.approx(small["median_us"])
+    assert set(lines(axes)) == set(synthetic.SHARES) - {"01_naive_uncoalesced"}
+    ranges = [line for line in axes.get_lines() if len(line.get_xdata()) == 2 and line.get_label().startswith("_child")]
+    without = [line.get_ydata()[0] for line in ranges if not np.isfinite(np.asarray(line.get_xdata(), float)).all()]
+    assert [list(lines(axes))[int(place)] for place in without] == ["05_register_tile"]
+    assert "Not counted: 01 at 4096." in caption(figure)
+    assert "Without a line: counted in one process." in caption(figure)
 
 
 def test_what_rounds_its_operands_is_context(dataset):
@@ -574,9 +643,10 @@ def test_what_rounds_its_operands_is_context(dataset):
     assert "20_tensor_cores" in data.baselines
     assert "20_tensor_cores" not in data.kernels
     drawn = lines(draw(dataset, "performance").axes[0])
-    assert drawn["20 tensor cores (context)"].get_linestyle() == "-."
-    assert drawn["16 thin edge"].get_linestyle() == "-"
-    assert "×" not in next(text for text in words(draw(dataset, "ladder")) if text.startswith("20 tensor cores"))
+    assert drawn["20 tensor cores"].get_linestyle() != "-" == drawn["16 thin edge"].get_linestyle()
+    figure = draw(dataset, "ladder")
+    assert not any("×" in cell for cell in cells(figure.axes[0])["20 tensor cores"])
+    assert "Below the dotted line: for reference, not ranked." in caption(figure)
 
 
 @pytest.mark.slow
@@ -597,9 +667,9 @@ def test_datasets_side_by_side(dataset, tmp_path):
     assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
 
 
-@pytest.mark.parametrize("which", ["performance", "ratio", "time"])
+@pytest.mark.parametrize("which", ["performance", "ratio"])
 def test_figures_of_points_say_where_their_configurations_stand(dataset, which):
-    assert "Of which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
+    assert "Which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
 
 
 def test_ways_of_compiling_are_marked_as_other_values_are(compiled):
@@ -646,7 +716,7 @@ def test_element_types_are_drawn_apart(dataset, tmp_path, monkeypatch):
     figures.draw_all(both, environment, tmp_path)
     stems = [stem.name for _, _, stem, _ in tasks]
     plain = [stem for stem in stems if "float64" not in stem]
-    assert {"performance-warm", "ladder-cold", "time-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
+    assert {"performance-warm", "ladder-cold", "ratio-warm", "accuracy-warm", "parameters-03_shared_tile-warm"} <= set(plain)
     assert {re.sub("-(warm|cold|sustained)$", r"-float64-\1", stem) for stem in plain} == set(stems) - set(plain)
     assert not [stem for stem in stems if stem.startswith(("parameters", "gpus", "energy")) and stem.endswith("cold")]
     for data, _, stem, _ in tasks:
@@ -710,7 +780,6 @@ def test_the_environment_may_lack_what_is_of_gpus(compiled):
     assert "GFLOP/s" in told
     assert "power limit" not in told
     assert "by lanes" not in told
-    assert len(draw((found, plain), "time").axes) == 1
 
 
 def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(dataset, compiled):

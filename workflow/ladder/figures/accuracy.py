@@ -1,95 +1,147 @@
-"""Draw how far results are from float64, and at what speed."""
+"""Draw how far results are from float64, and at what speed, by classes of kernels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.types import ELEMENT_TYPES
-from ladder.figures.data import View
+from ladder.figures.data import REFERENCE, View
+from ladder.figures.labels import name_points
 from ladder.figures.layout import finish, logarithmic, panels, text_size
-from ladder.figures.scaling import points
 
-MOST_SHAPES, IMAGE_DPI = 1000, 150
-"""The most points of a panel that are drawn as shapes, and the resolution of the image that replaces more.
+COLOURS = {"rungs on CUDA cores": "#4477aa", "rungs": "#4477aa", "rungs on tensor cores": "#228833"}
+ROUNDED = ["#ee6677", "#aa3377", "#ccbb44"]
+"""The colors of the classes of rungs, and of those that round their operands. The reference is black."""
+BOUND = ":"
 
-The image makes an SVG file several times smaller.
-"""
+
+def _classes(data: View) -> dict[str, tuple[list[str], str]]:
+    """Return the members and the color of each class."""
+    found = data.classes()
+    rounded = dict(zip((name for name in found if name.startswith("rounded")), ROUNDED, strict=False))
+    return {name: (members, (COLOURS | rounded).get(name, REFERENCE)) for name, members in found.items()}
+
+
+def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[Line2D]:
+    """Return the legend of the classes; those of up to three members name them."""
+    entries = []
+    for name, (members, colour) in classes.items():
+        briefs = [data.brief(kernel) for kernel in members]
+        named = (
+            f": {', '.join(briefs)}"
+            if len(members) <= 3 and briefs != [name]
+            else f" ({len(members)})"
+            if len(members) > 3
+            else ""
+        )
+        entries.append(Line2D([], [], color=colour, marker="o", label=f"{name}{named}"))
+    return [*entries, Line2D([], [], color="#666666", ls=BOUND, label="dotted: error bound of an element, by class")]
+
+
+def _against_k(axes: Axes, rows: pd.DataFrame, column: str, classes: Mapping[str, tuple[list[str], str]], size: float) -> None:
+    """Draw the median of each class at each K, and the range from its smallest to its largest error."""
+    for members, colour in classes.values():
+        mine = rows[rows["kernel"].isin(members) & (rows[column] > 0)].groupby("k")[column]
+        at = mine.agg(["min", "median", "max"]).sort_index()
+        axes.fill_between(at.index, at["min"], at["max"], color=colour, alpha=0.2, lw=0, zorder=2)
+        axes.plot(at.index, at["median"], "o-", color=colour, ms=0.3 * size, zorder=4)
+
+
+def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str], str]]) -> None:
+    """Draw the bound of an element against K, a line for each precision."""
+    bounded = rows.dropna(subset="component_bound").sort_values("k")
+    for _, bound in bounded.groupby(bounded["precision"].fillna(""), sort=False):
+        colour = next(colour for members, colour in classes.values() if bound["kernel"].iloc[0] in members)
+        bound = bound.drop_duplicates("k")
+        axes.plot(bound["k"], bound["component_bound"], color=colour, ls=BOUND, zorder=3)
 
 
 def accuracy(data: View) -> Figure:
-    """Draw the errors of the best configuration of every kernel and baseline against K, and against its speed."""
-    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # marks are about times
-    figure, grid = panels(data, 3, 1.35 if data.in_column else 2.9)
-    colours, markers, size = data.colours(), data.markers(), 0.55 * text_size(data.width)
-    described = (
-        ("k", "frobenius_error", "K (log)", r"$|C-R|_F\,/\,|R|_F$ (log)", "Frobenius error"),
-        ("k", "component_error", "K (log)", r"$|C-R|\,/\,(|A||B|)$ (log)", "largest error of an element"),
-        (
-            "ratio",
-            "frobenius_error",
-            f"% of {data.nice(data.reference)}'s rate (log)",
-            r"$|C-R|_F\,/\,|R|_F$ (log)",
-            "error and speed",
-        ),
-    )
-    order = [*data.kernels, *data.baselines]
-    for axes, (x, y, across, up, title) in zip(grid, described, strict=True):
-        for place, kernel in enumerate(order):
-            mine = rows[(rows["kernel"] == kernel) & (rows[y] > 0)]
-            aside = (
-                1.0 + 0.5 * (place / max(len(order) - 1, 1) - 0.5) if x == "k" else 100.0
-            )  # side by side, because many problems share a K
-            if len(mine):
-                points(axes, aside * mine[x], mine[y], mine, colours[kernel], markers[kernel], size)
-        if y == "component_error":
-            bounds = rows.dropna(subset="component_bound").sort_values("k")
-            for _, bound in bounds.groupby([bounds["precision"].fillna(""), "distribution"]):
-                axes.plot(bound["k"], bound["component_bound"], color="#b22222", ls=":", zorder=2)
-        axes.set(xlabel=across, ylabel=up, title=title)
+    """Draw the errors of the best configurations by class: against K, and of each kernel against its speed."""
+    rows, size = data.best[data.best["frobenius_error"].notna()], text_size(data.width)
+    height = 1.5 if data.in_column else 3.2
+    figure, grid = panels(data, 3, height)
+    classes = _classes(data)
+    by_norm, by_element, by_speed = grid
+    _against_k(by_norm, rows, "frobenius_error", classes, size)
+    _against_k(by_element, rows, "component_error", classes, size)
+    _bounds(by_element, rows, classes)
+    by_norm.set(title="error of the matrix", ylabel=r"$|C-R|_F\,/\,|R|_F$ (log)")
+    by_element.set(title="largest error of an element", ylabel=r"$|C-R|\,/\,(|A||B|)$ (log)")
+    for axes in (by_norm, by_element):
+        axes.set_xlabel("K (log)")
         logarithmic(axes)
         logarithmic(axes, "x")
-    bound = Line2D([], [], color="#b22222", ls=":", label="the bound of an element")
-    notes = [
-        "Against float64; the kernels of a K side by side. Errors of the sweep's check, of each problem's best configuration."
+    named = []
+    positive = rows[rows["frobenius_error"] > 0]
+    for members, colour in classes.values():
+        for kernel in members:
+            mine = positive[positive["kernel"] == kernel]
+            if len(mine):
+                x, y = 100 * float(np.exp(np.log(mine["ratio"]).mean())), float(mine["frobenius_error"].median())
+                by_speed.plot(x, y, "o", color=colour, ms=0.5 * size, zorder=4, label=kernel)
+                named.append((x, y, data.brief(kernel), colour))
+    by_speed.set(
+        title="error and speed, means of all problems", xlabel=f"% of {data.nice(data.reference)} (log)",
+        ylabel=r"$|C-R|_F\,/\,|R|_F$ (log)",
+    )  # fmt: skip
+    logarithmic(by_speed)
+    logarithmic(by_speed, "x")
+    name_points(by_speed, named, 0.7 * size, 0.75 * data.width / (1 if data.in_column else 3), 0.7 * height)
+    caption = [
+        f"Against float64, operands {data.distribution}. Lines: the median of a class; bands: from its smallest to its largest error."
     ]
-    handles = [*data.handles(rows, lines=False), bound]
-    finish(figure, data, f"Accuracy on {data.environment['name']}", handles, notes)
-    if len(rows) > MOST_SHAPES:
-        figure.set_dpi(IMAGE_DPI)
-        for collection in (collection for axes in figure.axes for collection in axes.collections):
-            collection.set_rasterized(True)
-    return figure
+    details = [
+        "Errors are those of the check of the sweep, for the best configuration of each problem.",
+        "The third panel shows the geometric mean of the ratios and the median of the errors.",
+    ]
+    return finish(figure, data, f"Accuracy on {data.environment['name']}", _handles(data, classes), caption, details)
 
 
 def distributions(data: View) -> Figure:
-    """Draw, for each distribution, the largest error of every kernel and baseline over all problems, in units of roundoff."""
-    rows = data.best[data.best["frobenius_error"].notna()].assign(marks="")  # marks are about times
-    figure, grid = panels(data, 2, 3.4)
-    colours, markers, size = data.colours(), data.markers(), 0.55 * text_size(data.width)
+    """Draw, for each distribution and class, the range of the kernels' largest errors over all problems, in units of roundoff."""
+    rows, size = data.best[data.best["frobenius_error"].notna()], text_size(data.width)
+    figure, grid = panels(data, 2, 3.6)
     roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff
-    names, order = list(dict.fromkeys(rows["distribution"])), [*data.kernels, *data.baselines]
+    names, classes = list(dict.fromkeys(rows["distribution"])), _classes(data)
     for axes, column, title in zip(
-        grid, ("frobenius_error", "component_error"), ("Frobenius error", "largest error of an element"), strict=True
+        grid, ("frobenius_error", "component_error"), ("error of the matrix", "largest error of an element"), strict=True
     ):
-        for place, kernel in enumerate(order):
-            mine = rows[(rows["kernel"] == kernel) & (rows[column] > 0)].sort_values(column).groupby("distribution").tail(1)
-            at = mine["distribution"].map(names.index) + 0.7 * ((place + 0.5) / len(order) - 0.5)
-            points(axes, at, mine[column] / roundoff, mine, colours[kernel], markers[kernel], size)
+        for place, (members, colour) in enumerate(classes.values()):
+            largest = rows[rows["kernel"].isin(members)].groupby(["distribution", "kernel"])[column].max() / roundoff
+            aside = 0.8 * ((place + 0.5) / len(classes) - 0.5)
+            for index, name in enumerate(names):
+                values = _of(largest, name)
+                if len(values):
+                    axes.plot([index + aside] * 2, [min(values), max(values)], "_-", color=colour, ms=0.4 * size, zorder=3)
+                    axes.plot(index + aside, float(np.median(values)), "o", color=colour, ms=0.45 * size, zorder=4)
+            if column == "component_error":
+                bounds = rows[rows["kernel"].isin(members)].groupby("distribution")["component_bound"].max() / roundoff
+                half = 0.4 / len(classes)
+                at = np.arange(len(names)) + aside
+                axes.hlines([bounds.get(name, np.nan) for name in names], at - half, at + half, color=colour, ls=BOUND, zorder=2)
         axes.set_xticks(np.arange(len(names)), names, rotation=90)
         axes.set(xlabel="", ylabel="units of roundoff (log)", title=title)
+        axes.set_xlim(-0.6, len(names) - 0.4)
         logarithmic(axes)
-    kept = rows[rows["precision"].isna()].groupby("distribution")[["component_bound", "k"]].max()
-    for column, scale, dash in (("component_bound", 1 / roundoff, ":"), ("k", 1, "-")):
-        bounds = [kept[column].get(name, np.nan) * scale for name in names]
-        grid[1].hlines(bounds, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#b22222", ls=dash, zorder=2)
-    lines = [
-        Line2D([], [], color="#b22222", ls=":", label="the bound of an element"),
-        Line2D([], [], color="#b22222", ls="-", label="K, the a-priori bound of any order of summation"),
-    ]
+    most = rows[rows["precision"].isna()].groupby("distribution")["k"].max()
+    ks = [most.get(name, np.nan) for name in names]
+    grid[1].hlines(ks, np.arange(len(names)) - 0.45, np.arange(len(names)) + 0.45, color="#999999", zorder=1)
     sizes = ", ".join(dict.fromkeys(rows["m"].astype(str) + "×" + rows["n"].astype(str)))
-    notes = [
-        f"Against float64: of each kernel the largest over all problems of a distribution, M×N = {sizes}, K = {rows['k'].min()} to "
-        f"{rows['k'].max()}. An element's error is relative to that element of |A||B|. Not drawn: what is exact."
+    handles = [*_handles(data, classes), Line2D([], [], color="#999999", label="K, the a-priori bound of any order of summation")]
+    caption = [
+        f"Largest error of each kernel over all problems of a distribution (M×N = {sizes}, K = {rows['k'].min()} to {rows['k'].max()}): "
+        "the median of a class, and its range. Not drawn: exact results."
     ]
-    handles = [*data.handles(rows, lines=False), *lines]
-    return finish(figure, data, f"Accuracy by distribution on {data.environment['name']}", handles, notes)
+    details = ["Against float64. An element's error is relative to that element of |A||B|."]
+    return finish(figure, data, f"Accuracy by distribution on {data.environment['name']}", handles, caption, details)
+
+
+def _of(largest: pd.Series, distribution: Any) -> Sequence[float]:
+    """Return the errors above 0 of a distribution."""
+    return [float(value) for (name, _), value in largest.items() if name == distribution and value > 0]

@@ -57,6 +57,6 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
         Patch(color="#dddddd", label="not distinguishable: grey text"),
     ]
     notes = [
-        f"The change of each kernel's rate in per cent, by its times: B is {other}. ?: not sure among so many. A is:",
+        f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after correction for the number of rows.",
     ]
-    return finish(figure, data, "What changed from A to B", handles, notes)
+    return finish(figure, data, "What changed from A to B", handles, notes, ["A is:"])

@@ -1,13 +1,20 @@
 """Draw the same configurations compiled in several ways, side by side."""
 
+import math
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ladder.figures.data import View, edges, marks_note
+from ladder.figures.data import RUNG, View, edges, marks_note
 from ladder.figures.layout import finish, inches, panels, text_size
 from ladder.figures.scaling import points
 from ladder.model.kernel import COMPILERS, Configuration
+
+WIDEST = 90
+"""The percentage of the differences that fit the panels; larger ones are drawn at the edge, with their values, if they are far."""
+FAR = 2.0
+"""How much larger than that a difference must be to be drawn at the edge."""
 
 
 def compared(data: View) -> pd.DataFrame:
@@ -36,7 +43,9 @@ def compilers(data: View) -> Figure:
     There is a dot per configuration and problem, and a bar at each kernel's median.
     """
     rows, size = compared(data), text_size(data.width)
-    ways = list(dict.fromkeys(rows["build"]))
+    ways, beyond = list(dict.fromkeys(rows["build"])), 0
+    widest = max(1.0, FAR * float(np.percentile(rows["percent"].abs(), WIDEST)))
+    widest = min(widest, float(rows["percent"].abs().max()) or 1.0)
     figure, grid = panels(data, len(ways), inches(1.55, 0.9 * size) * len(data.kernels) + 0.9)
     random = np.random.default_rng(0)
     for axes, way in zip(grid, ways, strict=True):
@@ -44,16 +53,27 @@ def compilers(data: View) -> Figure:
             mine = rows[(rows["build"] == way) & (rows["kernel"] == kernel)]
             percent = mine["percent"]
             y = place + random.uniform(-0.3, 0.3, len(percent))
-            points(axes, percent, y, mine, data.colours()[kernel], "o", 0.4 * size)
+            far = (percent.abs() > widest).to_numpy()
+            points(axes, percent[~far], y[~far], mine[~far], RUNG, "o", 0.4 * size)
+            for value, up in zip(percent[far], y[far], strict=True):
+                beyond += 1
+                arrow = {"arrowstyle": "->", "color": RUNG, "lw": 0.12 * size, "relpos": (float(value > 0), 0.5)}
+                axes.annotate(
+                    f"{value:+.0f}", (math.copysign(1.12 * widest, value), up), (math.copysign(0.9 * widest, value), up),
+                    arrowprops=arrow, fontsize=0.75 * size, color=RUNG, ha="right" if value > 0 else "left", va="center",
+                )  # fmt: skip
             if len(percent):
                 axes.plot([percent.median()] * 2, [place - 0.42, place + 0.42], color="#222222", lw=0.2 * size, zorder=5)
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
         axes.set_yticks(range(len(data.kernels)), [data.nice(kernel) for kernel in data.kernels])
         axes.set_ylim(len(data.kernels) - 0.4, -0.6)
+        axes.set_xlim(-1.15 * widest, 1.15 * widest)
         axes.locator_params(axis="x", nbins=5)
         axes.set(title=way.replace(" ", "\n"), xlabel=f"% faster than {rows['first'].iloc[0]}")
-    notes = [
-        "Quotients of ratios to the reference. The sweep: one process, within-run; what lost the race has few samples. Bar: the median.",
-        marks_note(rows.to_dict("records")),
+    caption = [
+        "A dot is a configuration and problem of the sweep, in one process; black: the median.",
+        f"Arrows: {beyond} differences beyond ±{widest:.3g} %." if beyond else "",
     ]
-    return finish(figure, data, f"Ways of compiling on {data.environment['name']}", edges(rows), notes, intervals="")
+    details = ["Quotients of ratios to the reference; intervals are within-run. Eliminated configurations have few samples."]
+    details.append(marks_note(rows.to_dict("records")))
+    return finish(figure, data, f"Ways of compiling on {data.environment['name']}", edges(rows), caption, details, intervals="")

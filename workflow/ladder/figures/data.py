@@ -1,8 +1,7 @@
 """Hold the data of a figure, with the names, colors and markers that all figures share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,24 +18,22 @@ from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
 from ladder.model.campaign import WIDTH, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 
-MARKERS = "osD^vPX<>hp*"
 COLUMN = 5.4
 """The width in inches below which a figure is for one column of a paper: it has fewer panels, and rungs have numbers instead of names."""
-BASELINE_STYLE = {
-    "cublas": ("#000000", "-"),
-    "cublas_tf32": ("#7f7f7f", "--"),
-    "cublaslt_best": ("#000000", ":"),
-    "blas_1": ("#000000", "-"),
-    "blas_all": ("#7f7f7f", "--"),
-}
-CONTEXT_STYLE = [*product(["#8c564b", "#7f7f7f", "#c49c94"], ["-.", (0, (3, 1, 1, 1, 1, 1))])]
-"""Color and dashes of kernels that solve an easier problem, in order."""
+MOST = 6
+"""The most rungs that have a color of their own."""
+GREY, REFERENCE = "#bdbdbd", "#000000"
+"""The colors of all other rungs, and of the reference."""
+RUNG, CONTEXT = "#4477aa", "#8c8c8c"
+"""The colors of rungs that stand by their names, and of what is not ranked."""
+DASHES = ["--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (5, 1)), (0, (1, 1))]
+"""The dashes of what is not ranked, in order."""
 BASELINE_NAME = {
     "cublas": "cuBLAS",
-    "cublas_tf32": "cuBLAS, TF32 (context)",
-    "cublaslt_best": "cuBLASLt's best (context)",
+    "cublas_tf32": "cuBLAS TF32",
+    "cublaslt_best": "cuBLASLt's best",
     "blas_1": "BLAS, 1 thread",
-    "blas_all": "BLAS, all threads (context)",
+    "blas_all": "BLAS, all threads",
 }
 MARKS = {
     "unsteady": ("u", "#000000", "the reference differs from itself"),
@@ -44,7 +41,7 @@ MARKS = {
     "throttled": ("t", "#d62728", "the clock was held down"),
     "drifting": ("d", "#ff7f0e", "times rose or fell within a process"),
     "multimodal": ("m", "#e377c2", "p90/p10 above 1.05"),
-    "raced": ("~", "#17becf", "lost the race, few samples"),
+    "raced": ("~", "#17becf", "eliminated early, few samples"),
     "short gauntlet": ("g", "#2ca02c", "fewer than 20 problems of the gauntlet asked"),
     "few": ("f", "#8f8f8f", "fewer than three processes"),
 }
@@ -55,6 +52,11 @@ def marked(row: Mapping[str, Any]) -> list[str]:
     """Return the marks of a row, the gravest first."""
     marks = str(row["marks"]).split("; ")
     return [mark for mark in MARKS if mark in marks]
+
+
+def three(value: float) -> str:
+    """Return a number with three significant digits, without an exponent."""
+    return f"{value:#.3g}".rstrip(".") if 1e-4 <= abs(value) < 1000 else f"{value:.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
 
 
 def letters(row: Mapping[str, Any]) -> str:
@@ -84,9 +86,18 @@ def edges(rows: pd.DataFrame) -> list[Line2D]:
 
 
 def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the meaning of the mark letters in a figure's text."""
+    """Return the meaning of the marks of rows."""
+    return _explained(rows, lambda mark: f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}")
+
+
+def letters_note(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the names of the mark letters in a figure's text."""
+    return _explained(rows, lambda mark: f"{MARKS[mark][0]}: {mark}")
+
+
+def _explained(rows: Sequence[Mapping[str, Any]], explain: Callable[[str], str]) -> str:
     present = {mark for row in rows for mark in marked(row)}
-    explained = [f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in MARKS if mark in present]
+    explained = [explain(mark) for mark in MARKS if mark in present]
     return f"{'; '.join(explained)}." if explained else ""
 
 
@@ -122,9 +133,10 @@ class View:
         have = set(self.whole["kernel"])
         names = [kernel for kernel in dict.fromkeys(best["kernel"]) if kernel in have]
         self.kernels = [kernel for kernel in names if not is_baseline(kernel) and kernel not in easier]
-        self.baselines = [kernel for kernel in names if kernel not in self.kernels]
-        """The baselines and the kernels that round their operands, which are drawn for context."""
         self.reference = str(summary["reference"].iloc[0]) if len(summary) else ""
+        others = [kernel for kernel in names if kernel not in self.kernels]
+        self.baselines = sorted(others, key=lambda kernel: kernel != self.reference)
+        """The reference, then what is not ranked: other baselines, and kernels that round their operands."""
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
         self.peak: float | None = environment["peaks"]["fp32_tflops"] / self.unit_size if self.element_type == "float32" else None
@@ -151,8 +163,7 @@ class View:
 
     def nice(self, kernel: str) -> str:
         """Return the display name of a kernel or baseline."""
-        name = BASELINE_NAME.get(kernel, kernel.replace("_", " "))
-        return f"{name} (context)" if kernel in self.baselines and not is_baseline(kernel) else name
+        return BASELINE_NAME.get(kernel, kernel.replace("_", " "))
 
     def at(self, problem: str) -> pd.DataFrame:
         """Return the rows of `whole` for one problem, by kernel: rungs in their order, then the baselines."""
@@ -187,41 +198,54 @@ class View:
         """The rows of `best` by kernel and problem."""
         return _first(self.best)
 
+    @cached_property
+    def prominent(self) -> list[str]:
+        """The rungs that have a color, at most `MOST`, in order.
+
+        They are the fastest one without tensor cores at the headline, the fastest ones of all problems, and those that raise the best
+        throughput of the rungs up to them the most, by the geometric mean over `common`.
+        """
+        if len(self.kernels) <= MOST:
+            return self.kernels
+        at = self.at(self.headline)
+        plain = [kernel for kernel in self.kernels if kernel in at.index and not at.loc[kernel, "tensor_cores"]]
+        first = at.loc[plain, "ratio"].nlargest(1).index
+        rows = self.whole[self.whole["kernel"].isin(self.kernels)].drop_duplicates(["kernel", "problem"])
+        fastest = rows.loc[rows.groupby("problem")["ratio"].idxmax(), "kernel"].value_counts(sort=True).index
+        common = rows[rows["problem"].isin(self.common())]
+        ratios = common.pivot(index="kernel", columns="problem", values="ratio").reindex(self.kernels)
+        raised = np.log(ratios.cummax()).diff().mean(axis=1).nlargest(MOST).index
+        chosen = list(dict.fromkeys([*first, *fastest[: MOST // 2], *raised]))[:MOST]
+        return [kernel for kernel in self.kernels if kernel in chosen]
+
     def colours(self) -> dict[str, Any]:
-        """Return the color of each kernel and baseline. Rungs go from dark to light, an order that color-blind readers see too."""
-        rungs = dict(zip(self.kernels, sns.color_palette("viridis", len(self.kernels) + 1), strict=False))
-        return rungs | {kernel: style[0] for kernel, style in self.context().items()}
+        """Return the color of each kernel and baseline, in hues that color-blind readers can distinguish."""
+        palette = sns.color_palette("colorblind")
+        hues = dict(zip(self.prominent, (palette[i] for i in (0, 1, 2, 3, 4, 9)), strict=False))
+        rungs = {kernel: hues.get(kernel, GREY) for kernel in self.kernels}
+        return rungs | {kernel: REFERENCE if kernel == self.reference else CONTEXT for kernel in self.baselines}
 
-    def context(self) -> dict[str, tuple[str, Any]]:
-        """Return the color and dashes of everything that is not a rung."""
-        others = [kernel for kernel in self.baselines if kernel not in BASELINE_STYLE]
-        styles = {kernel: CONTEXT_STYLE[i % len(CONTEXT_STYLE)] for i, kernel in enumerate(others)}
-        return {kernel: BASELINE_STYLE.get(kernel) or styles[kernel] for kernel in self.baselines}
+    def dashes(self) -> dict[str, Any]:
+        """Return the dashes of each kernel and baseline; only what is not ranked has any."""
+        unranked = dict(zip(self.baselines[self.reference in self.baselines :], DASHES * len(self.baselines), strict=False))
+        return dict.fromkeys([*self.kernels, self.reference], "-") | unranked
 
-    def markers(self) -> dict[str, str]:
-        """Return the marker of each kernel and baseline."""
-        return {kernel: MARKERS[i % len(MARKERS)] for i, kernel in enumerate([*self.kernels, *self.baselines])}
-
-    def handles(self, rows: pd.DataFrame, lines: bool = True) -> list[Line2D]:
-        """Return the legend for `rows` of `best`: kernels and baselines, as lines or as markers only, then the marks that occur."""
-        colours, markers, context, have = self.colours(), self.markers(), self.context(), set(rows["kernel"])
-        entries = []
-        for kernel in [kernel for kernel in [*self.kernels, *self.baselines] if kernel in have]:
-            dash = context[kernel][1] if kernel in context else "-"
-            marker = "" if lines and kernel in context else markers[kernel]
-            entries.append(
-                Line2D(
-                    [],
-                    [],
-                    color=colours[kernel],
-                    ls=dash if lines else "",
-                    marker=marker,
-                    mec="white",
-                    mew=0.5,
-                    label=self.label(kernel),
-                )
-            )
-        return [*entries, *edges(rows)]
+    def classes(self) -> dict[str, list[str]]:
+        """Return the kernels and baselines by how their sums are made: names of the classes, with the members of each."""
+        rows = self.whole.drop_duplicates("kernel").set_index("kernel")
+        found: dict[str, list[str]] = {}
+        for kernel in [*self.kernels, *self.baselines]:
+            row = rows.loc[kernel]
+            if self.easier(row):
+                name = f"rounded to {str(row['precision']).upper()}"
+            elif is_baseline(kernel):
+                name = self.nice(self.reference).split(",")[0]
+            elif row["tensor_cores"]:
+                name = "rungs on tensor cores"
+            else:
+                name = "rungs on CUDA cores" if self.environment["kind"] == "cuda" else "rungs"
+            found.setdefault(name, []).append(kernel)
+        return found
 
     def as_warm_note(self) -> str:
         """Return a sentence that says from which size on each kernel's `cold` equals its `warm`, because its line ends there."""
@@ -239,7 +263,11 @@ class View:
 
     def brief(self, kernel: str) -> str:
         """Return the number of a rung, or the name of a baseline."""
-        return self.nice(kernel).removesuffix(" (context)") if is_baseline(kernel) else kernel.split("_")[0]
+        return self.nice(kernel) if is_baseline(kernel) else kernel.split("_")[0]
+
+    def kind_of_interval(self) -> str:
+        """Return the kind of the intervals of `best`, such as `95 % between-process intervals`."""
+        return f"95 % {self.best['interval'].iloc[0]} intervals" if len(self.best) else "no intervals"
 
     def intervals(self) -> str:
         """Return a sentence about the kind and width of the intervals of `best`."""
@@ -254,7 +282,7 @@ class View:
         return f"Intervals: {kind}, 95 %, {within}; n = {count} samples a point{of}."
 
     def note(self, intervals: str | None = None) -> str:
-        """Return the note below every figure: device, power limit, software, operands, date, commit, samples, intervals and peaks.
+        """Return what every figure's description says: device, power limit, software, operands, date, commit, samples, intervals and peaks.
 
         `intervals` replaces the sentence about the intervals of `best`.
         """
@@ -284,17 +312,12 @@ def span(values: Sequence[float]) -> str:
 
 
 def gain_text(gain: Mapping[str, Any] | None) -> str:
-    """Return a gain over the rung below as text, such as `×1.92 faster` or `≈×1.00 not distinguishable`; "" for None."""
+    """Return a gain over the rung below as text, such as `×1.92 faster` or `≈ ×1.00`; "" for None."""
     if gain is None:
         return ""
-    factor = f"×{gain['ratio']:.3g}"
-    return (
-        f"≈{factor} {SAME}"
-        if gain["verdict"] == SAME
-        else factor
-        if gain["verdict"] == UNCONFIRMED
-        else f"{factor} {gain['verdict']}"
-    )
+    factor = f"×{three(gain['ratio'])}"
+    verdict = gain["verdict"]
+    return f"≈ {factor}" if verdict == SAME else factor if verdict == UNCONFIRMED else f"{factor} {verdict}"
 
 
 def hatches(row: Mapping[str, Any]) -> str:
@@ -302,5 +325,4 @@ def hatches(row: Mapping[str, Any]) -> str:
     return "////" if marked(row) else ""
 
 
-HATCHED = Patch(facecolor="#ffffff", edgecolor="#666666", hatch="////", label="hatched: marked by the letters in its text")
-OUTSIDE = "What rounds its operands, for context, may leave the panel."
+HATCHED = Patch(facecolor="#ffffff", edgecolor="#666666", hatch="////", label="hatched: marked")

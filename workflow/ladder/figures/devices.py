@@ -10,7 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ladder.figures.data import HATCHED, MARKS, View, hatches
+from ladder.figures.labels import break_bars
 from ladder.figures.layout import finish, inches, panels, problems, text_size
+from ladder.figures.rungs import longest
 
 
 def on_all(data: View) -> pd.DataFrame:
@@ -59,11 +61,10 @@ def gpus(data: View) -> Figure:
     ]
     if (rows["throttled_share"].fillna(0) > 0).any():
         handles.append(Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS["throttled"][1], label="edge: throttled"))
-    notes = [
-        "A dot is one series of the sweep, drawn once; the line is the median of a GPU's. What was timed beside it differs between GPUs: "
-        "each kernel ran on one. Problems that every GPU has."
-    ]
-    return finish(figure, data, f"{len(uuids)} × {data.environment['name']}: {reference} on each", handles, notes, intervals="")
+    caption = ["A dot is one series of the sweep, a line the median of a GPU's. Problems that every GPU has."]
+    details = ["What was timed beside the reference differs between GPUs: each kernel ran on one."]
+    title = f"{len(uuids)} × {data.environment['name']}: {reference} on each"
+    return finish(figure, data, title, handles, caption, details, intervals="")
 
 
 def comparison(datasets: Mapping[str, View]) -> Figure:
@@ -80,7 +81,7 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
     palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
     described = (
         (("tflops", "tflops_low", "tflops_high"), 1 / first.unit_size, first.unit),
-        (("ratio", "ratio_low", "ratio_high"), 100.0, f"% of {first.nice(first.reference)}'s rate"),
+        (("ratio", "ratio_low", "ratio_high"), 100.0, f"% of {first.nice(first.reference)}"),
     )
     for axes, (columns, scale, label) in zip(grid, described, strict=True):
         thick = 0.85 / len(datasets)
@@ -94,30 +95,24 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         axes.set_yticks(range(len(shown)), [first.nice(kernel) for kernel in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
-        lanes = [table[table["precision"].isna() & ~table["tensor_cores"].astype(bool)] for table in tables.values()]
-        ranked = pd.concat([table[columns[0]] for table in (lanes if any(map(len, lanes)) else tables.values())])
-        right = 1.25 * scale * ranked.max()
+        right = 1.25 * scale * longest(pd.concat(tables.values()), columns[0])
         axes.set(xlabel=label, xlim=(0, right))
-        for bars in axes.containers:
-            for bar in bars:
-                if bar.get_width() > right:  # the bar leaves the panel, so its value is written
-                    middle = bar.get_y() + bar.get_height() / 2
-                    axes.text(
-                        0.99 * right,
-                        middle,
-                        f"{bar.get_width():.3g}",
-                        ha="right",
-                        va="center",
-                        color="white",
-                        fontsize=0.7 * size,
-                    )
+        bars = [bar for container in axes.containers for bar in container]
+        break_bars(axes, [(bar.get_y() + thick / 2, thick, bar.get_width()) for bar in bars], size)
+        for bar in bars:
+            if bar.get_width() > right:  # the bar leaves the panel, so its value is written
+                axes.text(
+                    0.95 * right, bar.get_y() + thick / 2, f"{bar.get_width():.3g}", ha="right", va="center", color="white",
+                    fontsize=0.7 * size,
+                )  # fmt: skip
     handles = [Patch(color=palette[name], label=f"{name}: {data.environment['name']}") for name, data in datasets.items()]
     if any(hatches(row) for table in tables.values() for row in table.to_dict("records")):
         handles.append(HATCHED)
-    notes = [
-        "Line: the interval; rates relative to the reference of the same dataset. What uses the tensor cores may leave the panel."
+    caption = [
+        f"Red: {first.kind_of_interval()}. Percentages are relative to the reference of the same dataset.",
+        "White cuts: the bar is longer than the axis.",
     ]
-    notes += [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
-    notes.append(f"{next(iter(datasets))}:")  # `finish` appends the note of this dataset
+    details = [f"{name}: {data.note()}" for name, data in list(datasets.items())[1:]]
+    details.append(f"{next(iter(datasets))}:")  # `finish` appends the note of this dataset
     where = f"M = N = K = {problem}" if problem.isdigit() else problem.replace("x", "×")
-    return finish(figure, first, f"Best configurations at {where}, {first.element_type}", handles, notes)
+    return finish(figure, first, f"Best configurations at {where}, {first.element_type}", handles, caption, details)

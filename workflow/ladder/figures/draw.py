@@ -25,19 +25,17 @@ from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
 from ladder.figures.data import View
 from ladder.figures.devices import comparison, gpus, on_all
-from ladder.figures.issue import issue, modelled
 from ladder.figures.layout import save, style
 from ladder.figures.parameters import parameters
-from ladder.figures.roofline import roofline
+from ladder.figures.roofline import issue, modelled, roofline
 from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
-from ladder.figures.scaling import performance, ratio, time
+from ladder.figures.scaling import performance, ratio
 from ladder.model.campaign import SUSTAINED, WIDTH, is_baseline
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
     "performance": performance,
     "ratio": ratio,
-    "time": time,
     "ladder": ladder,
     "roofline": roofline,
     "issue": issue,
@@ -60,7 +58,7 @@ NEEDS: dict[str, Callable[[View], bool]] = {
 """Whether a figure has anything to draw; figures that are not listed always have."""
 OF_SUSTAINED = ("ladder", "energy")
 """The figures of launches back to back, which are measured on a few problems only."""
-ANY_OPERANDS = ("accuracy", "distributions", "compilers")
+ANY_OPERANDS = ("distributions", "compilers")
 """Figures that show all distributions of operands. The others have no place for them and show the first one."""
 
 

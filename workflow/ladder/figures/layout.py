@@ -5,6 +5,7 @@ A figure has exactly the requested width. Its height is the sum of the measured 
 
 import io
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,17 @@ def finish(
     data: View,
     title: str,
     handles: Sequence[Artist] = (),
-    notes: Sequence[str] = (),
+    caption: Sequence[str] = (),
+    details: Sequence[str] = (),
     intervals: str | None = None,
 ) -> Figure:
-    """Put the title above the panels and the legend and notes below them. The figure grows by their height.
+    """Put the title above the panels and the legend and caption below them. The figure grows by their height.
 
-    `intervals` replaces the sentence about intervals in the note of the dataset.
+    The figure's label becomes its description, which `save` writes into the files: title, caption, `details`, and where the data are
+    from. `intervals` replaces the sentence about intervals in it.
     """
+    shown = " ".join(filter(None, caption))
+    figure.set_label(" ".join(filter(None, [f"{title}.", shown, *details, data.note(intervals)])))
     width, body = figure.get_size_inches()
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
@@ -98,7 +103,7 @@ def finish(
     foot = figure.text(
         left,
         0,
-        " ".join(filter(None, [*notes, data.note(intervals)])),
+        shown,
         ha="left",
         va="bottom",
         fontsize=0.8 * size,
@@ -138,8 +143,12 @@ def finish(
 
 
 def plain(value: float, _: Any = None) -> str:
-    """Return a tick label of a logarithmic axis, without an exponent."""
-    return f"{value:g}" if value < 1e5 else f"{value:.0f}"
+    """Return a tick label of a logarithmic axis: a power of ten from five digits on."""
+    if 1e-4 < value < 1e5:
+        return f"{value:g}"
+    mantissa, exponent = f"{value:.0e}".split("e")
+    power = f"$10^{{{int(exponent)}}}$"
+    return power if mantissa == "1" else f"{mantissa}·{power}"
 
 
 def logarithmic(axes: Axes, name: str = "y") -> None:
@@ -155,26 +164,33 @@ def logarithmic(axes: Axes, name: str = "y") -> None:
 
 
 def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float = 0.7) -> None:
-    """Label the places `first`, `first` + 1, … of the x axis with problems, slanted if they would touch.
+    """Label the places `first`, `first` + 1, … of the x axis with problems: on several lines or slanted if they would touch.
 
     `share` is the share of the panel's width that the labels beside it leave.
     """
-    shown = [label.replace("x", "×") for label in labels]
     figure: Any = axes.figure
-    room = share * axes.get_position().width * figure.get_size_inches()[0] / max(len(labels), 1)
-    fits = max(map(len, shown), default=0) * 0.65 * text_size(figure.get_size_inches()[0]) / 72 < room
+    wide = figure.get_size_inches()[0]
+    letters = share * axes.get_position().width * wide / max(len(labels), 1) / (0.65 * text_size(wide) / 72)
+    for broken in ("×", "\n×"):
+        shown = [label.replace("x", broken) for label in labels]
+        fits = max((len(line) for label in shown for line in label.split("\n")), default=0) < letters
+        if fits:
+            break
     aslant: dict[str, Any] = {} if fits else {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    shown = shown if fits else [label.replace("x", "×") for label in labels]
     axes.set_xticks([first + place for place in range(len(labels))], shown, **aslant)
     axes.set_xlim(first - 0.5, first + len(labels) - 0.5)
     axes.grid(axis="x", visible=False)
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
-    """Write `stem` as SVG and in every other format, pdf or png. No file contains the time of drawing."""
-    text, canvas = io.StringIO(), FigureCanvasSVG(figure)
+    """Write `stem` as SVG and in every other format, pdf or png, with the description. No file contains the time of drawing."""
+    text, canvas, described = io.StringIO(), FigureCanvasSVG(figure), str(figure.get_label())
     canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
-    write_whole(stem.with_suffix(".svg"), text.getvalue().encode())
+    start, root, rest = text.getvalue().partition("<metadata>")
+    write_whole(stem.with_suffix(".svg"), f"{start}<desc>{escape(described)}</desc>\n {root}{rest}".encode())
+    metadata = {"pdf": {"CreationDate": None, "Subject": described}, "png": {"Software": None, "Description": described}}
     for suffix in formats:
         file = io.BytesIO()
-        figure.savefig(file, format=suffix, metadata={"pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix])
+        figure.savefig(file, format=suffix, metadata=metadata[suffix])
         write_whole(stem.with_suffix(f".{suffix}"), file.getvalue())

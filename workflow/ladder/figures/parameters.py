@@ -1,14 +1,13 @@
 """Draw the sweep of a kernel's configurations."""
 
-import textwrap
-
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.figures.data import View, lettered, marks_note, span
-from ladder.figures.layout import PANEL, finish, inches, panels, problems, text_size
+from ladder.figures.data import View, lettered, letters_note, marks_note, span
+from ladder.figures.labels import cells as write_cells
+from ladder.figures.layout import finish, inches, panels, problems, side_by_side, text_size
 
 LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
@@ -32,45 +31,48 @@ def parameters(data: View, kernel: str) -> Figure:
     share = 100 * rated["tflops"] / rated.groupby("problem")["tflops"].transform("max")
     lowest = float(np.floor(share.quantile(LOWEST))) if len(rated) else 0.0
     order = [name for name in dict.fromkeys(rows["configuration"]) if name in set(rated["configuration"])]
-    names = {part.split("=")[0]: None for name in order for part in name.split() if "=" in part}
+    names = list(dict.fromkeys(part.split("=")[0] for name in order for part in name.split() if "=" in part))
+    values = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
+    table_left = [[own.get(name, "") for name in names] for own in values]
     size = 0.8 * text_size(data.width)
-    labels = [" ".join(part.partition("=")[2] for part in name.split()) if names else name for name in order]
-    labels = [textwrap.fill(label, int(0.22 * PANEL * 72 / (0.6 * size))) for label in labels]  # leave room for the cells
-    lines = max((label.count("\n") + 1 for label in labels), default=1)
     longest = max(len(problem) for across in shapes.values() for problem in across)
     below = 0.5 * longest * text_size(data.width) / 72  # problem labels are slanted
-    height = inches(1.35 * lines, size) * max(len(order), 7 // lines) + 0.6 + below
-    figure, grid = panels(data, len(shapes), height, 1 if max(map(len, shapes.values())) > MANY else 3)
+    above = 0.7 * size / 72 * max(map(len, names), default=0)  # names of parameters stand upright
+    height = inches(1.35, size) * max(len(order), 7) + 0.6 + below + above
+    most = 1 if max(map(len, shapes.values())) > MANY else 3
+    figure, grid = panels(data, len(shapes), height, most)
 
-    def table(values: pd.Series, across: list[str]) -> pd.DataFrame:
+    def spread(values: pd.Series, across: list[str]) -> pd.DataFrame:
         return (
             rated.assign(value=values)
             .pivot(index="configuration", columns="problem", values="value")
             .reindex(order, columns=across)
         )
 
-    cells = [lettered(f"{data.rate(row['tflops']):.3g}", row) for row in rated.to_dict("records")]
+    texts = [lettered(f"{data.rate(row['tflops']):.3g}", row) for row in rated.to_dict("records")]
 
     for axes, (title, across) in zip(grid, shapes.items(), strict=True):
         if len(rated):
-            text = table(pd.Series(cells, rated.index), across).fillna("")
+            text = spread(pd.Series(texts, rated.index), across).fillna("")
             sns.heatmap(
-                table(share, across), annot=text, fmt="", cmap="cividis", vmin=min(lowest, 99), vmax=100, ax=axes,
+                spread(share, across), annot=text, fmt="", cmap="cividis", vmin=min(lowest, 99), vmax=100, ax=axes,
                 linewidths=0.5, xticklabels=False, yticklabels=False, annot_kws={"fontsize": size},
                 cbar_kws={"label": "% of best", "extend": "min", "aspect": 30},
             )  # fmt: skip
         axes.set_title(title)
         problems(axes, across, 0.5, 0.4)
         axes.set(xlabel="", ylabel="")
-        axes.set_yticks(np.arange(len(order)) + 0.5, labels, rotation=0, fontsize=size)
+        axes.set_yticks([])
+        if names and (axes is grid[0] or most == 1 or side_by_side(data.width) == 1):
+            write_cells(axes, names, table_left, size, left=True, first=0.5)
     failed = rows.loc[rows["tflops"].isna(), "status"].value_counts()
     raced, finished = rated[rated["stop"] == "race"], rated[rated["stop"] != "race"]
-    notes = [f"Rows: {' '.join(names)}."] if names else []
-    notes += ["Colour: the share of the problem's best. The sweep: one process, rates of different rounds, within-run."]
-    notes += (
-        [f"Not drawn: {', '.join(f'{count} {status}' for status, count in failed.items())} (summary.csv)."] if len(failed) else []
-    )
     numbers = f"n = {span(finished['samples'])} samples a cell" if len(finished) else "No cell finished"
-    numbers += f", n = {span(raced['samples'])} where it lost the race." if len(raced) else "."
-    notes += [numbers, marks_note(rated.to_dict("records"))]
-    return finish(figure, data, f"{data.nice(kernel)}: {data.unit} by configuration", notes=notes, intervals="")
+    numbers += f", n = {span(raced['samples'])} where it was eliminated." if len(raced) else "."
+    lost = (
+        f"Not drawn: {', '.join(f'{count} {status}' for status, count in failed.items())} (summary.csv)." if len(failed) else ""
+    )
+    every = rated.to_dict("records")
+    caption = [f"Color: the share of the problem's best, in the sweep of one process. {numbers}", lost, letters_note(every)]
+    details = ["Values of different rounds; their intervals are within-run.", marks_note(every)]
+    return finish(figure, data, f"{data.nice(kernel)}: {data.unit} by configuration", (), caption, details, intervals="")

@@ -1,82 +1,135 @@
-"""Draw rates under the roofs of peak and bandwidth."""
+"""Draw measured throughput beside limits: the roofs of peak and bandwidth, and the model of issue slots and register banks."""
 
 import math
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
-from ladder.figures.data import View, edges, marks_note
+from ladder.figures.data import GREY, REFERENCE, View, edges, marks_note
+from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels, text_size
-from ladder.figures.scaling import points
-from ladder.model.campaign import is_baseline
+from ladder.figures.scaling import LIMIT, points
+
+ROOF = "#4682b4"
 
 
 def roofline(data: View) -> Figure:
-    """Draw every rung at one size under the measured peak and bandwidth: at the traffic it issues, and at the least possible traffic."""
-    rows, size, small = data.at(data.headline).reset_index(), text_size(data.width), 0.85 * text_size(data.width)
-    rows, colours, markers = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left"), data.colours(), data.markers()
-    rows = rows.set_index("kernel").loc[[kernel for kernel in rows["kernel"] if kernel in {*data.kernels, data.reference}]]
-    least = float(rows["compulsory_intensity"].max())
-    figure, (axes,) = panels(data, 1, 4.6 if not data.in_column else 3.0)
-    low, high = np.nanmin([*rows["intensity"], least]) / 3, least * 3
-    bottom = data.rate(rows["tflops"].min()) / 3
-    roofs = [(data.environment["peaks"]["copy_tb_s"], "#b22222", "memory, measured copy")]
+    """Draw every rung at one size under the measured peak, in two panels: at the traffic of its loads, and at the least possible traffic."""
+    rows, size = data.at(data.headline).reset_index(), text_size(data.width)
+    rows = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left").set_index("kernel")
+    kernels = rows.loc[[kernel for kernel in data.kernels if kernel in rows.index]]
     l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
-    if l1:
-        roofs.append((l1, "#4682b4", "L1 and shared memory"))
-    top = data.peak or data.rate(max(bandwidth for bandwidth, _, _ in roofs) * high)
-    labels = []
-    for bandwidth, colour, name in roofs:
-        edge = top / data.rate(bandwidth) if data.peak else high
-        axes.plot([low, edge], [data.rate(bandwidth * low), data.rate(bandwidth * edge)], color=colour, zorder=2)
-        middle = (max(low, edge * bottom / data.rate(bandwidth * edge)) * edge) ** 0.5
-        at = middle, data.rate(bandwidth * middle) * 1.08
-        label = axes.text(*at, f"{name}: {bandwidth:.3g} TB/s", color=colour, fontsize=small, ha="center", va="bottom")
-        label.set(rotation=np.degrees(np.arctan2(at[1], at[0])), rotation_mode="anchor", transform_rotates_text=True)
-        labels.append(label)
-    if data.peak:
-        axes.plot([edge, high], [data.peak] * 2, color="#000000", ls=":")
-        axes.text(high, data.peak * 1.06, f"measured FP32 peak: {data.peak:.3g} {data.unit}", fontsize=small, ha="right")
-    axes.axvline(least, color="#999999", lw=0.08 * size, zorder=1)
-    handles = []
-    for kernel in rows.index:
-        row, rate = rows.loc[kernel], data.rate(rows.loc[kernel, "tflops"])
-        colour, marker = ("#000000", "_") if is_baseline(kernel) else (colours[kernel], markers[kernel])
-        axes.plot([row["intensity"], least], [rate] * 2, color=colour, lw=0.07 * size, ls=":", zorder=3)
-        axes.plot(
-            least,
-            rate,
-            marker,
-            color=colour,
-            mfc="white",
-            ms=(1.4 if is_baseline(kernel) else 0.6) * size,
-            mew=0.15 * size,
-            zorder=4,
-        )
-        if row["intensity"] > 0:  # baselines and kernels that declare no traffic have none
-            points(axes, [row["intensity"]], [rate], rows.loc[[kernel]], colour, marker, 0.8 * size)
-        axes.plot([row["intensity"]] * 2, [rate, data.rate(row["bound_tflops"])], color=colour, lw=0.09 * size, zorder=3)
-        axes.plot(row["intensity"], data.rate(row["bound_tflops"]), "_", color=colour, ms=0.9 * size, mew=0.16 * size, zorder=4)
-        handles.append(Line2D([], [], marker=marker, color=colour, ls="", label=f"{data.label(kernel)}: {rate:.3g}"))
-    highest = max(1.7 * top, 1.3 * data.rate(rows["tflops"].max()))
-    axes.set(xlim=(low, high), ylim=(bottom, highest))
-    axes.set(ylabel=f"{data.unit} (log)", xlabel="arithmetic intensity in FLOP/byte (log)")
-    logarithmic(axes)
-    logarithmic(axes, "x")
-    notes = [
-        "Filled: by every element that the threads read or write, wherever it is found, so caches can lift it above the memory roof; "
-        "the tick above it is its own bound by the model.",
-        "Open: by every element of A, B and C once, the least traffic there can be. L1: 128 B a cycle and SM.",
-        "Without a tick: on the tensor cores, of which the FP32 peak is no bound." if rows["tensor_cores"].any() else "",
-        marks_note(rows.to_dict("records")),
+    memory = data.environment["peaks"]["copy_tb_s"]
+    height = 3.0 if data.in_column else 4.2
+    figure, grid = panels(data, 2, height, most=2)
+    wide, tall = 0.75 * data.width / (1 if data.in_column else 2), 0.75 * height
+    bottom = data.rate(rows["tflops"].min()) / 2
+    highest = max(1.7 * data.peak if data.peak else 0, 1.5 * data.rate(rows["tflops"].max()))
+    sides = (
+        (
+            grid[0],
+            "intensity",
+            l1 or memory,
+            "L1 and shared memory" if l1 else "memory, measured copy",
+            "what each thread loads and stores",
+        ),
+        (grid[1], "compulsory_intensity", memory, "memory, measured copy", "each element of A, B and C once"),
+    )
+    for axes, column, bandwidth, name, what in sides:
+        drawn = kernels[kernels[column] > 0]  # kernels that declare no traffic have no intensity
+        low, high = _range(drawn[column], data, bandwidth, highest)
+        axes.set(xlim=(low, high), ylim=(bottom, highest), title=f"traffic: {what}")
+        _roof(axes, data, bandwidth, highest, name)
+        axes.set(ylabel=f"{data.unit} (log)", xlabel="FLOP/byte (log)")
+        logarithmic(axes)
+        logarithmic(axes, "x")
+        named = []
+        for kernel, row in drawn.iterrows():
+            at, rate, colour = float(row[column]), data.rate(row["tflops"]), data.colours()[str(kernel)]
+            points(axes, [at], [rate], drawn.loc[[kernel]], colour, "o", 0.7 * size)
+            named.append((at, float(rate), data.brief(str(kernel)), "#444444" if colour == GREY else colour))
+        crowd = 0.5 * drawn[column].max()
+        name_ends(axes, [place for place in named if place[0] >= crowd], 0.8 * size, tall)
+        name_points(axes, [place for place in named if place[0] < crowd], 0.8 * size, wide, tall)
+        if data.reference in rows.index:
+            rate = data.rate(rows.loc[data.reference, "tflops"])
+            axes.axhline(rate, color=REFERENCE, ls="--", lw=0.1 * size, zorder=2)
+            axes.annotate(
+                f"{data.nice(data.reference)}: {rate:.3g}", (0.45, rate), (0, -2), ("axes fraction", "data"), textcoords="offset points",
+                fontsize=0.8 * size, va="top",
+            )  # fmt: skip
+    caption = [
+        "Left: every load and store of a thread, wherever it is found. L1: 128 B a cycle and SM."
+        if l1
+        else "Left: every load and store of a thread, wherever it is found: caches can lift a rung above the roof.",
+        "Rungs on the tensor cores may lie above the FP32 peak." if kernels["tensor_cores"].any() else "",
     ]
-    finish(figure, data, f"Roofline at {data.where()} on {data.environment['name']}", [*handles, *edges(rows)], notes)
-    # A roof rises a decade for each decade to the right. Matplotlib takes this angle from two points that are close to each other: its
-    # sixth decimal, which the file shows, depends on the CPU.
-    width, height = axes.get_position().size * figure.get_size_inches()
-    angle = math.degrees(math.atan2(height / math.log10(highest / bottom), width / math.log10(high / low)))
-    for label in labels:
-        label.set(rotation=round(angle, 1), transform_rotates_text=False)
-    return figure
+    details = ["Each kernel's own bound by the model: models.csv.", marks_note(kernels.to_dict("records"))]
+    title = f"Roofline at {data.where()} on {data.environment['name']}, {data.state}"
+    return finish(figure, data, title, edges(kernels), caption, details)
+
+
+def _range(intensity: pd.Series, data: View, bandwidth: float, highest: float) -> tuple[float, float]:
+    """Return the limits of the x axis: all intensities and the place where the roof meets the peak, with space around."""
+    ridge = (data.peak or highest) / data.rate(bandwidth)
+    known = [*intensity, ridge]
+    return float(np.nanmin(known)) / 3, float(np.nanmax(known)) * 1.5
+
+
+def _roof(axes: Axes, data: View, bandwidth: float, highest: float, name: str) -> None:
+    """Draw the roof of a bandwidth up to the peak, and the peak, with their values. The limits must be set already."""
+    (low, high), small = axes.get_xlim(), 0.8 * text_size(data.width)
+    ridge = (data.peak or highest) / data.rate(bandwidth)
+    axes.plot([low, ridge], [data.rate(bandwidth * low), data.rate(bandwidth * ridge)], color=ROOF, zorder=2)
+    text = f"{name}: {bandwidth:.3g} TB/s"
+    axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=small, color=ROOF)
+    if data.peak:
+        axes.plot([ridge, high], [data.peak] * 2, color=LIMIT, ls=":")
+        text = f"FP32 peak, measured: {data.peak:.3g}"
+        axes.text(ridge, data.peak * 1.05, text, fontsize=small, color=LIMIT, va="bottom")
+
+
+def modelled(data: View) -> pd.DataFrame:
+    """Return the measured configurations that the model of issue covers, of kernels that the confirmation did not find incorrect."""
+    rated = data.summary[data.summary["tflops"].notna() & data.summary["kernel"].isin(data.colours())]
+    return rated.merge(data.models[[*KEY, "issue_tflops"]].dropna(), on=KEY)
+
+
+def issue(data: View) -> Figure:
+    """Draw every configuration at the problem where it is fastest, against the throughput that its main loop could issue alone."""
+    rows, size = modelled(data), text_size(data.width)
+    rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
+    height = 4.4 if not data.in_column else 2.9
+    figure, (axes,) = panels(data, 1, height)
+    colours, named = data.colours(), []
+    for kernel in [*data.kernels, *data.baselines]:
+        mine = rows[rows["kernel"] == kernel]
+        if len(mine):
+            points(axes, data.rate(mine["issue_tflops"]), data.rate(mine["tflops"]), mine, colours[kernel], "o", 0.5 * size)
+            best = mine.loc[mine["tflops"].idxmax()]
+            colour = "#444444" if colours[kernel] == GREY else colours[kernel]
+            named.append((float(data.rate(best["issue_tflops"])), float(data.rate(best["tflops"])), data.brief(kernel), colour))
+    top = 1.05 * data.rate(rows[["issue_tflops", "tflops"]].max().max())
+    axes.plot([0, top], [0, top], color="#000000", ls=":", zorder=2)
+    axes.set(xlim=(0, top), ylim=(0, top), xlabel=f"{data.unit} by the model", ylabel=f"{data.unit} measured")
+    name_points(axes, named, 0.8 * size, 0.9 * data.width, 0.85 * height)
+    turn = round(math.degrees(math.atan2(height, data.width)), 1)
+    axes.annotate(
+        "as predicted", (0.55 * top, 0.55 * top), (0, 4), textcoords="offset points", fontsize=0.8 * size, rotation=turn,
+        rotation_mode="anchor", va="bottom",
+    )  # fmt: skip
+    caption = [
+        f"{len(rows)} configurations, each at the problem where it is fastest; a number names its rung's fastest one.",
+        "Far below the line, something other than issue slots limits a kernel. Above it, the model counts too much.",
+    ]
+    details = [
+        "The model knows the main loop alone, its issue slots, register banks and reuse cache.",
+        "It counts as issued also what branches jump over; what else makes loops faster than modelled is not known.",
+        "The sweep: one process, within-run.",
+    ]
+    return finish(
+        figure, data, f"Multiply-adds that a loop can issue, on {data.environment['name']}", (), caption, details, intervals=""
+    )

@@ -1,58 +1,65 @@
 """Draw the ladder, rung by rung, and the energy that the rungs use."""
 
 import math
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ladder.figures.data import HATCHED, OUTSIDE, View, gain_text, hatches, letters, marks_note
-from ladder.figures.layout import finish, inches, panels, side_by_side, text_size
+from ladder.figures.data import (
+    CONTEXT,
+    HATCHED,
+    REFERENCE,
+    RUNG,
+    View,
+    gain_text,
+    hatches,
+    letters,
+    letters_note,
+    marks_note,
+    three,
+)
+from ladder.figures.labels import break_bars, cells
+from ladder.figures.layout import finish, inches, logarithmic, panels, text_size
 
-SMALL = 0.85
-"""The size of the text above a bar, relative to the text size of the figure."""
-Bar = tuple[str, str, float, float, float, str]
-"""A kernel, the text above its bar, its length with the ends of the interval, and the hatch."""
-
-
-def _bars(axes: Axes, data: View, bars: Sequence[Bar]) -> None:
-    """Draw a bar per kernel with its interval and the text above it; y is in inches.
-
-    Bars of kernels that solve an easier problem may leave the panel.
-    """
-    easier = set(data.whole.loc[data.whole["precision"].notna(), "kernel"])
-    colours, small, y = data.colours(), SMALL * text_size(data.width), 0.0
-    thick = inches(0.75, small)
-    for kernel, text, value, low, high, hatch in bars:
-        lines = inches(text.count("\n") + 1, small)
-        y += lines + thick / 2
-        axes.barh(y, value, thick, color=colours[kernel], hatch=hatch, edgecolor="#ffffff", lw=0, zorder=2, label=kernel)
-        axes.plot([low, high], [y, y], "|-", color="#d62728", ms=0.5 * small, mew=0.13 * small, lw=0.13 * small, zorder=3)
-        above = axes.text(0, y - thick * 0.6, text, fontsize=small, va="bottom", ha="left", linespacing=1.1)
-        above.set_in_layout(False)  # the text may be longer than the axis
-        y += inches(0.8, small)
-    axes.set_ylim(y, 0)
-    axes.set_yticks([])
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(True)
-    ranked = [bar for bar in bars if bar[0] not in easier] or bars
-    axes.set_xlim(0, 1.02 * max(np.nanmax(bar[2:5]) for bar in ranked))
+THICK = 0.7
+"""The thickness of a bar; rows are 1 apart."""
+INTERVAL = "#d62728"
+MOST = 3
+"""The most problems of the figure of energy."""
 
 
-def _wrapped(data: View, texts: Sequence[str], wide: float) -> list[str]:
-    """Return the texts wrapped to a width in inches."""
-    columns = int(wide * 72 / (SMALL * text_size(data.width) * 0.62))
-    return ["\n".join(textwrap.wrap(text, columns, subsequent_indent="     ")) for text in texts]
-
-
-def _height(data: View, bars: Sequence[Bar]) -> float:
-    """Return the height in inches of a panel of bars, with its axis and title."""
+def _rows(axes: Axes, data: View, kernels: Sequence[str], named: bool = True) -> None:
+    """Give each kernel a row, and draw a line above the baselines and kernels that are not ranked."""
     size = text_size(data.width)
-    lines = sum(bar[1].count("\n") + 1 for bar in bars)
-    return inches(lines + 1.2 * len(bars), SMALL * size) + inches(4, size)
+    axes.set_ylim(len(kernels) - 0.4, -0.6)
+    axes.set_yticks(range(len(kernels)), [data.label(kernel) for kernel in kernels] if named else [""] * len(kernels))
+    axes.grid(axis="y", visible=False)
+    unranked = [place for place, kernel in enumerate(kernels) if kernel in data.baselines and kernel != data.reference]
+    for label, place in zip(axes.get_yticklabels(), range(len(kernels)), strict=True):
+        label.set_color(CONTEXT if place in unranked else "#000000")
+    if unranked:
+        axes.axhline(unranked[0] - 0.5, color=CONTEXT, lw=0.08 * size, ls=":", zorder=1)
+
+
+def _colour(data: View, kernel: str) -> str:
+    return RUNG if kernel in data.kernels else REFERENCE if kernel == data.reference else CONTEXT
+
+
+def _not_ranked(data: View, kernels: Sequence[str]) -> str:
+    """Return the sentence about what is below the dotted line, or ""."""
+    below = any(kernel in data.baselines and kernel != data.reference for kernel in kernels)
+    return "Below the dotted line: for reference, not ranked." if below else ""
+
+
+def longest(rows: pd.DataFrame, column: str) -> float:
+    """Return the length of the longest bar that must not be broken: those of the tensor cores may be, unless all use them."""
+    lanes = rows.loc[rows["precision"].isna() & ~rows["tensor_cores"].astype(bool), column]
+    return float((lanes if len(lanes) else rows[column]).max())
 
 
 def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
@@ -61,82 +68,103 @@ def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
 
 
 def ladder(data: View) -> Figure:
-    """Draw every rung at the ladder's problem: its gain over the rung below, configuration, ties, marks, and mean over `View.common`."""
-    rows, reference, common = data.at(data.headline), data.nice(data.reference), data.common()
-    texts = []
-    for kernel, row in rows.iterrows():
-        kernel = str(kernel)
-        words = [f"{data.label(kernel)}: {data.rate(row['tflops']):.3g} {data.unit}"]
-        words += [gain_text(data.gain(kernel, data.headline))] if kernel in data.kernels else []
-        mean = data.mean(kernel)
-        share = f"{100 * row['ratio']:.3g} %" + (f" (mean {100 * mean:.3g} %)" if mean and kernel in data.kernels else "")
-        words += [share, "as warm" if row["as_warm"] else ""]
-        ties = [tie for tie in str(row["tied_with"]).split("; ") if tie and tie != "nan"]
-        configuration = "" if data.in_column or row["configuration"] == "-" else f"{row['configuration']} and "
-        words += [f"{configuration}{len(ties)} tied" if ties else configuration.removesuffix(" and ")]
-        texts.append(", ".join(filter(None, [*words, letters(row)])))
-    columns = ("tflops", "tflops_low", "tflops_high")
-    bars = [
-        (
-            str(kernel),
-            text,
-            *_ends(*(float(data.rate(row[name])) for name in columns)),
-            "...." if row["as_warm"] else hatches(row),
+    """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and its gain over the rung below."""
+    rows, common, size = data.at(data.headline), data.common(), text_size(data.width)
+    kernels, every = [str(kernel) for kernel in rows.index], rows.to_dict("records")
+    head = [data.unit, f"% of {data.nice(data.reference)}", f"mean of {len(common)}", "over the rung below", "flags"]
+    table = []
+    for kernel, row in zip(kernels, every, strict=True):
+        mean = data.mean(kernel) if kernel in data.kernels and len(common) > 1 else None
+        table.append([
+            three(data.rate(row['tflops'])), three(100 * row['ratio']), three(100 * mean) if mean else "",
+            gain_text(data.gain(kernel, data.headline)) if kernel in data.kernels else "", letters(row),
+        ])  # fmt: skip
+    kept = [index for index in range(len(head)) if any(line[index] for line in table)]
+    kept = [index for index in kept if index not in (2, 3)] if data.in_column else kept
+    figure, (axes,) = panels(data, 1, inches(1.45, 0.9 * size) * len(kernels) + inches(6 if data.in_column else 5, size))
+    broken = []
+    for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
+        value, low, high = _ends(*(float(data.rate(row[name])) for name in ("tflops", "tflops_low", "tflops_high")))
+        hatch = "...." if row["as_warm"] else hatches(row)
+        axes.barh(
+            place, value, THICK, color=_colour(data, kernel), hatch=hatch, edgecolor="#ffffff", lw=0, zorder=2, label=kernel
         )
-        for text, (kernel, row) in zip(_wrapped(data, texts, data.width - 0.25), rows.iterrows(), strict=True)
+        axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=0.4 * size, mew=0.1 * size, lw=0.1 * size, zorder=3)
+        broken.append((float(place), THICK, value))
+    _rows(axes, data, kernels)
+    ends = rows["tflops_high"].where(np.isfinite(rows["tflops_high"]), rows["tflops"])
+    axes.set_xlim(0, 1.08 * data.rate(longest(rows.assign(end=ends), "end")))
+    break_bars(axes, broken, size)
+    axes.set_xlabel(data.unit)
+    cells(axes, [head[index] for index in kept], [[line[index] for index in kept] for line in table], 0.85 * size)
+    beyond = any(length > axes.get_xlim()[1] for _, _, length in broken)
+    handles: list[Patch] = [HATCHED] if any(map(hatches, every)) else []
+    caption = [
+        f"Red: {data.kind_of_interval()}.",
+        "≈: not distinguishable." if any("≈" in line[index] for line in table for index in kept) else "",
+        "White cuts: the bar is longer than the axis." if beyond else "",
+        _not_ranked(data, kernels),
+        "Dotted bars: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
+        letters_note(every),
     ]
-    figure, (axes,) = panels(data, 1, _height(data, bars))
-    _bars(axes, data, bars)
-    axes.set_xlabel(f"{data.unit}; line: the interval")
-    handles: list[Patch] = [HATCHED] if any(map(hatches, rows.to_dict("records"))) else []
-    notes = [
-        f"× and faster or slower: against the rung below, by direct pairs; %: of {reference}'s rate in the same rounds"
-        + (
-            f", in brackets the geometric mean over the {len(common)} problems that every rung has: {', '.join(common).replace('x', '×')}."
-            if common
-            else "."
-        ),
-        marks_note(rows.to_dict("records")),
-        OUTSIDE if rows["precision"].notna().any() else "",
-        "Dotted: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
+    details = [
+        f"Percentages are ratios to {data.nice(data.reference)} in the same rounds; gains are by direct pairs with the rung below.",
+        f"The mean is the geometric mean over the {len(common)} problems that every rung has: {', '.join(common)}.".replace(
+            "x", "×"
+        )
+        if common
+        else "",
+        "Configurations and ties: best.csv.",
+        marks_note(every),
     ]
-    return finish(figure, data, f"The ladder at {data.where()} on {data.environment['name']}, {data.state}", handles, notes)
+    title = f"The ladder at {data.where()} on {data.environment['name']}, {data.state}"
+    return finish(figure, data, title, handles, caption, details)
 
 
 def energy(data: View) -> Figure:
-    """Draw the operations per joule of every rung and baseline, on each problem where energy was counted.
+    """Draw the energy of a GEMM by every rung and baseline, at the ladder's problem and the largest others where it was counted.
 
-    The line is the range of the processes. A bar has no line if only one process counted. A note names those without energy.
+    The line is the range of the processes. A point has no line if only one process counted. The caption names those without energy.
     """
-    rows = data.best[data.best["tflop_per_j"].notna()]
-    names = [str(problem) for problem in dict.fromkeys(rows["problem"])]
-    none = data.best[data.best["tflop_per_j"].isna() & data.best["problem"].isin(names)].to_dict("records")
-    wide = data.width / min(len(names), side_by_side(data.width), 3) - 0.3
-    bars_of: dict[str, list[Bar]] = {}
-    for problem in names:
-        here = rows[rows["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
-        here = here.loc[[kernel for kernel in [*data.kernels, *data.baselines] if kernel in here.index]]
-        texts = [f"{data.label(str(k))}: {row['tflop_per_j']:.3g} {letters(row)}".rstrip() for k, row in here.iterrows()]
-        bars_of[problem] = []
-        for text, (kernel, row) in zip(_wrapped(data, texts, wide), here.iterrows(), strict=True):
-            value, joules = float(row["tflop_per_j"]), float(row["energy_j"])
-            low, high = (value * joules / float(row[name]) for name in ("energy_high_j", "energy_low_j"))
-            bars_of[problem].append((str(kernel), text, value, low, high, hatches(row)))
-    figure, grid = panels(data, len(names), max(_height(data, bars) for bars in bars_of.values()))
-    for axes, problem in zip(grid, names, strict=True):
-        _bars(axes, data, bars_of[problem])
-        axes.set_title(problem.replace("x", "×"))
-        axes.set_xlabel("TFLOP/J, whole board; line: range of the processes")
-    every, kind = rows.to_dict("records"), "The lines are the range of the processes in which energy was counted."
-    kind += " What has none was counted in one." if rows["energy_low_j"].isna().any() else ""
-    missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
-    outside = OUTSIDE if rows["precision"].notna().any() else ""
-    handles = [HATCHED] if any(map(hatches, every)) else []
-    return finish(
-        figure,
-        data,
-        f"Energy of a GEMM on {data.environment['name']}: TFLOP/J",
-        handles,
-        [outside, marks_note(every), missing and f"Not counted: {missing}."],
-        kind,
+    every, size = data.best[data.best["energy_j"].notna()], text_size(data.width)
+    work = every.assign(work=every["m"].astype(float) * every["n"] * every["k"]).sort_values(
+        "work", ascending=False, kind="stable"
     )
+    problems = list(dict.fromkeys([*work.loc[work["problem"] == data.headline, "problem"], *work["problem"]]))[:MOST]
+    rows = every[every["problem"].isin(problems)]
+    kernels = [kernel for kernel in [*data.kernels, *data.baselines] if kernel in set(rows["kernel"])]
+    height = inches(1.45, 0.9 * size) * len(kernels) + inches(5, size)
+    figure, grid = panels(data, len(problems), height, most=MOST)
+    for axes, problem in zip(grid, problems, strict=True):
+        of: dict[str, Mapping[str, Any]] = {row["kernel"]: row for row in rows[rows["problem"] == problem].to_dict("records")}
+        table = []
+        for place, kernel in enumerate(kernels):
+            row = of.get(kernel)
+            table.append([three(row["energy_j"]), three(1000 * row["tflop_per_j"]), letters(row)] if row else ["", "", ""])
+            if row:
+                ends = [row["energy_low_j"], row["energy_high_j"]]
+                axes.plot(ends, [place] * 2, "|-", color=INTERVAL, ms=0.4 * size, mew=0.1 * size, lw=0.1 * size, zorder=3)
+                axes.plot(row["energy_j"], place, "o", color=_colour(data, kernel), ms=0.5 * size, zorder=4, label=kernel)
+        _rows(axes, data, kernels, axes is grid[0] or data.in_column)
+        axes.set_title(problem.replace("x", "×"))
+        axes.set_xlabel("J per GEMM, whole board (log)")
+        logarithmic(axes, "x")
+        wide = [0, 1, 2] if any(line[2] for line in table) else [0, 1]
+        wide = wide if len(problems) == 1 else [0, *wide[2:]]
+        cells(
+            axes, [("J", "GFLOP/s/W", "flags")[index] for index in wide], [[line[i] for i in wide] for line in table], 0.85 * size
+        )
+    none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict("records")
+    missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
+    records, one = rows.to_dict("records"), rows["energy_low_j"].isna().any()
+    caption = [
+        "Red: range of the processes that counted energy.",
+        "Without a line: counted in one process." if one else "",
+        _not_ranked(data, kernels),
+        missing and f"Not counted: {missing}.",
+        letters_note(records),
+    ]
+    others = every["problem"].nunique() - len(problems)
+    details = [f"{others} other problems: best.csv." if others else "", marks_note(records)]
+    title = f"Energy of a GEMM on {data.environment['name']}, {data.state}"
+    return finish(figure, data, title, [], caption, details, "Lines: the range of the processes in which energy was counted.")

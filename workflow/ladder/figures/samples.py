@@ -6,7 +6,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ladder.figures.data import View, letters
+from ladder.figures.data import View, letters, letters_note, marks_note
 from ladder.figures.layout import finish, inches, panels, text_size
 
 WIDEST = 25.0
@@ -66,5 +66,11 @@ def samples(data: View) -> Figure:
         axes.minorticks_off()
         axes.set_xlim(-1.05 * edge, 1.05 * edge)
     handles = [Line2D([], [], ls="", marker="o", color=colours[process], label=f"process {process}") for process in processes]
-    notes = ["Linear to ±1 %, logarithmic beyond.", f"{beyond} samples beyond ±{WIDEST:g} % are drawn there." if beyond else ""]
-    return finish(figure, data, f"Samples of the best configurations on {data.environment['name']}", handles, notes)
+    shown = data.best[data.best["problem"].isin(problems)].to_dict("records")
+    notes = [
+        "Linear to ±1 %, logarithmic beyond.",
+        f"{beyond} samples beyond ±{WIDEST:g} % are drawn there." if beyond else "",
+        letters_note(shown),
+    ]
+    title = f"Samples of the best configurations on {data.environment['name']}, {data.state}"
+    return finish(figure, data, title, handles, notes, [marks_note(shown)])

@@ -1,7 +1,7 @@
-"""Draw rate, ratio and time against the size of the problem."""
+"""Draw throughput, and throughput relative to the reference, against the size of the problem."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +9,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ladder.core.stats import tied
-from ladder.figures.data import View, edge, marked, marks_note
+from ladder.figures.data import GREY, View, edge, edges, marked, marks_note
+from ladder.figures.labels import halo, name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels, problems, text_size
 
 LIMIT = "#b22222"
+NEAR = (75.0, 125.0)
+"""The range of the figure `ratio`, in percent."""
+FEW = 6
+"""The most problems of a panel in which points have names."""
 
 
 @dataclass(frozen=True)
@@ -26,63 +30,24 @@ class Quantity:
     columns: tuple[str, str, str]
     label: Callable[[View], str]
     scale: Callable[[View], float]
-    limits: Callable[[View], Mapping[str, float | None]]
-    """The names and values of horizontal lines."""
-    linear: Callable[[View], tuple[float, float]] | None
-    """The range of the linear panel; None if there is only the logarithmic one."""
-
-
-def _reference(data: View) -> str:
-    return data.nice(data.reference)
-
-
-def _best(data: View) -> str:
-    return (
-        "best configuration of every kernel"
-        if data.state == "warm"
-        else f"{data.state}, the best of every kernel's warm finalists"
-    )
-
-
-def _peaks(data: View) -> dict[str, float | None]:
-    return {"measured FP32 peak": data.peak, "FP32 peak, lanes × clock": data.clock_peak}
-
-
-def _highest(data: View) -> float:
-    """Return the highest rate of the reference, or of everything if the reference has none."""
-    rates = data.best.loc[data.best["kernel"] == data.reference, "tflops"]
-    return float(data.rate((rates if len(rates) else data.best["tflops"]).max()))
-
-
-def _empty(data: View) -> dict[str, float | None]:
-    env = data.environment
-    return {"empty launch": env.get("launch_us"), "empty launch, repeated": env.get("repeated_launch_us")}
+    near: tuple[float, float] | None
+    """The range of the linear panels; None for logarithmic ones."""
 
 
 QUANTITIES = {
     "performance": Quantity(
-        title=lambda data: f"GEMM on {data.environment['name']}: {_best(data)}",
+        title=lambda data: f"Throughput by size on {data.environment['name']}, {data.element_type}, {data.state}",
         columns=("tflops", "tflops_low", "tflops_high"),
         label=lambda data: data.unit,
         scale=lambda data: 1 / data.unit_size,
-        limits=_peaks,
-        linear=lambda data: (0.0, 1.05 * max(data.clock_peak or 0, data.peak or 0, 1.25 * _highest(data))),
+        near=None,
     ),
     "ratio": Quantity(
-        title=lambda data: f"Speed relative to {_reference(data)} on {data.environment['name']}, {data.state}",
+        title=lambda data: f"Throughput relative to {data.nice(data.reference)} on {data.environment['name']}, {data.state}",
         columns=("ratio", "ratio_low", "ratio_high"),
-        label=lambda data: f"% of {_reference(data)}'s rate",
+        label=lambda data: f"% of {data.nice(data.reference)}",
         scale=lambda data: 100.0,
-        limits=lambda data: {},
-        linear=lambda data: (75.0, 125.0),
-    ),
-    "time": Quantity(
-        title=lambda data: f"Time of one GEMM on {data.environment['name']}: {_best(data)}",
-        columns=("median_us", "low_us", "high_us"),
-        label=lambda data: "µs",
-        scale=lambda data: 1.0,
-        limits=_empty,
-        linear=None,
+        near=NEAR,
     ),
 }
 
@@ -100,23 +65,23 @@ def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: 
     axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4)
 
 
+def _drawn(data: View) -> list[str]:
+    """Return all kernels and baselines; those without a color come first, below the others."""
+    every = [*data.kernels, *data.baselines]
+    return sorted(every, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY))
+
+
 def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
     """Draw a line per kernel with a band between the ends of the intervals. Return the x positions of the labeled problems."""
-    squares, colours, markers, context = (
-        data.best[data.best["square"]].sort_values("m"),
-        data.colours(),
-        data.markers(),
-        data.context(),
-    )
-    for kernel in [*data.kernels, *data.baselines]:
+    squares, colours, dashes = data.best[data.best["square"]].sort_values("m"), data.colours(), data.dashes()
+    for kernel in _drawn(data):
         rows = squares[squares["kernel"] == kernel]
         value, low, high = _ends(rows, quantity.columns, quantity.scale(data))
         axes.fill_between(rows["m"], low, high, color=colours[kernel], alpha=0.25, lw=0, zorder=2)
-        dash = context[kernel][1] if kernel in context else "-"
-        axes.plot(rows["m"], value, color=colours[kernel], ls=dash, zorder=3, label=data.nice(kernel))
+        axes.plot(rows["m"], value, color=colours[kernel], ls=dashes[kernel], zorder=3, label=data.nice(kernel))
         if len(rows):
-            size = 0.3 if kernel in context else 0.55
-            points(axes, rows["m"], value, rows, colours[kernel], markers[kernel], size * _text(axes))
+            size = 0.5 if kernel in data.prominent else 0.3
+            points(axes, rows["m"], value, rows, colours[kernel], "o", size * _text(axes))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
     labels = _apart(sizes, axes)
@@ -124,6 +89,19 @@ def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
     axes.minorticks_off()
     axes.set_xlabel("M = N = K")
     return {label: size for label, size in zip(labels, sizes, strict=True) if label}
+
+
+def _name_lines(axes: Axes, data: View, quantity: Quantity, tall: float) -> None:
+    """Name every line that has a color where it ends, unless it ends beyond the panel."""
+    low, high = axes.get_ylim()
+    squares, ends = data.best[data.best["square"]].sort_values("m"), []
+    for kernel in [kernel for kernel in _drawn(data) if data.colours()[kernel] != GREY]:
+        rows = squares[squares["kernel"] == kernel]
+        if len(rows):
+            x, y = float(rows["m"].iloc[-1]), quantity.scale(data) * float(rows[quantity.columns[0]].iloc[-1])
+            if low <= y <= high:
+                ends.append((x, y, data.label(kernel), data.colours()[kernel]))
+    name_ends(axes, ends, 0.85 * _text(axes), tall)
 
 
 def fastest(data: View) -> dict[str, str]:
@@ -140,6 +118,16 @@ def fastest(data: View) -> dict[str, str]:
         alike = rows["kernel"][tied(low, high, 0)]
         series[str(problem)] = "\n≈".join(map(data.brief, [rows["kernel"].iloc[0], *alike]))
     return series
+
+
+def _name_fastest(axes: Axes, data: View, places: dict[str, float]) -> None:
+    """Write the fastest kernels of the problems above a panel, and above them what they are."""
+    size, shown = 0.8 * _text(axes), {problem: names for problem, names in fastest(data).items() if problem in places}
+    lines = max((names.count("\n") + 1 for names in shown.values()), default=0)
+    for problem, names in shown.items():
+        at = places[problem], 1.02
+        axes.text(*at, names, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
+    axes.set_title(f"fastest of rungs and {data.nice(data.reference)}:", fontsize=size, pad=1.25 * lines * size + 5)
 
 
 def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
@@ -159,90 +147,113 @@ def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
 
     Return the x positions of the problems.
     """
-    rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
-    labels, colours, markers, context = list(dict.fromkeys(rows["problem"])), data.colours(), data.markers(), data.context()
-    offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
-    for kernel in [*data.kernels, *data.baselines]:
-        mine = rows[rows["kernel"] == kernel]
-        at = np.array([labels.index(problem) + offsets.get(kernel, 0.0) for problem in mine["problem"]])
+    labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
+    for kernel in _drawn(data):
+        mine = data.best[~data.best["square"] & (data.best["kernel"] == kernel)]
+        at = _across(data, mine)
         value, low, high = _ends(mine, quantity.columns, quantity.scale(data))
-        if kernel in context:
-            axes.hlines(value, at - 0.42, at + 0.42, color=colours[kernel], ls=context[kernel][1], zorder=2)
+        if kernel in data.baselines:
+            axes.hlines(value, at - 0.42, at + 0.42, color=colours[kernel], ls=dashes[kernel], zorder=2)
             continue
         axes.vlines(at, low, high, color=colours[kernel], lw=0.12 * _text(axes), zorder=3)
         if len(mine):
-            points(axes, at, value, mine, colours[kernel], markers[kernel], 0.4 * _text(axes))
+            points(axes, at, value, mine, colours[kernel], "o", (0.5 if kernel in data.prominent else 0.3) * _text(axes))
     problems(axes, labels)
     axes.set_xlabel("M×N×K")
     return {label: place for place, label in enumerate(labels)}
+
+
+def _shapes(data: View) -> list[str]:
+    """Return the labels of all problems that are not squares, in order."""
+    rows = data.best[~data.best["square"]].sort_values(["m", "n", "k"], kind="stable")
+    return list(dict.fromkeys(rows["problem"]))
+
+
+def _across(data: View, rows: pd.DataFrame) -> Any:
+    """Return the x positions of rows that are not squares: that of the problem, and for rungs an offset by their order."""
+    labels = _shapes(data)
+    offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
+    return np.array(
+        [
+            labels.index(problem) + offsets.get(kernel, 0.0)
+            for problem, kernel in zip(rows["problem"], rows["kernel"], strict=True)
+        ]
+    )
+
+
+def _name_dots(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
+    """Name the rungs that have a color at every problem, by their numbers, if there are few problems."""
+    low, high = axes.get_ylim()
+    if len(_shapes(data)) > FEW:
+        return
+    rows = data.best[~data.best["square"] & data.best["kernel"].isin(data.prominent)]
+    values = quantity.scale(data) * rows[quantity.columns[0]]
+    drawn = zip(_across(data, rows), values, rows["kernel"], strict=True)
+    named = [(float(x), float(y), data.brief(kernel), data.colours()[kernel]) for x, y, kernel in drawn if low <= y <= high]
+    name_points(axes, named, 0.75 * _text(axes), wide, tall)
 
 
 def _text(axes: Axes) -> float:
     return float(axes.xaxis.label.get_fontsize())
 
 
+def _draw_peaks(axes: Axes, data: View) -> None:
+    """Draw the float32 peaks of the device, with one text for both."""
+    peaks = {"measured": data.peak, "by lanes × clock": data.clock_peak}
+    drawn = {name: peak for name, peak in peaks.items() if peak}
+    for (name, peak), dash in zip(drawn.items(), (":", (0, (1, 3))), strict=False):
+        axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"FP32 peak, {name}")
+    if drawn:
+        text = f"FP32 peak: {', '.join(f'{peak:.3g} {name}' for name, peak in drawn.items())}"
+        at = 0.01, 1.03 * max(drawn.values())
+        axes.text(
+            *at, text, transform=axes.get_yaxis_transform(), fontsize=0.8 * _text(axes), color=LIMIT, va="bottom", zorder=5,
+            path_effects=halo(_text(axes)),
+        )  # fmt: skip
+
+
 def scaling(data: View, quantity: Quantity) -> Figure:
-    """Draw squares as lines and other shapes beside or below them, on a linear and a logarithmic scale."""
+    """Draw squares as lines, with names at their ends, and other shapes beside or below them."""
     drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
-    scales = ["linear", "log"] if quantity.linear else ["log"]
-    scales = scales[:1] if data.in_column else scales
     # in a column, the slanted problem names are below both panels
     longer = max(0, max(map(len, data.order)) - 13) * 0.45 * text_size(data.width) / 72
-    height = 1.6 + longer / 2 if data.in_column else 2.7
-    figure, grid = panels(data, len(drawn) * len(scales), height, most=len(drawn))
-    order = [(scale, draw) for scale in scales for draw in drawn]
-    limits, beyond = {name: value for name, value in quantity.limits(data).items() if value}, 0
-    dashes = dict(zip(limits, (":", (0, (1, 3))), strict=False))
-    for axes, (scale, draw) in zip(grid, order, strict=True):
-        places = draw(axes, data, quantity)
-        if scale == scales[0]:
-            for problem, series in fastest(data).items():
-                if problem in places:
-                    above = axes.get_xaxis_transform()
-                    axes.text(
-                        places[problem], 1.04, series, transform=above, ha="center", va="bottom", fontsize=0.8 * _text(axes)
-                    )
-        for name, value in limits.items():
-            axes.axhline(value, color=LIMIT, ls=dashes[name], zorder=2, label=name)
-        if scale == "linear" and quantity.linear:
-            low, high = axes.set_ylim(*quantity.linear(data))
-            if len(scales) > 1:
-                axes.tick_params(labelbottom=False)
-                axes.set_xlabel("")
-            values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
-            beyond = int(((values < low) | (values > high)).sum())
-        else:
-            logarithmic(axes)
-        axes.set_ylabel(f"{quantity.label(data)}{' (log)' if scale == 'log' else ''}")
-        if quantity is QUANTITIES["ratio"]:
+    height = 2.2 + longer / 2 if data.in_column else 4.0
+    figure, grid = panels(data, len(drawn), height, most=2)
+    wide, tall = 0.8 * data.width / (1 if data.in_column else len(drawn)), 0.7 * height
+    for axes, draw in zip(grid, drawn, strict=True):
+        _name_fastest(axes, data, draw(axes, data, quantity))
+        if quantity.near:
+            axes.set_ylim(*quantity.near)
             axes.axhspan(98, 102, color="#000000", alpha=0.08, lw=0, zorder=1)
-    handles = data.handles(data.best) + [
-        Line2D([], [], color=LIMIT, ls=dashes[name], label=f"{name}, {value:.3g}") for name, value in limits.items()
+        else:
+            if draw is _squares:
+                _draw_peaks(axes, data)
+            logarithmic(axes)
+        axes.set_ylabel(f"{quantity.label(data)}{'' if quantity.near else ' (log)'}")
+        if draw is _squares:
+            _name_lines(axes, data, quantity, tall)
+        else:
+            _name_dots(axes, data, quantity, wide, tall)
+    low, high = quantity.near or (0, math.inf)
+    values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
+    beyond = int(((values < low) | (values > high)).sum())
+    grey = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
+    caption = [
+        f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap.",
+        f"Grey: rungs {', '.join(grey)}." if grey else "",
+        "Grey band: within 2 %." if quantity.near else "",
+        f"Beyond the panels: {beyond} points." if beyond else "",
+        data.as_warm_note(),
     ]
-    notes = [
-        "Bands and bars: the intervals. Above: the fastest of rungs and reference, and after ≈ those whose intervals overlap its."
-    ]
-    if beyond and quantity.linear:
-        low, high = quantity.linear(data)
-        where = f"below {low:.0f} or above {high:.0f}" if low else f"above {high:.0f}"
-        notes.append(f"{beyond} points {where} are {'in the logarithmic panels only' if len(scales) > 1 else 'not drawn'}.")
-    if quantity is QUANTITIES["ratio"]:
-        notes.append("Grey: within 2 %.")
-    configurations = "Of which configuration a point is: best.csv, index.html."
-    notes += [configurations, marks_note(data.best.to_dict("records")), data.as_warm_note()]
-    return finish(figure, data, quantity.title(data), handles, notes)
+    details = ["Which configuration a point is: best.csv, index.html.", marks_note(data.best.to_dict("records"))]
+    return finish(figure, data, quantity.title(data), edges(data.best), caption, details)
 
 
 def performance(data: View) -> Figure:
-    """Draw rate against size: the best configuration of every kernel, the baselines and the peaks."""
+    """Draw throughput against size: the best configuration of every kernel, the baselines and the peaks."""
     return scaling(data, QUANTITIES["performance"])
 
 
 def ratio(data: View) -> Figure:
-    """Draw the rate relative to the reference of the same rounds."""
+    """Draw the throughput relative to the reference of the same rounds, close to it."""
     return scaling(data, QUANTITIES["ratio"])
-
-
-def time(data: View) -> Figure:
-    """Draw the time of one GEMM in microseconds, with that of an empty launch for comparison."""
-    return scaling(data, QUANTITIES["time"])

@@ -1,0 +1,123 @@
+"""Write names beside lines, points and bars, apart from each other, so that no legend is needed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+
+LETTER = 0.64
+"""The width of a letter, and its height with the space to the next line, as shares of the text size."""
+LINE = 1.25
+Place = tuple[float, float, str, Any]
+"""The x and y of a point, its name and the color of the name."""
+
+
+WAYS = ((1, 0), (-1, 0), (1, 1), (-1, 1), (0, 1), (1, -1), (-1, -1), (0, -1))
+"""The directions in which a name is tried, in order."""
+
+
+def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return places that lie at least `gap` apart, in the same order, from `low` to `high`, moved as little as possible.
+
+    That is isotonic regression of the places less what the gaps below them take. If there is no room, they leave the range.
+    """
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    blocks: list[list[float]] = []
+    for rank, index in enumerate(order):
+        blocks.append([places[index] - rank * gap, 1])
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            (one, n), (other, m) = blocks[-2:]
+            blocks[-2:] = [[(one * n + other * m) / (n + m), n + m]]
+    starts = [start for start, n in blocks for _ in range(int(n))]
+    most = max(high - (len(places) - 1) * gap, low)
+    moved = {index: min(max(starts[rank], low), most) + rank * gap for rank, index in enumerate(order)}
+    return [moved[index] for index in range(len(places))]
+
+
+def _fraction(axes: Axes, x: float, y: float) -> tuple[float, float]:
+    """Return a point of the data as shares of the panel."""
+    across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+    return round(float(across), 4), round(float(up), 4)
+
+
+def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> None:
+    """Write names right of a panel that is `tall` inches high, each joined to the end of its line. The limits must be set already."""
+    places = [_fraction(axes, x, y)[1] for x, y, _, _ in ends]
+    for (x, y, text, colour), up in zip(ends, apart(places, LINE * size / 72 / tall, 0.0, 1.0), strict=True):
+        axes.annotate(
+            text, (x, y), (1.03, up), textcoords="axes fraction", fontsize=size, color=colour, ha="left", va="center",
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 1, "shrinkB": 0},
+        )  # fmt: skip
+
+
+def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, tall: float) -> None:
+    """Write names beside points of a panel of so many inches, where no earlier name and no point is. The limits must be set already."""
+    at = [(across * wide * 72, up * tall * 72) for across, up in (_fraction(axes, x, y) for x, y, _, _ in points)]
+    dots = [(x - 0.3 * size, y - 0.3 * size, x + 0.3 * size, y + 0.3 * size) for x, y in at]
+    taken: list[tuple[float, float, float, float]] = []
+    for (x, y, text, colour), point in zip(points, at, strict=True):
+        half = LETTER * size * len(text) / 2, 0.5 * size
+        tries = [(steps, _beside(point, half, way, 0.5 * size * steps)) for steps in (1, 2, 3, 5, 7, 9) for way in WAYS]
+        inside = [it for it in tries if it[1][0] >= 0 and it[1][1] >= 0 and it[1][2] <= 72 * wide and it[1][3] <= 72 * tall]
+        free = (it for it in inside if not any(_touch(it[1], other) for other in (*taken, *dots)))
+        steps, box = next(free, (inside or tries)[0])
+        taken.append(box)
+        middle = round((box[0] + box[2]) / 2 - point[0], 2), round((box[1] + box[3]) / 2 - point[1], 2)
+        line: Any = {"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0} if steps > 1 else None
+        axes.annotate(
+            text, (x, y), middle, textcoords="offset points", fontsize=size, color=colour, ha="center", va="center", zorder=6,
+            arrowprops=line, path_effects=halo(size),
+        )  # fmt: skip
+
+
+def halo(size: float) -> list[Any]:
+    """Return the effect that keeps a text readable on lines."""
+    return [withStroke(linewidth=0.25 * size, foreground="#ffffff")]
+
+
+def _beside(
+    point: Sequence[float], half: Sequence[float], way: tuple[int, int], away: float
+) -> tuple[float, float, float, float]:
+    """Return a box with the given half width and height, moved from a point in a direction."""
+    x, y = (point[axis] + way[axis] * (half[axis] + away) for axis in (0, 1))
+    return x - half[0], y - half[1], x + half[0], y + half[1]
+
+
+def _touch(one: Sequence[float], other: Sequence[float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def cells(
+    axes: Axes, head: Sequence[str], rows: Sequence[Sequence[str]], size: float, left: bool = False, first: float = 0
+) -> None:
+    """Write a table beside a panel: a row of cells at each of the places `first`, `first` + 1, … of its y axis, and a head above.
+
+    The table is right of the panel, or left of it. The heads stand upright if one is wider than its column.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max([len(cell) for cell in column] + ([] if left else [len(head[i])])) + 1.2 for i, column in enumerate(columns)]
+    letter = LETTER * size
+    total = letter * sum(widths)
+    upright = any(len(name) + 1.2 > width for name, width in zip(head, widths, strict=True))
+    for index, name in enumerate(head):
+        end = letter * sum(widths[: index + 1]) - (total + 0.5 * size if left else 0)
+        for place, row in enumerate(rows):
+            axes.annotate(
+                row[index], (0 if left else 1, first + place), (round(end, 2), 0), ("axes fraction", "data"),
+                textcoords="offset points", ha="right", va="center", fontsize=size, annotation_clip=False,
+            )  # fmt: skip
+        axes.annotate(
+            name, (0 if left else 1, 1), (round(end, 2), 0.3 * size), "axes fraction", textcoords="offset points", ha="right",
+            va="bottom", fontsize=size, rotation=90 if upright else 0, color="#444444",
+        )  # fmt: skip
+
+
+def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]], size: float) -> None:
+    """Mark bars that end beyond the panel: each is a place on the y axis, a thickness and a length."""
+    right = axes.get_xlim()[1]
+    for place, thick, length in bars:
+        if length > right:
+            for x in (0.965, 0.985):
+                ends = [(x - 0.006) * right, (x + 0.006) * right], [place + 0.7 * thick, place - 0.7 * thick]
+                axes.plot(*ends, color="#ffffff", lw=0.2 * size, zorder=4, label="_break")
