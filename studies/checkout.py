@@ -35,9 +35,9 @@ class Checkout:
         self.python = interpreter(folder / ".venv", folder / "workflow")
 
     def snakemake(self, *arguments: str, cores: int = 1, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake; output and errors both in `stdout`."""
+        """Run Snakemake; output and errors both in `stdout`, which names every job."""
         return subprocess.run(
-            [self.python, "-m", "snakemake", "--cores", str(cores), *arguments],
+            [self.python, "-m", "snakemake", "--quiet", "host", "reason", "--cores", str(cores), *arguments],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

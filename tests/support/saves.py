@@ -63,7 +63,7 @@ def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
     def answered() -> float:
         start = time.monotonic()
         said = subprocess.run(command, check=False, **quiet).stdout
-        assert "\nright; " in said, said
+        assert "\ncorrect; " in said, said
         return time.monotonic() - start
 
     first, again = answered(), []
@@ -77,9 +77,9 @@ def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
             said = []
             for line in watching.stdout or ():
                 said.append(line)
-                if line.startswith(("right; ", "wrong; ", "Error: ")):
+                if line.startswith(("correct; ", "incorrect; ", "Error: ")):
                     break
-            assert said[-1:] and said[-1].startswith("right; "), "".join(said)
+            assert said[-1:] and said[-1].startswith("correct; "), "".join(said)
 
         try:
             answer()

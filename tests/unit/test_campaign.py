@@ -116,10 +116,10 @@ def test_configurations_are_compiled_in_every_way_asked_for():
             "options.maxrregcount: got [128, 256]; expected a whole number from 16 to 255",
         ),
         ({"options": {"dlcm": "cv"}}, 'options.dlcm: got "cv"; expected ca, cg, or a list of both'),
-        ({"problem": 1}, "config/test.yaml: unknown key 'problem'; expected one of alpha,"),
+        ({"problem": 1}, "config/test.yaml: unknown key 'problem'; did you mean `problems`? Expected one of alpha,"),
         ({"campaign": "Über"}, 'campaign: got "\\u00dcber"; expected a name'),
         ({"figures": {"width": 1}}, "figures.width: got 1; expected a width in inches from 3 to 20, such as 3.4 or 7.1"),
-        ({"figures": {"wide": 4}}, "figures: unknown key 'wide'; expected one of formats, width"),
+        ({"figures": {"wide": 4}}, "figures: unknown key 'wide'; did you mean `width`? Expected one of formats, width"),
         ({"figures": {"formats": ["gif"]}}, 'figures.formats[0]: got "gif"; expected pdf or png'),
         ({"campaign": "redrawn"}, 'campaign: got "redrawn"; expected a name other than'),
         ({"alpha": "one"}, 'alpha: got "one"; expected a number'),
@@ -139,13 +139,13 @@ def test_configurations_are_compiled_in_every_way_asked_for():
             "resources.gpu: got 1.5; expected a whole number",
         ),
         ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
-        ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; expected one of'),
+        ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; did you mean cuda/03_shared_tile? Expected one of'),
         ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
         (
             {"element_types": ["float32"] * 2},
             'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once',
         ),
-        ({"kernels": ["cuda/03_shared"]}, "did you mean cuda/03_shared_tile?"),
+        ({"kernels": ["cuda/03_shared"]}, 'got "cuda/03_shared"; did you mean cuda/03_shared_tile? Expected one of'),
         ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
         (
             {"parameters": {"cuda/03_shared_tile": {"BQ": [1]}}},
@@ -159,7 +159,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ({"element_types": ["float33"]}, 'element_types[0]: got "float33"; expected float32'),
         ({"element_types": ["float16"]}, 'element_types: got ["float16"]; cpu/03_blocked supports float32, float64 only'),
         ({"measure": {"min_samples": 20, "max_samples": 10}}, "measure.max_samples: got 10; expected at least min_samples, 20"),
-        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; expected one of max_samples,"),
+        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; did you mean `sample_us`? Expected one of max_samples,"),
         ({"measure": {"sustained": [0]}}, "measure.sustained[0]: got 0; expected a problem such as 4096 or 64x4096x4096"),
         (
             {"measure": {"sustained": ["4096x2"]}},
@@ -167,7 +167,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
         ),
         (
             {"confirm": {"process": 3}},
-            "confirm: unknown key 'process'; expected one of cpu, cuda, finalists, processes, rounds, seconds, within",
+            "confirm: unknown key 'process'; did you mean `processes`? Expected one of cpu, cuda, finalists, processes, rounds",
         ),
         (
             {"confirm": {"processes": 2}},

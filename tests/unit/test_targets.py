@@ -214,7 +214,7 @@ def test_the_share_of_time_spent_executing(tmp_path):
     costs = tmp_path / "cpu-y" / "costs.csv"
     costs.write_text("job,wall_seconds,busy_seconds\na,3,2\nb,1,1\n")
     assert messages.busy_share(costs) == (
-        f"cpu-y: 3.0 s of the measure jobs' 4.0 s executing (75%); tables and figures in {tmp_path / 'cpu-y'}"
+        f"cpu-y: device busy 75 % of measuring time (4.0 s); tables and figures in {tmp_path / 'cpu-y'}"
     )
 
 

@@ -117,8 +117,8 @@ def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
 
 
 def test_an_interval_that_says_nothing_is_not_known():
-    assert trial_report._interval(1.25, 1.2, 1.3) == "1.25 [1.2, 1.3]"
-    assert trial_report._interval(1.25, 0.6, 1.3) == "1.25 [not known]"
+    assert trial_report._interval(1.25, 1.2, 1.3) == "1.25 (interval 1.2 to 1.3)"
+    assert trial_report._interval(1.25, 0.6, 1.3) == "1.25 (interval not known)"
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -19,7 +19,7 @@ from trying import Trials
 
 STEPS = [step for _, step in author.BLOCK.findall(author.PAGE.read_text())]
 SESSION = "\n".join(STEPS)
-VERDICT = re.compile(r"^(right|wrong)(?=; )|^  it looks like this: (.*)", re.MULTILINE)
+VERDICT = re.compile(r"^(correct|incorrect)(?=; )|^  it looks like this: (.*)", re.MULTILINE)
 
 
 def verdicts(text):
@@ -69,8 +69,8 @@ def test_the_session_on_the_page_comes_out_as_it_says(tmp_path, monkeypatch, cap
             assert path.read_text().count(old) == 1, old
             path.write_text(path.read_text().replace(old, new))
     assert seen == 4
-    assert verdicts("".join(output)) == verdicts(SESSION) == ["right", "right", "the last 1 of K are left out", "wrong"]
-    assert re.search("^  since the last right try: (?!the same)", output[2], re.MULTILINE)
+    assert verdicts("".join(output)) == verdicts(SESSION) == ["correct", "correct", "the last 1 of K are left out", "incorrect"]
+    assert re.search("^  since the last correct try: (?!the same)", output[2], re.MULTILINE)
 
 
 ANSWERS = """#!/bin/sh
@@ -121,7 +121,7 @@ def test_every_save_is_answered_and_timed(tmp_path):
 
 
 def test_a_wrong_kernel_is_not_timed(tmp_path):
-    with pytest.raises(AssertionError, match="wrong; "):
+    with pytest.raises(AssertionError, match="incorrect; "):
         saves.saves(Fake(tmp_path, "wrong"), "cpu", 1)
 
 

@@ -41,5 +41,5 @@ def test_every_example_runs(project):
     assert "NVIDIA Made Up" in (project.folder / "docs" / "ladder" / "README.md").read_text()
     assert "B against A: 8 not distinguishable.\n" in example("compare")
     assert example("new").endswith(f"; now: ladder try {project.folder}/kernels/cpu/mine.c\n")
-    assert "right; " in example("try")
+    assert "correct; " in example("try")
     assert left == {}

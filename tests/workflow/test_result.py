@@ -45,7 +45,7 @@ def last(done, lines):
 def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(done):
     assert done.first.returncode == 2, done.first.stdout[-4000:]
     where, head, cuda, typo, wrong, hint = last(done.first, 6)
-    assert re.search(r"executing \(\d+%\); tables and figures in results/tiny/cpu-\S+$", where)
+    assert re.search(r"device busy \d+ % of measuring time \(\S+ s\); tables and figures in results/tiny/cpu-\S+$", where)
     assert head == "Kernels that failed:"
     said = 'cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: identifier "undeclared" is undefined'
     assert cuda == said

@@ -31,8 +31,8 @@ from planted import CU_RIGHT, ROOT, cuda_kernel
 from trying import Trials, simulate_cpu, stay_in_process
 
 CPU = detect_cpu().slug
-INTERVAL = r"[\d.e+-]+ \[[\d.e+-]+, [\d.e+-]+\]"
-SINCE = "since the last right try: "
+INTERVAL = r"[\d.e+-]+ \(interval [\d.e+-]+ to [\d.e+-]+\)"
+SINCE = "since the last correct try: "
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_correct_kernel_is_timed_and_leaves_only_what_the_next_try_needs(trial
     lines = output.splitlines()
     assert lines[0] == "cuda/mine, float32, 32 x 32 x 32 on Simulated"
     assert re.fullmatch(rf"mine: {INTERVAL} TFLOP/s; of cublas {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
-    assert re.fullmatch(r"right; \d+\.\d s", lines[-1])
+    assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
     assert [path.name for path in (trials.root / "results").iterdir()] == ["try"]
     (line,) = (trials.kept / "history.jsonl").read_text().splitlines()
     kept = json.loads(line)
@@ -87,7 +87,7 @@ def test_the_first_wrong_element_is_named_with_a_guess(trials):
         output,
     ), output
     assert "it looks like this: leading dimension: ldc is taken for N\n" in output
-    assert re.search(r"wrong; \d+\.\d s$", output)
+    assert re.search(r"incorrect; \d+\.\d s$", output)
     last = json.loads((trials.kept / "history.jsonl").read_text().splitlines()[-1])
     assert (last["kernel"], last["status"]) == ("cuda/mine", {"-": "incorrect"})
 
@@ -165,7 +165,7 @@ def test_a_kernel_that_crashes_or_never_ends_is_wrong(trials):
         "hang() if timed else right()": "timeout: mine: on M=32 N=32 K=32 uniform, while timed: no answer within 20 s\n",
     }.items():
         assert reason in trials.try_(does, code=1)
-        assert "\nright; " in trials.try_("right()")
+        assert "\ncorrect; " in trials.try_("right()")
 
 
 def test_after_a_configuration_that_never_ends_the_others_are_not_waited_for(trials, virtual_clock):
@@ -175,7 +175,7 @@ def test_after_a_configuration_that_never_ends_the_others_are_not_waited_for(tri
     assert 20 <= virtual_clock.now() - start < 25
     assert re.search(rf"^P=1: {INTERVAL} TFLOP/s; ", output, re.MULTILINE), output
     assert re.findall("^timeout: (P=.): on .*: no answer within 20 s", output, re.MULTILINE) == ["P=2"], output
-    assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\nwrong; " in output
+    assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\nincorrect; " in output
 
 
 def test_an_interrupt_ends_a_kernel_that_never_ends_without_waiting_for_it(trials, virtual_clock):
@@ -278,8 +278,8 @@ def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(trials):
     trials.try_("right()")
     for kept, message in {
         "simulated/environment.json": r"simulated/environment\.json: has no .*; expected what describes a device",
-        "cuda/mine.json": r"cuda/mine\.json: JSONDecodeError.*; expected what the last right try has left",
-        "cuda/mine.cu": r"cuda/mine\.json: InputError: .*mine\.cu: no header.*; expected what the last right try has left",
+        "cuda/mine.json": r"cuda/mine\.json: JSONDecodeError.*; expected what the last correct try has left",
+        "cuda/mine.cu": r"cuda/mine\.json: InputError: .*mine\.cu: no header.*; expected what the last correct try has left",
     }.items():
         before = (trials.kept / kept).read_bytes()
         (trials.kept / kept).write_text("garbage")
@@ -297,8 +297,8 @@ def test_a_file_where_a_folder_is_needed_is_no_wrong_kernel(trials):
 def test_a_verdict_holds_where_nothing_can_be_kept(trials):
     trials.kept.mkdir(parents=True)
     (trials.kept / "cuda").touch()
-    for does, verdict in {"right()": "right; ", "right(alpha=3)": "wrong; "}.items():
-        last, warning = trials.try_(does, code=int(verdict == "wrong; ")).splitlines()[-2:]
+    for does, verdict in {"right()": "correct; ", "right(alpha=3)": "incorrect; "}.items():
+        last, warning = trials.try_(does, code=int(verdict == "incorrect; ")).splitlines()[-2:]
         assert last.startswith(verdict)
         assert re.match(r"Warning: nothing is kept of it for the next try: .*/results/try/cuda: cannot be written: ", warning)
 
@@ -399,8 +399,8 @@ def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virt
         virtual_clock.after(moment, action)
     path = trials.root / trials.write("right()")
     output = trials.ladder("try", str(path), "--size", "32", "--watch", code=130)
-    assert re.findall("^(right|wrong|Error|Interrupted)", output, re.MULTILINE) == [
-        *("right", "right", "wrong", "Error", "right", "Interrupted")
+    assert re.findall("^(correct|incorrect(?=;)|Error|Interrupted)", output, re.MULTILINE) == [
+        *("correct", "correct", "incorrect", "Error", "correct", "Interrupted")
     ]
     assert re.findall(f"{SINCE}(.*?),", output) == ["slower", "faster"]
     first, free, second = workers  # one that a wrong kernel was in is not used again
@@ -423,7 +423,7 @@ def test_the_commands_on_the_cpu(project, _gpus_folder):
     lines = ladder(project, "try", "kernels/cpu/mine.c", "--size", "96").splitlines()
     assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
     assert re.fullmatch(rf"mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
-    assert re.fullmatch(r"right; \d+\.\d s", lines[-1])
+    assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
 
 
 def test_a_new_kernel_has_a_name_of_its_own(trials):
@@ -439,9 +439,9 @@ def test_a_kernel_in_ptx_is_tried_and_kept_in_its_own_language(trials):
     assert "ladder try" in trials.ladder("new", "mine", "--ptx")
     path, kept = trials.root / "kernels" / "cuda" / "mine.ptx", trials.kept / "cuda"
     assert path.read_text() == (ROOT / "kernels" / "cuda" / "64_ptx.ptx").read_text().replace("PTX, three loops", "Mine")
-    assert trials.ladder("try", str(path), "--size", "32").endswith("\nright; 0.0 s\n")
+    assert trials.ladder("try", str(path), "--size", "32").endswith("\ncorrect; 0.0 s\n")
     edit(path, "// C <-", "// python: right()\n// C <-")
-    assert "since the last right try: " in trials.ladder("try", str(path), "--size", "32")
+    assert "since the last correct try: " in trials.ladder("try", str(path), "--size", "32")
     assert {file.name for file in kept.iterdir()} == {"mine.ptx", "mine.cubin", "mine.json"}
     path.unlink()
     assert "since the last" not in trials.try_("right()")  # of a kernel in another language nothing is known
@@ -469,7 +469,7 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     try_ = ["try", str(path), "--size", "96"]
     patient = replace(trial.LIMITS, timeout_seconds=300)
     monkeypatch.setattr("ladder.cli.trial.LIMITS", patient)
-    assert "\nright; " in on_cpu.ladder(*try_)
+    assert "\ncorrect; " in on_cpu.ladder(*try_)
     edit(path, "const T a =", "*(volatile int *)0 = 0;\n      const T a =")
     assert "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11" in on_cpu.ladder(*try_, code=1)
     path.write_text(text)
@@ -548,7 +548,7 @@ def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(min
     assert any(shown.startswith("checking 1 of 1, M=7 N=13 K=3") for shown in passing)
     assert any(shown.startswith("timing 1 beside blas_1") for shown in passing)
     stays = [line.split("\r")[-1] for line in lines]
-    assert re.fullmatch(r"cpu/mine, .*\nmine: .*\n(  .*\n)*right; .* s\n *", "\n".join(stays)), stays
+    assert re.fullmatch(r"cpu/mine, .*\nmine: .*\n(  .*\n)*correct; .* s\n *", "\n".join(stays)), stays
 
 
 def start(project, *arguments):
@@ -585,19 +585,19 @@ def test_watching_with_a_real_worker(mine):
 
     def answer():
         lines = []
-        while not lines or not re.match(r"right;|wrong;|Error:", lines[-1]):
+        while not lines or not re.match(r"correct;|incorrect;|Error:", lines[-1]):
             lines.append(process.stdout.readline())
             assert lines[-1], lines
         return "".join(lines)
 
     try:
-        assert "right;" in answer()
+        assert "correct;" in answer()
         (worker,) = psutil.Process(process.pid).children()
         edit(path, "const T a =", "const T a = 1 *")
         assert "the same machine code" in answer()
         assert psutil.Process(process.pid).children() == [worker]
         edit(path, "const T a =", "const T a = (T)0.5 *")
-        assert "wrong;" in answer()  # not what was loaded under the same name before
+        assert "incorrect;" in answer()  # not what was loaded under the same name before
         process.send_signal(signal.SIGINT)
         assert process.wait(600) == 130
         assert process.stdout.read() == "Interrupted\n"

@@ -13,22 +13,24 @@ Run = Callable[[Namespace], None]
 
 
 def publish(parser: ArgumentParser) -> Run:
-    """Publish a dataset of this machine. Without one, draw all published ones again and write new checksums.
+    """Publish a dataset of this machine. Without arguments, redraw all published datasets and update their checksums.
 
-    What was measured is copied to results/published/DEVICE/CAMPAIGN/RUN, and WHY is noted in results/published/index.yaml. RUN is the time
-    of the run and the first digits of the GPU's UUID. The dataset becomes the one that figures and pages show; the one before becomes a
-    repeat, which keeps only its confirmation. SHA256SUMS has the checksums of the data and of all that is drawn from them. Draw all again
-    when a figure or a kernel's model has changed.
+    The command copies the measurements to results/published/DEVICE/CAMPAIGN/RUN and notes WHY in results/published/index.yaml. RUN is the
+    time of the run and the first digits of the GPU's UUID. Figures and pages then show this dataset. The earlier one becomes a repeat,
+    which keeps only its confirmation. SHA256SUMS holds the checksums of the data and of everything drawn from them. Redraw all datasets
+    after a change to a figure or to a kernel's model.
     """
     parser.add_argument("dataset", nargs="?", type=Path, metavar="DATASET", help="a folder results/CAMPAIGN/DEVICE")
     parser.add_argument("why", nargs="?", default="", metavar="WHY", help="why it is kept: a sentence for the index")
     parser.add_argument(
-        "--repeat", action="store_true", help="publish it as a repeat of the dataset that is shown, for `ladder repeat` alone"
+        "--repeat",
+        action="store_true",
+        help="publish it as a repeat of the featured dataset; only `ladder repeat` and the claims use it",
     )
     parser.add_argument(
         "--not-from-lock",
         action="store_true",
-        help="publish it although packages are not those of envs/requirements.lock; the index and the pages then name them",
+        help="publish it although its packages differ from envs/requirements.lock; the index and the pages then name them",
     )
 
     def run(given: Namespace) -> None:
@@ -47,9 +49,9 @@ def publish(parser: ArgumentParser) -> Run:
 
 
 def story(parser: ArgumentParser) -> Run:
-    """Fill in what README.md and the pages in docs/ take from the published data, in place, and write docs/data.md and docs/img/slots.svg.
+    """Fill the marked places of README.md and docs/ from the published data, in place, and write docs/data.md and docs/img/slots.svg.
 
-    First what these data say to the claims of config/claims.yaml is written to results/published/claims.json.
+    Before that, the command judges the claims of config/claims.yaml and writes results/published/claims.json.
     """
 
     def run(given: Namespace) -> None:
@@ -71,9 +73,10 @@ def story(parser: ArgumentParser) -> Run:
 
 
 def repeat(parser: ArgumentParser) -> Run:
-    """Say how far published results repeat, on one machine and on others, where a model of device has several published runs.
+    """Estimate how far published results repeat, on one machine and on others of its model.
 
-    Writes results/published/repeat-DEVICE.csv, limits for every problem, and .json, what was found of the intervals that are stated.
+    A model of device needs several published runs. The command writes the limits of every problem to
+    results/published/repeat-DEVICE.csv, and how often the stated intervals cover other runs to repeat-DEVICE.json.
     """
 
     def run(given: Namespace) -> None:
@@ -87,15 +90,16 @@ def repeat(parser: ArgumentParser) -> Run:
 
 
 def compare(parser: ArgumentParser) -> Run:
-    """Say what is faster and slower in dataset B than in A: of two commits, machines, drivers or days.
+    """List what is faster and slower in dataset B than in dataset A, for example after a new commit, driver or machine.
 
-    First what differs between their environments, then every kernel and problem of which the times differ by more than processes and
-    runs of the same code do. A and B are datasets, or folders with datasets of the same names. How far runs differ is published for some
-    devices (`ladder repeat`). For any other, give three or more runs of the same code before B: B is compared with the last of them.
+    The output starts with the differences between the environments. Then it lists every kernel and problem whose times differ by more
+    than runs of the same code do. A and B are datasets, or folders with datasets of the same names. For some devices the differences
+    between runs are published (`ladder repeat`). For other devices, give three or more runs of the same code before B. B is compared
+    with the last of them.
 
-    Exit codes: 0; 1 where the folders cannot be compared, or nobody knows how far runs differ; 2 for arguments that are none; 3 where
-    --fail-if-slower finds something; 4 where two folders hold the same measurements, because a run measured nothing. A change as large
-    as the given one is found in half of the runs: give half of what must not be missed.
+    Exit codes: 0: success. 1: the folders cannot be compared, or the differences between runs are unknown. 2: invalid arguments. 3:
+    --fail-if-slower found a slowdown. 4: two folders hold the same measurements, because a run measured nothing. At exactly the
+    threshold of --fail-if-slower the test detects half of the slowdowns. To catch 2 % reliably, pass 1 %.
     """
     parser.add_argument(
         "folders",
@@ -110,7 +114,7 @@ def compare(parser: ArgumentParser) -> Run:
         "--fail-if-slower",
         type=_percent,
         metavar="PERCENT",
-        help="exit with code 3 where the time of something is longer by so much, such as 2%%, and surely is longer at all",
+        help="exit with code 3 if a time is significantly longer, and by at least so much, such as 2%%",
     )
 
     def run(given: Namespace) -> None:
@@ -136,10 +140,10 @@ def compare(parser: ArgumentParser) -> Run:
 
 
 def try_(parser: ArgumentParser) -> Run:
-    """Compile, verify and time one kernel, and say what has changed since its last right try.
+    """Compile, verify and time one kernel, and compare it with its last correct try.
 
-    It is timed beside the reference, the best rung and its last right try in the same rounds. Exit code 0: right; 1: wrong; 2: could not be
-    tried. Nothing of a campaign's results is touched; what is kept lies in results/try/.
+    The same rounds time the baseline, the best rung and the last correct try. Exit codes: 0: correct. 1: incorrect. 2: the kernel could
+    not be tried. The command keeps its files in results/try/ and does not touch the results of campaigns.
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/")
     size = parser.add_mutually_exclusive_group()
@@ -148,9 +152,9 @@ def try_(parser: ArgumentParser) -> Run:
     parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64, float16 or bfloat16 (float32)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUES",
-        help="a parameter's values, such as BM=64,128, in place of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",
+        help="a parameter's values, such as BM=64,128, instead of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",
     )  # fmt: skip
-    parser.add_argument("--watch", action="store_true", help="answer at every save")
+    parser.add_argument("--watch", action="store_true", help="try the kernel again at every save")
     parser.add_argument(
         "--counters", action="store_true", help="also Nsight Compute's top reasons for stalls, where it can count"
     )
@@ -212,8 +216,8 @@ def _lists(given: Sequence[str]) -> dict[str, list[str]]:
 
 
 def new(parser: ArgumentParser) -> Run:
-    """Write a kernel to begin with: a simple one that is right, with a header."""
-    parser.add_argument("name", metavar="NAME", help="letters, digits and _; a number at the beginning places it on the ladder")
+    """Write a simple, correct kernel with a header, to start from."""
+    parser.add_argument("name", metavar="NAME", help="letters, digits and _; a leading number places it on the ladder")
     language = parser.add_mutually_exclusive_group()
     language.add_argument(
         "--cpu", dest="suffix", action="store_const", const=".c", help="a kernel in C for the CPU instead of a CUDA one"
@@ -273,7 +277,9 @@ class _Paragraphs(HelpFormatter):
 
 def parser() -> ArgumentParser:
     """Return the parser of the command line. Parsed arguments have the sub-command's function as `run`."""
-    whole = ArgumentParser("ladder", description="Gemm Ladder, beside what Snakemake runs: README.md.")
+    whole = ArgumentParser(
+        "ladder", description="Tools for authors and reviewers, beside the Snakemake workflow. Start with README.md."
+    )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command, example in COMMANDS.items():
         text = (command.__doc__ or "").replace("\n    ", "\n").strip()

@@ -135,7 +135,7 @@ class Tries:
             self.close()
         elif self.device and not any(entry.status == "correct" for entry in mine):
             raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
-        print(f"{'wrong' if wrong else 'right'}; {clock.now() - start:.1f} s", flush=True)
+        print(f"{'incorrect' if wrong else 'correct'}; {clock.now() - start:.1f} s", flush=True)
         if self.unkept:
             print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
         return not wrong
@@ -224,7 +224,7 @@ class Tries:
             return [Entry(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
         except (ValueError, TypeError, KeyError, InputError) as error:
             raise InputError(
-                f"{note}: {type(error).__name__}: {error}; expected what the last right try has left. Remove it and try again"
+                f"{note}: {type(error).__name__}: {error}; expected what the last correct try has left. Remove it and try again"
             ) from None
 
     def _best_rung(self, problem: Problem, arch: str) -> list[Entry]:
@@ -254,7 +254,7 @@ class Tries:
             if others := trial_report.beside(self.kind, trial.others):
                 print(f"  {others}")
             for entry in last:
-                print(f"  since the last right try: {trial_report.changes(timed[0], entry)}")
+                print(f"  since the last correct try: {trial_report.changes(timed[0], entry)}")
         if timed and self.asked.counters:
             print(f"  {self._stalls(trial.session, timed[0], problem)}")
         for entry in mine:

@@ -101,4 +101,5 @@ def changes(best: Entry, last: Entry) -> str:
 
 
 def _interval(value: float, low: float, high: float) -> str:
-    return f"{value:.3g} [{low:.3g}, {high:.3g}]" if verdicts.known(value, low, high) else f"{value:.3g} [{verdicts.NOT_KNOWN}]"
+    ends = f"{low:.3g} to {high:.3g}" if verdicts.known(value, low, high) else verdicts.NOT_KNOWN
+    return f"{value:.3g} (interval {ends})"

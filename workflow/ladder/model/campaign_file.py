@@ -156,8 +156,8 @@ def load(
 
 def unknown(value: str, known: Sequence[str]) -> str:
     """Return what was expected in place of an unknown name, with the nearest known one."""
-    close = difflib.get_close_matches(value, known, n=1, cutoff=0.4)
-    return f"expected one of {', '.join(known)}" + (f" (did you mean {close[0]}?)" if close else "")
+    close = difflib.get_close_matches(value, known, n=1)
+    return (f"did you mean {close[0]}? Expected" if close else "expected") + f" one of {', '.join(known)}"
 
 
 def _choose(

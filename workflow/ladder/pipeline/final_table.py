@@ -75,7 +75,7 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
     text += ["", *compiled_only(folders, compiled)]
     text += [line for path in of_rule.get("count", []) for line in counted(path)]
     pages = [path for path in of_rule.get("index", []) if path.suffix == ".html"]
-    text += [f"all of it on one page: {path}" for path in pages if not folders or REDRAWN not in path.parts]
+    text += [f"Explore the results: {path}" for path in pages if not folders or REDRAWN not in path.parts]
     text += [busy_share(folder / "costs.csv") for folder in folders]
     if drawn:
         text.append(
@@ -138,7 +138,9 @@ def _at_one_problem(rated: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(folder: Path, lines: int, columns: int) -> list[str]:
-    """Return lines with the best configuration of every kernel of a dataset, fastest first, one element type after another.
+    """Return lines with the best configuration of every kernel of a dataset, one element type after another.
+
+    The rungs are in the order of the ladder, then the baselines and what rounds its operands, which are not ranked.
 
     Each element type is shown at one problem, that of the ladder's figure. Kernels without a rate there are named below.
     """
@@ -158,15 +160,17 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
     below = []
     if len(elsewhere):
         below.append(f"  elsewhere: {', '.join(f'{kernel} ({_few(labels)})' for kernel, labels in elsewhere.items())}")
-    kept = rows[: max(lines - len(below), LEAST_LINES) - 3]
-    cells = [["kernel", "configuration", unit, f"of {rows[0]['reference']}", "95 %", "marks"]]
+    most = max(lines - len(below), LEAST_LINES) - 3
+    ranked = sorted(rows, key=_context)  # if the screen is short, it lacks what is not ranked, then the slowest rungs
+    ladder = list(rated["kernel"].drop_duplicates())
+    kept = sorted(ranked[:most], key=lambda row: (_context(row), ladder.index(row["kernel"])))
+    cells = [["kernel", "configuration", unit, f"vs. {rows[0]['reference']}", "95 % interval", "marks"]]
     cells += [
         [
             row["kernel"],
             row["configuration"],
             f"{row['tflops'] / size:.4g}",
-            f"{100 * row['ratio']:.1f} %",
-            _interval(row),
+            *(["baseline", ""] if row["kernel"] == row["reference"] else [f"{100 * row['ratio']:.1f} %", _interval(row)]),
             str(row["marks"]) if row["marks"] == row["marks"] else "",
         ]
         for row in kept
@@ -184,9 +188,16 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
         ]
         text.append(f"  {'  '.join(padded)}".rstrip())
     text = [_cut(line, columns) for line in [*text, *below]]
-    counts = {"slower kernel(s)": len(rows) - len(kept), "other problem(s)": rated["problem"].nunique() - 1}
+    counts = {"more kernel(s)": len(rows) - len(kept), "other problem(s)": rated["problem"].nunique() - 1}
     others = [f"{count} {name}" for name, count in counts.items() if count > 0]
     return [*text, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else text
+
+
+def _context(row: Row) -> int:
+    """Return 0 for a rung, 1 for the reference, 2 for what is not ranked: other baselines, and what rounds its operands."""
+    if row["kernel"] == row["reference"]:
+        return 1
+    return 2 if is_baseline(row["kernel"]) or row["precision"] == row["precision"] else 0
 
 
 def _interval(row: Row) -> str:

@@ -30,13 +30,10 @@ def busy_share(costs: Path) -> str:
         with costs.open(newline="") as file:
             rows = list(csv.DictReader(file))
         wall, busy = (sum(float(row[name]) for row in rows) for name in ("wall_seconds", "busy_seconds"))
-        share = f"{busy / wall:.0%}"
+        share = f"{100 * busy / wall:.0f} %"
     except (ValueError, KeyError, TypeError, ZeroDivisionError, csv.Error) as error:
         raise InputError(f"{costs}: got {error!r}; expected the seconds of measure jobs. {MEND}") from None
-    return (
-        f"{costs.parent.name}: {busy:.1f} s of the measure jobs' {wall:.1f} s executing ({share}); "
-        f"tables and figures in {costs.parent}"
-    )
+    return f"{costs.parent.name}: device busy {share} of measuring time ({wall:.1f} s); tables and figures in {costs.parent}"
 
 
 def errors(text: str) -> list[str]:

@@ -141,7 +141,7 @@ def compare(published: Path) -> None:
 
 def pictures(root: Path) -> set[Path]:
     """Return the pictures below `results/published` that the pages of a checkout show."""
-    pages = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("config/*.md")]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("config/*.md")]
     links = {(page.parent / link).resolve() for page in pages for link in PICTURE.findall(page.read_text())}
     return {link for link in links if (root / "results" / "published").resolve() in link.parents}
 
