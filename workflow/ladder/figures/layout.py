@@ -188,7 +188,8 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
     text, canvas, described = io.StringIO(), FigureCanvasSVG(figure), str(figure.get_label())
     canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
     start, root, rest = text.getvalue().partition("<metadata>")
-    write_whole(stem.with_suffix(".svg"), f"{start}<desc>{escape(described)}</desc>\n {root}{rest}".encode())
+    desc = f"<desc>{escape(described)}</desc>\n " if described else ""
+    write_whole(stem.with_suffix(".svg"), f"{start}{desc}{root}{rest}".encode())
     metadata = {"pdf": {"CreationDate": None, "Subject": described}, "png": {"Software": None, "Description": described}}
     for suffix in formats:
         file = io.BytesIO()

@@ -21,8 +21,8 @@ import vl_convert
 from ladder.core.errors import InputError
 from ladder.core.files import MEND
 from ladder.core.types import rate_unit
-from ladder.figures.data import BASELINE_NAME, BASELINE_STYLE, CONTEXT_STYLE, MARKS
-from ladder.model.campaign import is_baseline
+from ladder.figures.data import BASELINE_NAME, CONTEXT, MARKS, REFERENCE
+from ladder.model.campaign import BASELINES, is_baseline
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 LIMIT_BYTES = 5_000_000
@@ -139,13 +139,13 @@ def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[M
         rungs = [name for name in names if not is_baseline(name) and name not in easier]
         palette = sns.color_palette("viridis", len(rungs) + 1).as_hex()
         for place, name in enumerate(names):
-            style = BASELINE_STYLE.get(name, CONTEXT_STYLE[place % len(CONTEXT_STYLE)])
+            is_reference = name == BASELINES[kind][0]
             nice = BASELINE_NAME.get(name, name.replace("_", " "))
             styles[name] = {
-                "nice": f"{nice} (context)" if name in easier and not is_baseline(name) else nice,
-                "colour": palette[rungs.index(name)] if name in rungs else style[0],
+                "nice": nice,
+                "colour": palette[rungs.index(name)] if name in rungs else REFERENCE if is_reference else CONTEXT,
                 "shape": SHAPES[place % len(SHAPES)],
-                "dashed": name not in rungs and style[1] != "-",
+                "dashed": name not in rungs and not is_reference,
                 "rung": name in rungs,
             }
     return styles
