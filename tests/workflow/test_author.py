@@ -109,7 +109,7 @@ class Fake(Project):
 
 
 def test_every_save_is_answered_and_timed(tmp_path):
-    fake = Fake(tmp_path, "right")
+    fake = Fake(tmp_path, "correct")
     found = saves.saves(fake, "cpu", 2)
     tried, watched = [(author.FILE, 0), (author.FILE, 1), (author.FILE, 0)], [("--watch", 0), ("--watch", 1), ("--watch", 0)]
     assert fake.log() == [*tried, *watched, ("campaign", 0), ("campaign", 1)]
@@ -122,7 +122,7 @@ def test_every_save_is_answered_and_timed(tmp_path):
 
 def test_a_wrong_kernel_is_not_timed(tmp_path):
     with pytest.raises(AssertionError, match="incorrect; "):
-        saves.saves(Fake(tmp_path, "wrong"), "cpu", 1)
+        saves.saves(Fake(tmp_path, "incorrect"), "cpu", 1)
 
 
 @pytest.mark.machine
