@@ -21,8 +21,8 @@ TWO := -n 2 --no-loadscope-reorder
 # Slurm's plugin makes every start of Snakemake a second slower, so its tests have an environment of their own on top of .venv.
 CLUSTER := .venv-cluster
 
-.PHONY: moved all clean setup setup-cluster lint lock bench image
-.PHONY: test test-all test-slow test-emulated test-browser test-machine test-container test-slurm check-published
+.PHONY: moved all clean setup setup-cluster setup-cutlass lint lock bench image
+.PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-container test-slurm check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
 
@@ -57,6 +57,10 @@ $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 setup-cluster: setup
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/cluster.lock
 
+# CUTLASS and CuTe for kernels with `uses: [cutlass]`; headers only, so without the package's dependencies
+setup-cutlass: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r envs/cutlass.lock
+
 # the quick tests
 test: setup
 	$(PYTEST) $(TWO) --dist loadfile
@@ -79,6 +83,10 @@ test-browser: setup
 # Real ratios, cold caches and BLAS threads need an idle machine: these tests report, and never fail a build.
 test-machine: setup
 	-$(PYTEST) -m machine
+
+# kernels with CuTe, compiled by nvcc and NVRTC
+test-cutlass: setup-cutlass
+	$(PYTEST) -m cutlass tests/workflow/test_cutlass.py
 
 # the image, built and run; needs root, Podman and mmdebstrap
 test-container: setup
@@ -116,6 +124,7 @@ lint: setup
 lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
 	$(BIN)/uv pip compile --group cluster --constraint envs/requirements.lock --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cluster.lock
+	$(BIN)/uv pip compile --group cutlass --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cutlass.lock
 
 # the times and sizes that the pipeline keeps to
 bench: setup

@@ -23,14 +23,14 @@ ROOT = Path(__file__).resolve().parents[2]
 CASES = [
     pytest.param(kernel, configuration, id=f"{kernel.name}-{configuration.slug}")
     for kernel in discover(ROOT).values()
-    if kernel.path.suffix == ".cu" and not kernel.architecture
+    if kernel.path.suffix == ".cu" and not kernel.architecture and not kernel.uses
     for element_type in kernel.element_types
     for configuration in two_configurations(kernel, element_type)[: 2 if element_type == "float32" else 1]
 ]
 DEFAULTS = [
     pytest.param(kernel, two_configurations(kernel, "float32")[0], id=kernel.name)
     for kernel in discover(ROOT).values()
-    if kernel.path.suffix == ".cu" and not kernel.architecture
+    if kernel.path.suffix == ".cu" and not kernel.architecture and not kernel.uses
 ]
 """The other configurations differ in extents, not in where they wait: Oclgrind is slow."""
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ladder.compiling import compile, interface
+from ladder.compiling import compile, compilers, interface, toolchain
 from ladder.core.errors import InputError
 from ladder.model import campaign_file, kernel_file
 from planted import CU_RIGHT, ROOT, cuda_kernel
@@ -124,3 +124,66 @@ def test_the_compilers_of_a_campaign_are_those_of_each_kernel():
         "cuda/03_shared_tile": ["nvcc", "nvrtc"],
         "cpu/01_naive_ijk": ["cc"],
     }
+
+
+CUTE = PTX.partition("---*/")[0].replace("\nblock:", "\nuses: [cutlass]\nblock:") + "---*/\n#include <cute/tensor.hpp>\n"
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A package of headers, and a compiler that notes its arguments; returns the package's metadata and the arguments."""
+    metadata, asked = tmp_path / "site" / "headers-1.0.dist-info" / "METADATA", []
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: headers\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setitem(toolchain.LIBRARIES, "cutlass", ("headers", "headers/include"))
+
+    def compiler(source, arch, include, options):
+        asked.append(options)
+        return compilers._ptxas(PTX, arch, include)
+
+    monkeypatch.setattr(compile, "_nvcc", compiler)
+    monkeypatch.setattr(compile, "_nvrtc", compiler)
+    return metadata, asked
+
+
+def test_a_library_is_a_folder_for_the_compiler_and_its_version_part_of_the_build(tmp_path, library):
+    metadata, asked = library
+    kernel, folder = kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu")), f"-I{tmp_path}/site/headers/include"
+    configurations = list(kernel.expand({}, ["float32"], [(), NVRTC]))
+
+    def versions():
+        rows = compile.compile_kernel(kernel, configurations, "sm_90", tmp_path / "build", 1)
+        assert [row.status for row in rows] == ["compiled", "compiled"]
+        return {row.version.split(", ")[1] for row in rows}
+
+    assert versions() == versions() == {"headers 1.0"}  # the second time from the folder
+    assert asked == [[folder], [folder, "-default-device"]]
+    metadata.write_text(metadata.read_text().replace("1.0", "1.1"))
+    assert versions() == {"headers 1.1"}
+    assert len(asked) == 4
+
+
+def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs_it(tmp_path, library):
+    metadata, asked = library
+    kernel = kernel_file.parse(write(tmp_path, CUTE, "cuda/mine.cu"))
+    before = toolchain.versions(kernel, "nvcc")
+    metadata.rename(tmp_path / "METADATA")
+    metadata.parent.rmdir()
+    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1)
+    assert (row.status, row.reason) == ("not_supported", "needs the headers of headers; `make setup-cutlass` installs them")
+    assert (row.compiler, asked) == ("", [])
+    assert before == f"{toolchain.versions(kernel, 'nvcc')}, headers 1.0"  # so that installing it makes the job run again
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("cuda/mine.ptx", CUTE, "header: uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it"),
+        ("cpu/mine.c", "/*---\ntitle: t\nidea: i\nuses: [cutlass]\n---*/\n", "header: uses: got cutlass; expected kernels in"),
+        ("cuda/mine.cu", CUTE.replace("[cutlass]", "[cublas]"), 'header: uses[0]: got "cublas"; expected cutlass'),
+    ],
+)
+def test_libraries_are_those_that_are_known_and_for_cuda_only(tmp_path, name, text, message):
+    with pytest.raises(InputError, match=re.escape(f"{name.partition('/')[2]}: {message}")):
+        kernel_file.parse(write(tmp_path, text, name))

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import synthetic
-from ladder.compiling import provenance
+from ladder.compiling import provenance, toolchain
 from ladder.core.errors import InputError
 from ladder.devices import detect, simulation
 from ladder.figures import draw
@@ -19,7 +19,7 @@ from planted import ROOT
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
 A, B = (f"nvidia-{letter}/default" for letter in "ab")
-NUMPY = provenance.package_versions()["numpy"]
+NUMPY = toolchain.package_versions(["numpy"])["numpy"]
 RUN, LATER = "2026-01-01T0123-5dee", "2026-01-01T0223-5dee"
 
 
@@ -179,7 +179,7 @@ def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_p
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     assert provenance.differs_from_lock({"numpy": "2.5.5", "other": "1"}) == {}
     assert provenance.differs_from_lock({"numpy": "2.5.2", "pandas": "3.1.1"}) == {"numpy": "2.5.2 (lock 2.4.6 or 2.5.5)"}
-    monkeypatch.setattr(provenance.importlib.metadata, "version", {"numpy": "2.4.6", "pandas": "3.0.6"}.get)
+    monkeypatch.setattr(toolchain.importlib.metadata, "version", {"numpy": "2.4.6", "pandas": "3.0.6"}.get)
     assert provenance.differs_from_lock() == {"pandas": "3.0.6 (lock 3.1.1)"}
 
 

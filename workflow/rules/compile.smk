@@ -25,7 +25,7 @@ rule compile:
             wildcards.arch, wildcards.kernel
         ),
         compilers=lambda wildcards: [
-            toolchain.compiler_version(name)
+            toolchain.versions(kernel_of(wildcards), name)
             for name in targets_of(wildcards).campaign.compilers(kernel_of(wildcards))
         ],
         code=code_digest.digest("compiling.compile"),

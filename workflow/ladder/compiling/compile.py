@@ -16,7 +16,7 @@ from typing import Any
 
 from ladder.compiling import cubin, interface, issue_model
 from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc, _ptxas
-from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, PTXAS_FLAGS, compiler_version
+from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, PTXAS_FLAGS, include_folders, versions
 from ladder.core import clock
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
@@ -42,7 +42,7 @@ class Resource:
     compiler: str = ""
     """`nvcc`, `nvrtc`, `ptxas` or `cc`; empty if nothing was compiled."""
     version: str = ""
-    """The compiler's version."""
+    """The compiler's version, and that of each library that the kernel uses."""
     options: str = ""
     """The compiler options that the campaign sets."""
     reason: str = ""
@@ -128,10 +128,14 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
     row["arch"] = arch = kernel.architecture or arch
     if kernel.kind == "cuda" and capability(arch) < kernel.compute_capability:
         return Resource(**row, status="not_supported", reason=f"needs compute capability {kernel.compute_capability}")
+    try:
+        folders = include_folders(kernel)
+    except InputError as error:
+        return Resource(**row, status="not_supported", reason=str(error))
     binary, note = folder / f"{configuration.slug}{SUFFIX[kernel.kind]}", folder / f"{configuration.slug}.json"
     source = kernel.source(configuration)
     compiler, options = kernel.compiler(configuration), configuration.options
-    row |= {"compiler": compiler, "version": compiler_version(compiler), "options": " ".join(options)}
+    row |= {"compiler": compiler, "version": versions(kernel, compiler), "options": " ".join(options)}
     key = digest([source, kernel.digest, arch, FLAGS[compiler], row, [field.name for field in fields(Resource)]])
     if note.exists() and binary.exists():
         made = json.loads(note.read_text())
@@ -139,9 +143,14 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
             return Resource(**made["row"])
     start = time.perf_counter()
     include = kernel.path.resolve().parents[1] / "include"  # absolute, because the compilers run in their own folders
+    libraries = [f"-I{folder}" for folder in folders]
+    if libraries and compiler == "nvrtc":  # the functions of such headers are host functions too, which NVRTC refuses
+        libraries.append("-default-device")
     try:
         with _limited():
-            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "ptxas": _ptxas, "cc": _cc}[compiler](source, arch, include, options)
+            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "ptxas": _ptxas, "cc": _cc}[compiler](
+                source, arch, include, [*options, *libraries]
+            )
         interface.check(kernel, configuration, built)
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))

@@ -256,9 +256,12 @@ def _refusal(message: str) -> CompileError:
 
 
 def _tidy(message: str) -> str:
-    """Return the compiler's message without the lines of ptxas's statistics, at most 4,000 characters."""
+    """Return the compiler's message without the lines of ptxas's statistics, at most 4,000 characters and 400 a line.
+
+    One line about a template of CuTe has thousands.
+    """
     lines = [line for line in message.strip().splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
-    return plain("\n".join(lines), 4000)
+    return plain("\n".join(plain(line, 400) for line in lines), 4000)
 
 
 def parse_ptxas(text: str) -> dict[str, Any]:

@@ -1,20 +1,18 @@
 """Record what a measurement depends on: versions, the project's commit, and the machine."""
 
-import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ladder.compiling.toolchain import COMPILER, cc, compiler_version, nvcc
+from ladder.compiling.toolchain import COMPILER, cc, compiler_version, nvcc, package_versions
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.devices.detect import Device, detect_cpu
@@ -24,6 +22,7 @@ LOCK = Path("envs") / "requirements.lock"
 LOCKED = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)", re.MULTILINE)
 """A package of the lock and its version."""
 PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvmath-python", "cuda-bindings", "nvidia-cublas")
+"""What measurements and figures depend on."""
 
 
 def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -34,17 +33,6 @@ def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
                 f"{platform.node()}: {key} is {found.get(key)!r}; expected {expected.get(key)!r}, as in environment.json. "
                 f"Name resources under `partitions` that only machines alike have, or let `--forcerun probe` describe it anew"
             )
-
-
-def package_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of Python packages, by default those that measurements and figures depend on, without what is not installed."""
-    versions = {}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def differs_from_lock(installed: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -88,7 +76,7 @@ def project_state() -> dict[str, Any]:
 
 def fingerprint(device: Device) -> dict[str, Any]:
     """Return what a measurement depends on besides the project. Any change to it makes earlier measurements stale."""
-    versions = package_versions()
+    versions = package_versions(PACKAGES)
     common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
     if device.kind == "cuda":
         return common | {
@@ -118,6 +106,10 @@ def describe(device: Device) -> dict[str, Any]:
             "memory_bytes": psutil.virtual_memory().total,
             "system": f"{platform.system()} {platform.release()}",
         },
-        "python": {"version": sys.version.split()[0], "packages": package_versions(), "differs_from_lock": differs_from_lock()},
+        "python": {
+            "version": sys.version.split()[0],
+            "packages": package_versions(PACKAGES),
+            "differs_from_lock": differs_from_lock(),
+        },
         "project": project_state(),
     }

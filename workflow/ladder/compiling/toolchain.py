@@ -1,11 +1,12 @@
 """Find the compilers, their versions and flags, and the architectures that they support."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ladder.core.errors import InputError
 from ladder.devices.detect import Device
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign
+from ladder.model.kernel import Kernel
 
 DEFAULT_ARCHITECTURE = "sm_90"
 """The architecture of CUDA kernels if there is no GPU and the campaign says `auto`."""
@@ -26,6 +28,8 @@ PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 Many variables change what they make, and no table would say so: NVCC_APPEND_FLAGS, PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH,
 LD_RUN_PATH and more. Without LANG and LC_* their messages are in English, as `compilers` expects.
 """
+LIBRARIES = {"cutlass": ("nvidia-cutlass", "cutlass_library/source/include")}
+"""Headers that a kernel may use: the header's name for them, their package, and their folder in it. `make setup-NAME` installs it."""
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
 """The compiler for each device kind, unless a campaign names another."""
 
@@ -109,3 +113,30 @@ def _version(compiler: str) -> str:
     if done.returncode or not done.stdout.strip():
         raise InputError(f"{path} --version: exit code {done.returncode}; expected a compiler, which says its version")
     return done.stdout.strip().splitlines()[0 if compiler == "cc" else -1]
+
+
+def include_folders(kernel: Kernel) -> list[str]:
+    """Return the folders of the libraries that a kernel uses. Raises `InputError` if one is not installed."""
+    folders = []
+    for name in kernel.uses:
+        package, folder = LIBRARIES[name]
+        try:
+            folders.append(str(importlib.metadata.distribution(package).locate_file(folder)))
+        except importlib.metadata.PackageNotFoundError:
+            raise InputError(f"needs the headers of {package}; `make setup-{name}` installs them") from None
+    return folders
+
+
+def versions(kernel: Kernel, compiler: str) -> str:
+    """Return the version of the compiler, then those of the libraries that the kernel uses, if they are installed."""
+    installed = package_versions(LIBRARIES[name][0] for name in kernel.uses)
+    return ", ".join([compiler_version(compiler), *(f"{package} {version}" for package, version in installed.items())])
+
+
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python packages, without what is not installed."""
+    found = {}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found

@@ -104,6 +104,8 @@ class Kernel:
     configurations: Sequence[Mapping[str, int]] = ()
     """Assignments tried in addition to the product of `sweep`, or alone without a sweep. A parameter left out has its default."""
     element_types: Sequence[str] = ("float32",)
+    uses: Sequence[str] = ()
+    """Libraries of headers that are not in `kernels/include`, by their names in `toolchain.LIBRARIES`."""
     precision: str = ""
     """The arithmetic by which results are verified, if it is coarser than the element type's: `tf32`, as for the baseline `cublas_tf32`."""
     where: Mapping[str, str | int] = field(default_factory=dict)

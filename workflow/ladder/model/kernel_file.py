@@ -123,6 +123,8 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         raise InputError(
             f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, because PTX has no type `T`"
         )
+    if kernel.uses and kernel.path.suffix != ".cu":
+        raise InputError(f"{source}: uses: got {', '.join(kernel.uses)}; expected kernels in CUDA C++ (.cu) only to have it")
     expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
     for index, launch in enumerate(kernel.then):
         expressions += [(f"then[{index}].{key}", value) for key, value in launch.items() if key != "function"]

@@ -1,0 +1,25 @@
+"""Kernels with CuTe compile with the headers of envs/cutlass.lock, by both compilers."""
+
+import pytest
+from ladder.compiling import compile, interface
+from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+
+KERNELS = [kernel for kernel in discover(ROOT).values() if "cutlass" in kernel.uses]
+
+
+@pytest.mark.cutlass
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_a_kernel_with_cute_compiles_by_both_compilers(kernel, tmp_path):
+    """Each is one configuration, and `compile_kernel` compares the parameters and threads of `gemm` with those of the launch."""
+    first = next(one for one, objection in kernel.expand({}, kernel.element_types[:1], [()]) if not objection)
+    both = [(first, ""), (type(first)(first.element_type, first.parameters, (("compiler", "nvrtc"),)), "")]
+    rows = compile.compile_kernel(kernel, both, "sm_90", tmp_path, 2)
+    assert [(row.status, row.reason) for row in rows] == [("compiled", "")] * 2
+    version = next(
+        line for line in (ROOT / "envs" / "cutlass.lock").read_text().splitlines() if line.startswith("nvidia-cutlass==")
+    )
+    assert {row.version.split(", ")[1] for row in rows} == {version.split(" ;")[0].replace("==", " ")}
+    assert [row.spill_loads for row in rows] == [0, 0]
+    for row in rows:
+        assert set(interface.functions((tmp_path / row.binary).read_bytes())) == {"gemm"}
