@@ -275,7 +275,7 @@ def test_the_figure_of_main_loops_has_a_bar_for_each_rung_of_the_main_line(small
 def test_every_kernel_is_told():
     for name in (kernel.name for kernel in discover(ROOT).values()):
         if name.startswith("6"):  # an example in another language
-            assert f"`{name}`" in (ROOT / "docs" / "author.md").read_text()
+            assert f"[{name}](" in (ROOT / "docs" / "languages.md").read_text()
         else:
             assert any(f"\n`{name}`, from " in text for text in PAGES.values()), f"{name} has no page in docs/ladder/"
 
