@@ -300,7 +300,7 @@ def test_what_nothing_was_tuned_on_is_the_headline(small, monkeypatch):
     assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
     assert "at most ×1.05 of cuBLAS's on 0:" in told
     assert "| – | – | ×2.50 | `BM=16` |" in told
-    assert f"on the 1 shapes that nothing was tuned on the rungs are {mean} times" in fill("value: past d/test", small)
+    assert f"on 1 shapes that no kernel was tuned on, the fastest rungs are {mean} times" in fill("value: past d/test", small)
     monkeypatch.setattr(page_past, "TUNED", ("64",))
     tuned = page_past.past(Story(small), "d/test")
     assert f"The rungs were tuned on these 1 problems; the median of the ratios to cuBLAS is ×{mean}." in tuned
@@ -506,7 +506,7 @@ def test_runs_with_other_packages_than_the_lock_are_named(small):
     index["d/test"]["not_from_lock"] = {"1": "numpy 1 (lock 2), pandas 3 (lock 4)"}
     published_index.write(published, index)
     assert "1 of 1 published runs are known to have used other versions" in fill("value: lock d", small)
-    assert "`make` installs: numpy 1 (lock 2), pandas 3 (lock 4)<!--" in fill("value: lock d", small)
+    assert "`make` installs: `numpy 1 (lock 2)`, `pandas 3 (lock 4)`<!--" in fill("value: lock d", small)
     told = fill("table: datasets", small)
     assert "| `d/test` | `1` | featured | `abc` | no | made up |" in told
     assert "Not from the lock: `numpy 1 (lock 2)`, `pandas 3 (lock 4)`." in told

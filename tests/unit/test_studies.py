@@ -1,4 +1,4 @@
-"""Every study has a question, tells what it found, and stands in the guide; those that need no GPU run."""
+"""Every study has a question and words its answer, and is in the guide; those that need no GPU run."""
 
 import hashlib
 import importlib
@@ -45,78 +45,69 @@ COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
 MEASURED = {
     "adversary": (
         {"tried": 12345, "seconds": 600.2, "spoiled": 0, "worst": {"share": 0.21, "units": 18.3, "sgemm_units": 26.1}},
-        "12,345 inputs in 600 s: 0 spoiled; the worst reaches 21 % of the bound, 18.3 u (SGEMM there 26.1 u)",
+        "12,345 600 0 21 18.3 26.1",
     ),
     "agreement": (
         {"rows": [{"size": 512, "name": "cublas", "ours": LAUNCHES, "theirs": dict.fromkeys(LAUNCHES, 100.0)}],
          "context": [{"size": 512, "name": "torch.mm", "ours": {"warm": 99}, "theirs": {"warm": 100, "cold": 100}}],
          "second_stream": [{"size": 512, "name": "cublas", "warm": 103, "cold": 107},
                            {"size": 512, "name": "torch.mm", "warm": 104, "cold": 105}]},
-        "cublas at 512: `warm` at most +2.0 % apart, `cold` at most -3.0 %, in graphs as long as theirs at most +1.0 %; single launches "
-        "after a flush at most +10.0 %; our cuBLAS and their `torch.mm` warm at most -1.0 %; in a process that uses a second stream theirs "
-        "takes at most +7.0 % longer",
+        "512 +2.0 -3.0 +1.0 +10.0 -1.0 +7.0",
     ),
     "benchmark": (
         {"campaign_s": 400.0, "confirm_share": 0.31, "gauntlet_share": 0.06, "nothing_to_do_s": 2.0, "campaign_mb": 12.3,
          "environment_mb": 2190.0, "measure_jobs": {"d": COST}},
-        "the default campaign 400 s with one core, of them 31.0% the confirmation and 6.0% the gauntlet; a run with nothing to do 2.0 s; 12 "
-        "MB of results, 2.2 GB of environment; `d` was executing for 80% of the 200 s of its measure jobs; 2 above what it may be",
+        "400 31.0 6.0 2.0 12 2.2 80 200 2",
     ),
     "checks": (
         {"tests": {"a": "passed", "b": "passed", "c": "failed"}, "sanitizer": {"memcheck": {"errors": 0, "launches": 180}}},
-        "2 tests on the GPU passed, 1 failed (`c`), 0 were skipped; compute-sanitizer over every rung: memcheck: 0 errors in 180 launches",
+        "2 1 0 0 180",
     ),
     "disturbance": (
         {"cores": 16, "pairs": 6, "rows": [{"busy_to_quiet": 1.001}, {"busy_to_quiet": 0.997}]},
-        "with `nvcc` on all 16 cores the median of 6 pairs moved by -0.30 % at most, of 2 kernels and sizes",
+        "16 6 -0.30 2",
     ),
     "faults": (
         {"faults": [{"what": "an endless loop", "as_told": False}, {"what": "NaN", "as_told": True}]},
-        "2 kinds planted beside each other: something else became of an endless loop",
+        "2",
     ),
     "fuzz": (
         {what: {"answered": 1000, "refused": 234} for what in ("expressions", "headers", "campaigns")},
-        "1,234 expressions, 1,234 headers, 1,234 campaigns, random and hostile, by a program before these tests: each a right answer or a "
-        "clear error, nothing executed",
+        "1,234 1,234 1,234",
     ),
     "kernel_tuner_compare": (
         {"kernel": "cuda/06_x", "runs": [{"cores": 1, "kernel_tuner": THEIRS, "faster": 2.04, "faster_without_compiling": 1}]},
-        "`06_x` beside Kernel Tuner 1.5.0: 110 configurations 2.0 times as fast with 1 core (1.0 without compiling)",
+        "06 1.5.0 110 2.0 1 1.0",
     ),
     "kernel_tuner_times": (
         {"size": 2048, "ours_us": 100.0, "like_it_us": 103.0, "kernel_tuner_us": {"nvcuda": 104.0},
          "effects": {"launched": {"host": [1.02, 1.01, 1.03]}, "values": {"constant": [0.99, 0.98, 1.0]}}},
-        "at 2048 launches made as it makes them: +3.0 %; its own times, `nvcuda`: +4.0 %. "
-        "Each difference alone: launched `host` +2.0 %, values `constant` -1.0 %",
+        "2048 +3.0 +4.0 +2.0 -1.0",
     ),
     "kill": (
         {"kills": 50, "measurements_a_campaign": 28, "measurements_lost": 0, "measurements_begun_again": 18},
-        "50 kills anywhere in a campaign of 28 measurements: none lost, so at most 6% of such kills lose any (95 %); 18 begun again",
+        "50 28 6 95 18",
     ),
     "neighbours": (
         {"cores": 2, "sizes": [256, 1024], "pairs": 6, "rows": [{"beside": 1.004, "unsettled": 1.3}, {"beside": 0.99, "unsettled": 1}]},
-        "beside `blas_all` on 2 cores, `blas_1` and `03_blocked` at 256 and 1024 move by -1.0 % at most, the median of 6 pairs; without the "
-        "wait until its threads are at rest by +30.0 %",
+        "2 03 256 1024 -1.0 6 +30.0",
     ),
     "placement": (
         {"rows": [
             {"aligned": {"ratio": 1.21, "cublas_us": 100, "rung_us": 80}, "elsewhere": [{"cublas_us": 103, "rung_us": 79.6}]},
             {"aligned": {"ratio": 0.99, "cublas_us": 10, "rung_us": 10}, "elsewhere": [{"cublas_us": 10, "rung_us": 10}]},
         ]},
-        "with operands at boundaries of 2 MiB the rungs are ahead of cuBLAS on 1 of 2 problems, the median is ×1.100; elsewhere "
-        "cuBLAS takes +3.0 % of time at most, a rung -0.5 %",
+        "2 1 2 ×1.100 +3.0 -0.5",
     ),
     "registers": (
         {"patterns": [{"measured": 0.5, "model": 0.49}, {"measured": 0.98, "model": 1}], "write_back": {"4": 1, "8": 1.5, "16": 4},
          "unwaited": {"4": 0.1, "8": 1.08, "16": 1.8},
          "lengths": [{"multiply_adds": 512, "clocks": 1.01}, {"multiply_adds": 8192, "clocks": 1.25}]},
-        "of 2 patterns of registers the model is +2.0 % off at most; from 0.50 to 0.98 multiply-adds a clock; loads of 4, 8 and 16 bytes "
-        "that are waited for take 1.00, 1.50, 4.00 clocks, others 0.10, 1.08, 1.80; a multiply-add takes 1.01 in a loop "
-        "of 8 KiB, 1.25 in one of 128 KiB",
+        "2 +2.0 0.50 0.98 4 8 16 1.00 1.50 4.00 0.10 1.08 1.80 1.01 8 1.25 128",
     ),
     "tried": (
         {"changes": [{"low": 0.9, "high": 0.95}, {"low": 1.01, "high": 1.02}, {"low": 0.99, "high": 1.01}]},
-        "3 changes of the upper rungs: 1 are faster than what was changed, 1 slower",
+        "3 1 1",
     ),
     "repeat": (
         {"runs": [{}, {}], "machines": 2, "same_machine": {"pairs": 0}, "same_held_out": {"pairs": 0},
@@ -124,60 +115,52 @@ MEASURED = {
          "held_out": {"pairs": 2, "rows": 400, "covered": 0.93, "least": {"of": "GPU-74c4c37d-bdf1", "rows": 10, "covered": 0.8}},
          "twins": {"pairs": 40, "called_different": 0.025, "interval_leaves_out_1": 0.075},
          "null": {"pairs": 0}},
-        "2 runs on 2 devices. On two devices, within the limit that they made too: 95.5% of 200 differences, from 2 pairs of runs. "
-        "On two devices, within a limit that one of them took no part in: 93.0% of 400 differences, from 2 pairs of runs; least, 80.0% of "
-        "10 differences: GPU-74c4c37d-bdf1. A kernel beside one with the same binary is called different in 2.5% of 40 pairs; 7.5% of "
-        "their intervals leave out 1",
+        "2 2 95.5 200 2 93.0 400 2 80.0 10 74 2.5 40 7.5 1",
     ),
     "elsewhere": (
         {"states": {"reproduced": 12, "not reproduced": 1}, "not_reproduced": ["gains:a:b"], "took_part": False, "seconds": 250.4},
-        "on a machine of which nothing was published then: 12 reproduced, 1 not reproduced (`gains:a:b`); 250 s",
+        "12 1 250",
     ),
     "saves": (
         {"kind": "cuda", "first_s": 12.3, "again_s": 2.0, "watch_s": 0.5, "campaign_s": 21.0},
-        "`ladder try` of a CUDA kernel takes 2.0 s, the first time 12.3 s; with `--watch` 0.5 s from a save; the "
-        "smoke campaign of it alone 21.0 s",
+        "2.0 12.3 0.5 21.0",
     ),
     "several_gpus": (
         {"cores": 8, "runs": [{"gpus": 4, "wall_s": 100.0}, {"gpus": 1, "wall_s": 400.0}]},
-        "the default campaign takes 100 s on 4 of them, 400 s on one, 0.25 of the time, with 8 cores each",
+        "100 4 400 8",
     ),
     "slowed": (
         {"kernel": "15_x", "percent": 3, "slowed": {"not reproduced": ["ratio-x", "b"]}, "as_it_is": {"not reproduced": []}},
-        "with `15_x` slowed by 3 % not reproduced is `ratio-x`, `b`; as it is, nothing",
+        "15 3",
     ),
     "tensor": (
         {"held_seconds": 3.0, "rows": [
             {"size": 1000, "together": {"rung_us": 50, "sgemm_us": 100}, "alone": {"rung_us": 50, "sgemm_us": 90},
              "held": {"rung_us": 40, "sgemm_us": 100, "rung_j": 0.5, "sgemm_j": 1.25}, "unfit": {"rung_us": 100, "sgemm_us": 51}},
         ]},
-        "beside SGEMM, in the same rounds / each by itself / held: 1000 ×2.00 / ×1.80 / ×2.50; held for 3 s at 1000: 50 TFLOP/s and 0.5 J a "
-        "GEMM, SGEMM 20 TFLOP/s and 1.25 J; where no chunk fits at least ×0.51",
+        "1000 ×2.00 ×1.80 ×2.50 3 1000 50 0.5 20 1.25 ×0.51",
     ),
     "two_percent": (
         {"percent": 2, "slowed": 40, "found": 0.95, "alike": 10, "called": 0.1, "rows": []},
-        "of 40 times of rungs that were slowed by 2 % at 1024 and up 95.0% are called slower; of 10 of cuBLAS beside them 10.0% faster or "
-        "slower",
+        "40 2 1024 95.0 10 10.0",
     ),
     "thin": (
         {"side": 1024, "lines": [{"fixed_us": 450.0, "row_us": 9.9}, {"fixed_us": 270.0, "row_us": 10.3}]},
-        "with one thread a call of BLAS takes 450 us and 9.9 us a row of C, one of rung 04 270 us and 10.3 us a row, where K and N are 1024: "
-        "B is made ready in ×0.60 of the time",
+        "1024 450 9.9 04 270 10.3 60",
     ),
     "told_apart": (
         {"device": "d", "machines": [], "alike": 400, "called": 0.03, "sure": 0,
          "held_out": {"alike": 200, "called": 0.04}, "slowed": 100, "found": 0.95},
-        "on one machine, of 400 times of the same code 3.0% are called faster or slower, 0.0% surely, by limits that these runs made too, "
-        "by limits of other machines alone 4.0% of 200; of 100 that were made 2 % longer at 1024 and up 95.0% are found",
+        "3.0 400 0.0 4.0 200 100 1024 2 95.0",
     ),
 }  # fmt: skip
-"""What each could have measured, and what it tells of it."""
+"""What each could have measured, and the numbers that its answer must have, in order."""
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_what_was_found_is_told(name):
-    measured, told = MEASURED[name]
-    assert STUDIES[name].answer(measured) == told
+def test_an_answer_has_the_measured_numbers(name):
+    measured, numbers = MEASURED[name]
+    assert re.findall(r"(?<![\w.])[×+-]?\d(?:[\d.,]*\d)?", STUDIES[name].answer(measured)) == numbers.split()
 
 
 def test_every_study_has_one_form_and_stands_in_the_guide():
@@ -216,9 +199,9 @@ def test_without_a_gpu_a_study_that_needs_one_says_so_in_a_line():
 @pytest.fixture
 def answered(tmp_path, monkeypatch):
     """A checkout with one study and a committed answer to it; returns the folder, the study and the answer's path."""
-    only = study.Study("one_study", "How many?", lambda n: f"{n} of them", "run it")
+    only = study.Study("checks", "How many?", lambda n: f"{n} of them", lambda n: f"{n}", "run it")
     monkeypatch.setattr(study, "ROOT", tmp_path)
-    monkeypatch.setattr(page_answers, "STUDIES", {"one_study": only})
+    monkeypatch.setattr(page_answers, "STUDIES", {"checks": only})
     path = only.write(detect.detect_cpu(), 3, binaries={"a": "sha"}, software={"b": "1"})
     answer = json.loads(path.read_text())
     answer["provenance"]["project"] = {"commit": "abc", "dirty": False}
@@ -231,7 +214,7 @@ def answered(tmp_path, monkeypatch):
 def test_an_answer_says_where_it_comes_from(answered, capsys):
     _, _, committed = answered
     here = detect.detect_cpu()
-    assert committed.name == f"one_study.{here.slug}.json"
+    assert committed.name == f"checks.{here.slug}.json"
     answer = json.loads(committed.read_text())
     assert (answer["question"], answer["measured"]) == ("How many?", 3)
     provenance = answer["provenance"]
@@ -239,15 +222,24 @@ def test_an_answer_says_where_it_comes_from(answered, capsys):
     assert {"time", "project", "command", "host", "python", "compiler"} <= set(provenance)
 
 
-def test_the_readme_tells_the_committed_answers(answered):
+def test_the_evidence_has_the_committed_answers(answered):
     folder, _, committed = answered
-    row = "| How many? | {} | `run it` | {} |"
-    link = f"[`{committed.name}`](results/published/studies/{committed.name})"
-    told = pages.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
-    assert row.format(f"3 of them (`{detect.detect_cpu().slug}`)", link) in told
-    assert "3 of them" in pages.fill("so: <!-- value: study one_study --><!-- end -->", Story(folder))
+    text, here = "<!-- table: answers -->old<!-- end --><!-- table: details -->old<!-- end -->", detect.detect_cpu().slug
+    filled = pages.fill(text, Story(folder))
+    assert f"| How many? | 3 | `{here}` | [`checks`](#checks) |" in filled
+    link = f"[`{committed.name}`](../results/published/studies/{committed.name})"
+    assert f"### `checks`\n\nHow many?\n\n- 3 of them (`{here}`)\n\nCommand: `run it`. Data: {link}." in filled
+    assert "3 of them" in pages.fill("so: <!-- value: study checks --><!-- end -->", Story(folder))
     committed.unlink()
-    assert row.format("not measured yet", "–") in pages.fill("<!-- table: answers -->old<!-- end -->", Story(folder))
+    filled = pages.fill(text, Story(folder))
+    assert "| How many? | Not measured yet | – | [`checks`](#checks) |" in filled
+    assert "- not measured yet\n\nCommand: `run it`.\n" in filled
+
+
+def test_short_answers_are_short():
+    for name, (measured, _) in MEASURED.items():
+        short = STUDIES[name].short(measured)
+        assert 0 < len(short.split()) <= 12, name
 
 
 @pytest.mark.parametrize("project", [{"commit": "abc", "dirty": True}, {"commit": None, "dirty": None}])
@@ -256,7 +248,7 @@ def test_an_answer_that_no_commit_made_is_refused(answered, project):
     answer = json.loads(committed.read_text())
     answer["provenance"]["project"] = project
     committed.write_text(json.dumps(answer))
-    with pytest.raises(InputError, match=r"one_study.*json: measured from a checkout with changes or without a commit"):
+    with pytest.raises(InputError, match=r"checks.*json: measured from a checkout with changes or without a commit"):
         only.sentences(folder)
 
 

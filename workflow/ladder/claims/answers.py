@@ -1,13 +1,18 @@
-"""Define the studies: their questions, the commands that measure, and functions that word the answers from the measured values."""
+"""Define the studies: their questions, the commands that measure, and functions that word the answers from the measured values.
+
+`short_answers` words them in a few words.
+"""
 
 from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
+from ladder.claims.short_answers import TOPICS
 from ladder.claims.study import Study, furthest, percent
 from ladder.core.types import tflops
 
 PYTHON = ".venv/bin/python"
+SHORT = {short.__name__: short for shorts in TOPICS.values() for short in shorts}
 STUDIES: dict[str, Study] = {}
 """The studies by name."""
 Measured = Mapping[str, Any]
@@ -18,24 +23,24 @@ def _study(question: str, run: str, files: str = "") -> Callable[[Answer], Answe
     """Register a function that words an answer as the study of the same name."""
 
     def register(answer: Answer) -> Answer:
-        STUDIES[answer.__name__] = Study(answer.__name__, question, answer, run, files)
+        STUDIES[answer.__name__] = Study(answer.__name__, question, answer, SHORT[answer.__name__], run, files)
         return answer
 
     return register
 
 
-@_study("Can inputs be found that `21_tensor_split` spoils?", f"{PYTHON} studies/adversary.py")
+@_study("Does any input exceed the error bound of `21_tensor_split`?", f"{PYTHON} studies/adversary.py")
 def adversary(measured: Measured) -> str:
     """Return how many inputs were spoiled, and the worst one."""
     worst = measured["worst"]
     sgemm = f" (SGEMM there {worst['sgemm_units']:.1f} u)" if "sgemm_units" in worst else ""
     return (
-        f"{measured['tried']:,} inputs in {measured['seconds']:.0f} s: {measured['spoiled']} spoiled; the worst reaches "
-        f"{100 * worst['share']:.0f} % of the bound, {worst['units']:.1f} u{sgemm}"
+        f"{measured['tried']:,} inputs in {measured['seconds']:.0f} s: {measured['spoiled']} exceed the bound; the worst reaches "
+        f"{100 * worst['share']:.0f} % of it, {worst['units']:.1f} u{sgemm}"
     )
 
 
-@_study("Does another harness agree?", f"{PYTHON} studies/agreement.py --other python3")
+@_study("Do other harnesses measure the same times?", f"{PYTHON} studies/agreement.py --other python3")
 def agreement(measured: Measured) -> str:
     """Return how far the medians differ in every mode."""
     rows = measured["rows"]
@@ -49,31 +54,33 @@ def agreement(measured: Measured) -> str:
     ]
     return (
         f"{', '.join(dict.fromkeys(row['name'] for row in rows))} at {', '.join(dict.fromkeys(str(row['size']) for row in rows))}: "
-        f"`warm` at most {apart(rows, 'warm')} apart, `cold` at most {apart(rows, 'cold')}, in graphs as long as theirs at most "
-        f"{apart(rows, 'cold_long')}; single launches after a flush at most {apart(rows, 'cold_single')}; our cuBLAS and their "
-        f"`torch.mm` warm at most {apart(measured['context'], 'warm')}; in a process that uses a second stream theirs takes at most "
-        f"{percent(furthest(second))} longer"
+        f"`warm` differs by at most {apart(rows, 'warm')}, `cold` by {apart(rows, 'cold')}, and by {apart(rows, 'cold_long')} in graphs as "
+        f"long as theirs; single launches after a flush differ by at most {apart(rows, 'cold_single')}; our cuBLAS and their "
+        f"`torch.mm` by {apart(measured['context'], 'warm')}, warm; in a process that uses a second stream their times differ by up to "
+        f"{percent(furthest(second))}"
     )
 
 
-@_study("What does it take?", "make bench")
+@_study("How long does a campaign take, and how much space?", "make bench")
 def benchmark(measured: Measured) -> str:
     """Return what the default campaign, a clone and a run with nothing to do take, and how much exceeds its limit."""
     parts = []
     if "campaign_s" in measured:
         names = {"confirm_share": "the confirmation", "gauntlet_share": "the gauntlet"}
         shares = " and ".join(f"{measured[key]:.1%} {name}" for key, name in names.items() if key in measured)
-        parts.append(f"the default campaign {measured['campaign_s']:.0f} s with one core{shares and f', of them {shares}'}")
+        parts.append(f"the default campaign takes {measured['campaign_s']:.0f} s with one core{shares and f' ({shares})'}")
     if "clone_to_figures_s" in measured:
-        parts.append(f"from a fresh clone to figures {measured['clone_to_figures_s']:.0f} s")
-    parts.append(f"a run with nothing to do {measured['nothing_to_do_s']:.1f} s")
+        parts.append(f"from a fresh clone to the figures it takes {measured['clone_to_figures_s']:.0f} s")
+    parts.append(f"a run with nothing to do takes {measured['nothing_to_do_s']:.1f} s")
     if "campaign_mb" in measured:
-        parts.append(f"{measured['campaign_mb']:.0f} MB of results, {measured['environment_mb'] / 1000:.1f} GB of environment")
+        parts.append(
+            f"{measured['campaign_mb']:.0f} MB of results and an environment of {measured['environment_mb'] / 1000:.1f} GB"
+        )
     parts += [
-        f"`{device}` was executing for {cost['busy_share']:.0%} of the {cost['measure_s']:.0f} s of its measure jobs"
+        f"`{device}` was busy for {cost['busy_share']:.0%} of {cost['measure_s']:.0f} s of measuring"
         for device, cost in measured["measure_jobs"].items()
     ]
-    return f"{'; '.join(parts)}; {len(above_limits(measured)) or 'none'} above what it may be"
+    return f"{'; '.join(parts)}; {len(above_limits(measured)) or 'no'} budget exceeded"
 
 
 LIMITS = {
@@ -103,7 +110,7 @@ def above_limits(measured: Measured) -> list[str]:
     ]
 
 
-@_study("Are the kernels right, and free of stray accesses and races?", f"{PYTHON} studies/checks.py")
+@_study("Are the kernels correct, and free of stray accesses and races?", f"{PYTHON} studies/checks.py")
 def checks(measured: Measured) -> str:
     """Return how many tests passed, failed and were skipped, and the sanitizer's counts."""
     outcomes = list(measured["tests"].values())
@@ -112,46 +119,50 @@ def checks(measured: Measured) -> str:
     )
     failed = ", ".join(f"`{name.split('.')[-1]}`" for name, outcome in measured["tests"].items() if outcome == "failed")
     return (
-        f"{outcomes.count('passed')} tests on the GPU passed, {outcomes.count('failed')} failed{failed and f' ({failed})'}, "
-        f"{outcomes.count('skipped')} were skipped; compute-sanitizer over every rung: {clean or 'not run'}"
+        f"{outcomes.count('passed')} GPU tests passed, {outcomes.count('failed')} failed{failed and f' ({failed})'}, "
+        f"{outcomes.count('skipped')} skipped; compute-sanitizer on every rung: {clean or 'not run'}"
     )
 
 
-@_study("Does compiling disturb measuring?", f"{PYTHON} studies/beside.py disturbance")
+@_study("Does compiling disturb measurements?", f"{PYTHON} studies/beside.py disturbance")
 def disturbance(measured: Measured) -> str:
     """Return the largest move of a median."""
     rows = measured["rows"]
     return (
-        f"with `nvcc` on all {measured['cores']} cores the median of {measured['pairs']} pairs moved by "
-        f"{100 * (furthest(row['busy_to_quiet'] for row in rows) - 1):+.2f} % at most, of {len(rows)} kernels and sizes"
+        f"with `nvcc` on all {measured['cores']} cores, the median of {measured['pairs']} pairs changed by at most "
+        f"{100 * (furthest(row['busy_to_quiet'] for row in rows) - 1):+.2f} %, over {len(rows)} kernels and sizes"
     )
 
 
-@_study("Is it reproduced elsewhere?", f"{PYTHON} studies/power.py elsewhere")
+@_study("Are the claims reproduced on other machines?", f"{PYTHON} studies/power.py elsewhere")
 def elsewhere(measured: Measured) -> str:
     """Return how many claims were reproduced, which were not, and the time taken."""
     states = ", ".join(f"{count} {state}" for state, count in measured["states"].items())
-    known = "data were" if measured["took_part"] else "nothing was"  # data published now may have been measured on it later
+    known = (
+        "whose data were" if measured["took_part"] else "with no data"
+    )  # data published now may have been measured on it later
     failed = f" ({', '.join(f'`{id}`' for id in measured['not_reproduced'])})" if measured["not_reproduced"] else ""
-    return f"on a machine of which {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
+    return f"on a machine {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
 
-@_study("Does a kernel that misbehaves harm others?", f"{PYTHON} tests/support/faults.py")
+@_study("Does a faulty kernel affect the measurement of others?", f"{PYTHON} tests/support/faults.py")
 def faults(measured: Measured) -> str:
     """Return how many faults were planted, and which had another outcome than expected."""
     others = ", ".join(row["what"] for row in measured["faults"] if not row["as_told"])
-    became = f"something else became of {others}" if others else "each is a row with its status, and harms no other"
-    return f"{len(measured['faults'])} kinds planted beside each other: {became}"
+    became = f"unexpected outcomes: {others}" if others else "each is a row with its status and affects no other"
+    return f"{len(measured['faults'])} kinds of fault injected into one campaign: {became}"
 
 
-@_study("Does hostile input do harm?", "EXAMPLES=30000 .venv/bin/pytest tests/unit/test_properties.py")
+@_study(
+    "Does malformed input crash the program or execute code?", "EXAMPLES=30000 .venv/bin/pytest tests/unit/test_properties.py"
+)
 def fuzz(measured: Measured) -> str:
     """Return how many inputs of each kind were tried."""
     kinds = [f"{sum(measured[what].values()):,} {what}" for what in ("expressions", "headers", "campaigns")]
-    return f"{', '.join(kinds)}, random and hostile, by a program before these tests: each a right answer or a clear error, nothing executed"
+    return f"{', '.join(kinds)}, random and hostile, made by a program: each got a correct answer or a clear error, and nothing was executed"
 
 
-@_study("Is the sweep fast?", f"{PYTHON} studies/beside_kernel_tuner.py compare")
+@_study("Is the sweep faster than Kernel Tuner?", f"{PYTHON} studies/beside_kernel_tuner.py compare")
 def kernel_tuner_compare(measured: Measured) -> str:
     """Return the speedup in every case."""
     cases = [
@@ -159,7 +170,8 @@ def kernel_tuner_compare(measured: Measured) -> str:
         f"{run['cores']} core{'s' * (run['cores'] > 1)} ({run['faster_without_compiling']:.1f} without compiling)"
         for run in measured["runs"]
     ]
-    return f"`{measured['kernel'].split('/')[1]}` beside Kernel Tuner {measured['runs'][0]['kernel_tuner']['version']}: {'; '.join(cases)}"
+    version = measured["runs"][0]["kernel_tuner"]["version"]
+    return f"`{measured['kernel'].split('/')[1]}` compared with Kernel Tuner {version}: {'; '.join(cases)}"
 
 
 @_study("Why are Kernel Tuner's times longer?", f"{PYTHON} studies/beside_kernel_tuner.py times")
@@ -171,14 +183,14 @@ def kernel_tuner_times(measured: Measured) -> str:
         for level, ratio in levels.items()
     ]
     ours = measured["ours_us"]
-    own = "".join(f"; its own times, `{name}`: {percent(us / ours)}" for name, us in measured["kernel_tuner_us"].items())
+    own = "".join(f"; its own times with `{name}`: {percent(us / ours)}" for name, us in measured["kernel_tuner_us"].items())
     return (
-        f"at {measured['size']} launches made as it makes them: {percent(measured['like_it_us'] / ours)}{own}. "
-        f"Each difference alone: {', '.join(parts)}"
+        f"at {measured['size']}, launching as Kernel Tuner does: {percent(measured['like_it_us'] / ours)}{own}. "
+        f"Each difference by itself: {', '.join(parts)}"
     )
 
 
-@_study("Is anything lost when a campaign is killed?", f"{PYTHON} tests/support/kill.py 50")
+@_study("Does a killed campaign lose measurements?", f"{PYTHON} tests/support/kill.py 50")
 def kill(measured: Measured) -> str:
     """Return how many measurements were lost, and the bound for future kills: 1 - 0.05^(1/n) at 95 % after n kills.
 
@@ -186,24 +198,25 @@ def kill(measured: Measured) -> str:
     """
     kills, lost = measured["kills"], measured["measurements_lost"]
     # only earlier answers have it; tests/unit/test_resume.py now counts it at every write of a journal
-    again = f"; {measured['measurements_begun_again']} begun again" if "measurements_begun_again" in measured else ""
+    again = f"; {measured['measurements_begun_again']} were restarted" if "measurements_begun_again" in measured else ""
     return (
-        f"{kills} kills anywhere in a campaign of {measured['measurements_a_campaign']} measurements: {lost or 'none'} lost, so at most "
-        f"{1 - 0.05 ** (1 / kills):.0%} of such kills lose any (95 %){again}"
+        f"{kills} kills at random times in a campaign of {measured['measurements_a_campaign']} measurements: {lost or 'none'} lost; at most "
+        f"{1 - 0.05 ** (1 / kills):.0%} of such kills lose any (95 % confidence){again}"
     )
 
 
-@_study("Does BLAS on all cores disturb what is timed beside it?", f"{PYTHON} studies/beside.py neighbours")
+@_study("Does multithreaded BLAS disturb CPU timings?", f"{PYTHON} studies/beside.py neighbours")
 def neighbours(measured: Measured) -> str:
     """Return the largest move of a median, with the wait and without it."""
     beside, unsettled = (percent(furthest(row[how] for row in measured["rows"])) for how in ("beside", "unsettled"))
     return (
-        f"beside `blas_all` on {measured['cores']} cores, `blas_1` and `03_blocked` at {' and '.join(map(str, measured['sizes']))} move by "
-        f"{beside} at most, the median of {measured['pairs']} pairs; without the wait until its threads are at rest by {unsettled}"
+        f"interleaved with `blas_all` on {measured['cores']} cores, times of `blas_1` and `03_blocked` at "
+        f"{' and '.join(map(str, measured['sizes']))} change by at most {beside}, the median of {measured['pairs']} pairs; "
+        f"by {unsettled} without the wait for its threads to sleep"
     )
 
 
-@_study("Does it matter where operands begin?", f"{PYTHON} studies/beside.py placement")
+@_study("Does operand alignment decide who is faster?", f"{PYTHON} studies/beside.py placement")
 def placement(measured: Measured) -> str:
     """Return how the rungs compare at the boundaries, and how far other places move the times."""
     rows = measured["rows"]
@@ -213,13 +226,13 @@ def placement(measured: Measured) -> str:
         for name in ("cublas_us", "rung_us")
     )
     return (
-        f"with operands at boundaries of 2 MiB the rungs are ahead of cuBLAS on {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} "
-        f"problems, the median is ×{median(ratios):.3f}; elsewhere cuBLAS takes {cublas} of time at most, "
-        f"a rung {rung}"
+        f"with operands aligned to 2 MiB, rungs are faster than cuBLAS on {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} "
+        f"problems, with a median of ×{median(ratios):.3f}; other alignments change times of cuBLAS by up to {cublas}, "
+        f"of a rung by {rung}"
     )
 
 
-@_study("What holds multiply-adds up on an SM?", f"{PYTHON} studies/registers.py")
+@_study("What limits multiply-adds on an SM?", f"{PYTHON} studies/registers.py")
 def registers(measured: Measured) -> str:
     """Return the largest error of the model, and the costs of write-back and of long loops."""
     rows = measured["patterns"]
@@ -228,8 +241,8 @@ def registers(measured: Measured) -> str:
     costs, others = (", ".join(f"{cost:.2f}" for cost in measured[how].values()) for how in ("write_back", "unwaited"))
     short, long = ((row["clocks"], row["multiply_adds"] / 64) for row in (measured["lengths"][0], measured["lengths"][-1]))
     return (
-        f"of {len(rows)} patterns of registers the model is {100 * off:+.1f} % off at most; from {min(rates):.2f} to {max(rates):.2f} "
-        f"multiply-adds a clock; loads of 4, 8 and 16 bytes that are waited for take {costs} clocks, others {others}; a multiply-add "
+        f"on {len(rows)} register patterns the model errs by up to {100 * off:+.1f} %; measured: {min(rates):.2f} to {max(rates):.2f} "
+        f"multiply-adds per clock; loads of 4, 8 and 16 bytes take {costs} clocks if waited for, else {others}; a multiply-add "
         f"takes {short[0]:.2f} in a loop of {short[1]:.0f} KiB, {long[0]:.2f} in one of {long[1]:.0f} KiB"
     )
 
@@ -242,9 +255,9 @@ def repeat(measured: Measured) -> str:
     """
     described = {
         "same_machine": "On one device, within the 95 % interval of the difference",
-        "same_held_out": "On one device, within the limit from other devices' runs",
-        "other_machine": "On two devices, within the limit that they made too",
-        "held_out": "On two devices, within a limit that one of them took no part in",
+        "same_held_out": "On one device, within the limit estimated from other devices",
+        "other_machine": "On two devices, within the reproducibility limit",
+        "held_out": "On two devices, within the limit estimated without one of them",
     }
 
     def share(counted: Measured) -> str:
@@ -256,23 +269,24 @@ def repeat(measured: Measured) -> str:
         if counted["pairs"]:
             least = f"; least, {share(counted['least'])}: {counted['least']['of']}" if "least" in counted else ""
             parts.append(f"{what}: {share(counted)}, from {counted['pairs']} pairs of runs{least}")
-    for name, what in (("twins", "A kernel beside one with the same binary"), ("null", "The reference beside itself")):
+    for name, what in (("twins", "Kernels with the same binary"), ("null", "The baseline compared with itself")):
         counted = measured[name]
         if counted["pairs"]:
             parts.append(
-                f"{what} is called different in {counted['called_different']:.1%} of {counted['pairs']} pairs; "
-                f"{counted['interval_leaves_out_1']:.1%} of their intervals leave out 1"
+                f"{what}: called different in {counted['called_different']:.1%} of {counted['pairs']} pairs; "
+                f"{counted['interval_leaves_out_1']:.1%} of the intervals exclude 1"
             )
     machines = measured["machines"]
     return f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}. {'. '.join(parts)}"
 
 
-@_study("How soon is a save answered?", f"{PYTHON} tests/support/saves.py")
+@_study("How soon does `ladder try` report on an edit?", f"{PYTHON} tests/support/saves.py")
 def saves(measured: Measured) -> str:
     """Return the medians, and the first time."""
     return (
         f"`ladder try` of a {measured['kind'].upper()} kernel takes {measured['again_s']:.1f} s, the first time {measured['first_s']:.1f} s; "
-        f"with `--watch` {measured['watch_s']:.1f} s from a save; the smoke campaign of it alone {measured['campaign_s']:.1f} s"
+        f"with `--watch`, {measured['watch_s']:.1f} s after a save; a smoke campaign with only that kernel takes "
+        f"{measured['campaign_s']:.1f} s"
     )
 
 
@@ -281,19 +295,19 @@ def several_gpus(measured: Measured) -> str:
     """Return both times and their quotient."""
     several, single = measured["runs"]
     return (
-        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} of them, {single['wall_s']:.0f} s on one, "
-        f"{several['wall_s'] / single['wall_s']:.2f} of the time, with {measured['cores']} cores each"
+        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} GPUs and {single['wall_s']:.0f} s on one, "
+        f"with {measured['cores']} cores each"
     )
 
 
-@_study("Is a kernel that has become slower found?", f"{PYTHON} studies/power.py slowed")
+@_study("Does `reproduce` notice a kernel that became slower?", f"{PYTHON} studies/power.py slowed")
 def slowed(measured: Measured) -> str:
     """Return the claims that were not reproduced, with the kernel slowed and as it is."""
     slow, honest = (", ".join(f"`{id}`" for id in measured[run]["not reproduced"]) or "nothing" for run in ("slowed", "as_it_is"))
-    return f"with `{measured['kernel']}` slowed by {measured['percent']} % not reproduced is {slow}; as it is, {honest}"
+    return f"with `{measured['kernel']}` slowed by {measured['percent']} %, not reproduced: {slow}; unchanged: {honest}"
 
 
-@_study("How fast are float32 results from tensor cores, really?", f"{PYTHON} studies/beside.py tensor")
+@_study("How fast are float32 results from tensor cores under sustained load?", f"{PYTHON} studies/beside.py tensor")
 def tensor(measured: Measured) -> str:
     """Return the ratios, the rates and energies under a long load at the largest size, and the least ratio if no chunk fits."""
     rows = measured["rows"]
@@ -307,47 +321,49 @@ def tensor(measured: Measured) -> str:
     )
     unfit = min(row["unfit"]["sgemm_us"] / row["unfit"]["rung_us"] for row in rows)
     return (
-        f"beside SGEMM, in the same rounds / each by itself / held: {ratios}; held for {measured['held_seconds']:g} s at {size}: {rung} a "
-        f"GEMM, SGEMM {sgemm}; where no chunk fits at least ×{unfit:.2f}"
+        f"speedup over SGEMM in the same rounds / each by itself / sustained: {ratios}; sustained for {measured['held_seconds']:g} s at "
+        f"{size}: {rung} per GEMM, SGEMM {sgemm}; at least ×{unfit:.2f} if no chunk fits"
     )
 
 
-@_study("Why is the CPU's rung 04 ahead of BLAS where C has few rows?", f"{PYTHON} studies/beside.py thin")
+@_study("Why does CPU rung 04 beat BLAS if C has few rows?", f"{PYTHON} studies/beside.py thin")
 def thin(measured: Measured) -> str:
     """Return the times that a call and a row take, for BLAS and for the rung."""
     blas, rung = ((line["fixed_us"], line["row_us"]) for line in measured["lines"])
     return (
-        f"with one thread a call of BLAS takes {blas[0]:.0f} us and {blas[1]:.1f} us a row of C, one of rung 04 {rung[0]:.0f} us and "
-        f"{rung[1]:.1f} us a row, where K and N are {measured['side']}: B is made ready in ×{rung[0] / blas[0]:.2f} of the time"
+        f"with one thread and K = N = {measured['side']}, BLAS takes {blas[0]:.0f} us plus {blas[1]:.1f} us per row of C; rung 04 takes "
+        f"{rung[0]:.0f} us plus {rung[1]:.1f} us per row: it prepares B in {100 * rung[0] / blas[0]:.0f} % of the time"
     )
 
 
-@_study(
-    "Does `ladder compare` find what differs, and nothing else?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json"
-)
+@_study("Does `ladder compare` report only real changes?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json")
 def told_apart(measured: Measured) -> str:
     """Return the share of times of the same code that are called different, and the share of longer times that are found."""
     held_out = measured["held_out"]
-    others = f", by limits of other machines alone {held_out['called']:.1%} of {held_out['alike']}" if held_out["alike"] else ""
+    others = (
+        f"; with limits estimated from other machines only, {held_out['called']:.1%} of {held_out['alike']}"
+        if held_out["alike"]
+        else ""
+    )
     return (
-        f"on one machine, of {measured['alike']} times of the same code {measured['called']:.1%} are called faster or slower, "
-        f"{measured['sure']:.1%} surely, by limits that these runs made too{others}; "
-        f"of {measured['slowed']} that were made 2 % longer at 1024 and up {measured['found']:.1%} are found"
+        f"on one machine, {measured['called']:.1%} of {measured['alike']} comparisons of the same code are called faster or slower, "
+        f"{measured['sure']:.1%} significantly, with limits estimated from these runs{others}; "
+        f"of {measured['slowed']} recorded times at 1024 and up, lengthened by 2 %, {measured['found']:.1%} are found"
     )
 
 
-@_study("What do changes of the upper rungs bring?", f"{PYTHON} studies/beside.py tried")
+@_study("Do further changes to the upper rungs help?", f"{PYTHON} studies/beside.py tried")
 def tried(measured: Measured) -> str:
     """Return how many changes were tried, and how many are faster or slower than the rung without the change."""
     rows = measured["changes"]
     faster, slower = sum(row["low"] > 1 for row in rows), sum(row["high"] < 1 for row in rows)
-    return f"{len(rows)} changes of the upper rungs: {faster} are faster than what was changed, {slower} slower"
+    return f"of {len(rows)} changes to the upper rungs, {faster} are faster than the unchanged rung and {slower} slower"
 
 
-@_study("Is a kernel found that is 2 % slower?", f"{PYTHON} studies/power.py two_percent")
+@_study("Does `ladder compare` find kernels that became 2 % slower?", f"{PYTHON} studies/power.py two_percent")
 def two_percent(measured: Measured) -> str:
     """Return the share of slowed times called slower, and the share of unchanged times called different."""
     return (
-        f"of {measured['slowed']} times of rungs that were slowed by {measured['percent']} % at 1024 and up {measured['found']:.1%} are "
-        f"called slower; of {measured['alike']} of cuBLAS beside them {measured['called']:.1%} faster or slower"
+        f"of {measured['slowed']} times of rungs slowed by {measured['percent']} % at 1024 and up, {measured['found']:.1%} are "
+        f"called slower; of {measured['alike']} times of unchanged cuBLAS, {measured['called']:.1%} are called faster or slower"
     )

@@ -75,23 +75,19 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
 def say(claim: Claim, finding: Finding | None) -> str:
     """Return the claim's sentence with the measured numbers; `{value%}` is in percent.
 
-    `{of}` says what the interval is of. `{near_low}` and `{near_high}` bound the value on another machine.
+    Without a finding, the parentheses are left out, and any other number is "…".
     """
-    names = {} if finding is None else {"value": finding.value, "low": finding.low, "high": finding.high}
-    if finding and (limit := finding.prediction):
-        names |= {"near_low": finding.value * math.exp(-limit.half), "near_high": finding.value * math.exp(limit.half)}
-    machines = finding.machines if finding else 0
-    of = f"mean of {machines} machines, 95 % interval" if machines > 1 else "one machine, 95 % interval between its processes"
+    if finding is None:
+        return re.sub(r"\{\w+%?\}", "…", re.sub(r" \([^()]*\{[^()]*\)", "", claim.says))
+    names = {"value": finding.value, "low": finding.low, "high": finding.high}
 
     def number(match: re.Match[str]) -> str:
-        if match[1] not in names:
-            return "…"
         value = names[match[1]]
         text = f"{100 * value if match[2] else value:.4g}"
         return f"{text} %" if match[2] else text
 
-    text = re.sub(r"\{(value|low|high|near_low|near_high)(%?)\}", number, claim.says).replace("{of}", of)
-    return f"{text.rstrip('.')}: {finding.about}." if finding and finding.about else text
+    text = re.sub(r"\{(value|low|high)(%?)\}", number, claim.says)
+    return f"{text.rstrip('.')}: {finding.about}." if finding.about else text
 
 
 def _entry(
@@ -142,7 +138,8 @@ def _judged(
     something; they may all deviate together if one machine is unlike the others.
     """
     if not claim.applies(data.environment):
-        return [_entry(claim, data.name, ELSEWHERE)]
+        known = next(iter(origins.values()), None) if claim.single else None
+        return [_entry(claim, data.name, ELSEWHERE) | ({"says": known["says"]} if known else {})]
     findings = {finding.key: finding for finding in find(claim, data)}
     if not origins and not claim.relative:
         states = {key: judge(claim, it, None, None, len(findings)) for key, it in findings.items()}

@@ -1,6 +1,6 @@
-"""Define a study: a question of the README that a script answers by its own run.
+"""Define a study: a question about the project that a script answers by its own run.
 
-The script writes its measurements to a JSON file through its `Study`. The README quotes the answers that are committed in
+The script writes its measurements to a JSON file through its `Study`. docs/evidence.md quotes the answers that are committed in
 `results/published/studies/`. Nothing here imports a script.
 """
 
@@ -26,12 +26,14 @@ NOTHING = "not measured yet"
 
 @dataclass(frozen=True)
 class Study:
-    """A question, the command that measures, and a function that words the answer."""
+    """A question, the command that measures, and functions that word the answer."""
 
     name: str
     question: str
     answer: Callable[[Any], str]
     """Turns the measurements into a part of a sentence."""
+    short: Callable[[Any], str]
+    """Turns the measurements into at most 12 words with one number."""
     run: str
     """The command that measures."""
     files: str = ""

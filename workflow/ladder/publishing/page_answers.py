@@ -1,11 +1,16 @@
 """Make the parts of pages about studies and claims."""
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 from ladder.analysis.dataset import Dataset
 from ladder.claims import definitions, report
 from ladder.claims.answers import STUDIES
-from ladder.claims.judge import CLAIMED, FAILED
+from ladder.claims.evidence import Finding
+from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
+from ladder.claims.short_answers import TOPICS
 from ladder.claims.study import NOTHING
 from ladder.publishing import main_loops
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
@@ -14,6 +19,8 @@ from ladder.publishing.page_past import held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
+DETAILS = Path("docs/evidence.md")
+"""The page that has `details`."""
 VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past", "mix", "minutes")
 """The names that `value` accepts."""
 
@@ -40,34 +47,64 @@ def tried(story: Story, kernel: str) -> str:
 
 
 def answers(story: Story) -> str:
-    """Return a table of studies: the question, the answer on each device, the command, and the files."""
+    """Return a table of the studies by topic: each question, the short answer on each device, and a link to its section in `details`."""
     rows = []
+    for topic, shorts in TOPICS.items():
+        rows.append([f"**{topic}**", "", "", ""])
+        for study in (STUDIES[short.__name__] for short in shorts if short.__name__ in STUDIES):
+            found = list(study.published(story.root).values())
+            devices = "<br>".join(f"`{device}`" for device, _ in found)
+            short = "<br>".join(study.short(measured) for _, measured in found) or NOTHING.capitalize()
+            rows.append([study.question, short, devices or "–", f"[`{study.name}`](#{study.name})"])
+    return _table(["question", "short answer", "measured on", "details"], rows, words=range(4))
+
+
+def details(story: Story) -> str:
+    """Return a section for each study: what was found on each device, the command, and the files with the measurements."""
+    parts = []
     for study in STUDIES.values():
-        files = [f"[`{path.name}`]({path.relative_to(story.root)})" for path in study.published(story.root)] or ["–"]
-        rows.append([study.question, "<br>".join(study.sentences(story.root)), f"`{study.run}`", "<br>".join(files)])
-    return _table(["question", "found", "by", "data"], rows, words=range(4))
+        found = study.published(story.root)
+        above = "../" * len(DETAILS.parent.parts)
+        files = ", ".join(f"[`{path.name}`]({above}{path.relative_to(story.root)})" for path in found)
+        sentences = "\n".join(f"- {sentence}" for sentence in study.sentences(story.root))
+        run = f"Command: `{study.run}`.{files and f' Data: {files}.'}"
+        parts.append(f"### `{study.name}`\n\n{study.question}\n\n{sentences}\n\n{run}")
+    return "\n\n".join(parts)
 
 
 def claimed(story: Story) -> str:
-    """Return a table of claims: each claim, where it holds, the states of the published data that it judges, and how many fail."""
+    """Return a table of claims: each claim, where it holds, its value and interval, and the states of the data judged by it.
+
+    The range predicted for another machine is below the interval. A claim about many items has no value.
+    """
     counted, rows = report.counts(story.entries), []
     for claim in definitions.read(story.root):
         entries = [entry for entry in story.entries if entry["id"].split(":")[0] == claim.id]
-        says = next((entry["says"] for entry in entries if entry["id"] == claim.id), claim.says)
+        entry = next((entry for entry in entries if entry["id"] == claim.id and entry["value"] is not None), None)
+        says = entry["says"] if entry else claim.says
+        sentence, _, end = says.rstrip(".").partition(" (")
+        value, interval, predicted = end.rstrip(")") or "–", "–", "–"
+        if entry and claim.near:
+            known = Finding((), "", names={}, **{name: entry[name] for name in ("value", "low", "high", "processes", "machines")})
+            value, interval = _exact(claim, [known.value]), _exact(claim, [known.low, known.high])
+            if limit := known.prediction:
+                predicted = _exact(claim, [known.value * math.exp(-limit.half), known.value * math.exp(limit.half)])
         judged = counted.get(claim.id, Counter())
         items, judged[CLAIMED] = judged[CLAIMED], 0
-        states = report.states_text(+judged) or "no later data"
-        failed = (
-            f"{judged[FAILED]} of {judged.total()} ({judged[FAILED] / judged.total():.1%})"
-            if judged[FAILED]
-            else "0"
-            if +judged
-            else "–"
-        )
-        rows.append(
-            [says, entries[0]["where"] if entries else claim.place, f"{items} items: {states}" if items > 1 else states, failed]
-        )
-    return _table(["claim", "where", "the published data that it judges", "not reproduced"], rows, words=range(3))
+        states = " · ".join(f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]) or "no later data"
+        where = entries[0]["where"] if entries else claim.place
+        rows.append([f"{sentence}.", where, value, interval, predicted, f"{items} items: {states}" if items > 1 else states])
+    return _table(["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"], rows, words=(0, 1, -1))
+
+
+SIGNS = {REPRODUCED: "✓", UNSURE: "≈", FAILED: "✗"}
+"""The sign of each state in the table of claims."""
+
+
+def _exact(claim: definitions.Claim, values: Sequence[float]) -> str:
+    """Return numbers of a claim with four digits, in percent if its sentence has them in percent."""
+    percent = "{value%}" in claim.says
+    return " to ".join(f"{100 * value:.4g} %" if percent else f"{value:.4g}" for value in values)
 
 
 def _lock(story: Story, device: str) -> str:
@@ -78,7 +115,7 @@ def _lock(story: Story, device: str) -> str:
         [run for it in groups for run in it["runs"]],
         [own for it in groups for own in it.get("not_from_lock", {}).values()],
     )
-    packages = ", ".join(sorted({package for words in others for package in words.split(", ")}))
+    packages = ", ".join(sorted({f"`{package}`" for words in others for package in words.split(", ")}))
     other = (
         f"{len(others)} of {len(runs)} published runs are known to have used other versions than the lock that `make` installs"
     )

@@ -15,7 +15,7 @@ from ladder.figures.data import BASELINE_NAME, lettered
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel import COMPILERS
 from ladder.publishing import main_loops
-from ladder.publishing.page_answers import answers, claimed, tried
+from ladder.publishing.page_answers import answers, claimed, details, tried
 from ladder.publishing.page_cells import (
     _blocks,
     _code,
@@ -305,6 +305,7 @@ TABLES: dict[str, Callable[..., str]] = {
         rates,
         tried,
         answers,
+        details,
         claimed,
     )
 }

@@ -17,7 +17,10 @@ LADDER = ROOT / "docs" / "ladder"
 DOCUMENTS = (
     *sorted(LADDER.glob("*.md")),
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("claims", "workstation", "float32-from-tensor-cores", "compilers", "results")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("claims", "evidence", "workstation", "float32-from-tensor-cores", "compilers", "results")
+    ),
 )
 MEASURED = re.compile(
     r"(?<![\dA-Z])(?<![\dA-Z]\s)[×≈~]\s?\d[\d.,]*(?!\s?[×x]\s?\d)"
