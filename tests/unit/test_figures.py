@@ -795,3 +795,19 @@ def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(data
         assert sorted(dots[:, 0]) == pytest.approx(sorted(found))
         assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(found))
     assert [figures.NEEDS["compilers"](figures.View(*given, "warm")) for given in (dataset, compiled)] == [False, True]
+
+
+def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_baseline(dataset):
+    tables, environment = dataset
+    fast = tables["best"]["kernel"] == "16_thin_edge"
+    beyond = tables | {"best": tables["best"].assign(ratio=tables["best"]["ratio"] * (1 + 3 * fast))}
+    figure = figures.draw("headline", data := figures.View(beyond, environment, "warm"))
+    rows = data.at(data.headline).loc[data.kernels]
+    near, far = figure.axes
+    for axes in figure.axes:
+        assert [bar.get_width() for bar in axes.patches] == pytest.approx(100 * rows["ratio"].to_numpy())
+    assert near.get_xlim() == (0, 125)
+    assert far.get_xlim()[0] > 125
+    assert sorted(words(figure)[2:]) == sorted(f"{100 * ratio:.3g} %" for ratio in rows["ratio"])
+    assert [it.get_text()[-2:] for it in near.get_yticklabels()] == [kernel[:2] for kernel in rows.index]
+    assert len(draw(dataset, "headline").axes) == 1

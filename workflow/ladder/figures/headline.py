@@ -1,0 +1,81 @@
+"""Draw the headline: every rung as a share of the baseline's throughput at the ladder's problem."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ladder.figures.data import View
+from ladder.figures.layout import finish, inches, text_size
+
+IDEA = {
+    "01": "one thread per element",
+    "02": "coalesced loads",
+    "03": "shared-memory tiles",
+    "04": "unrolling",
+    "05": "register tiles",
+    "06": "float4 loads",
+    "07": "double buffering",
+    "08": "padding",
+    "09": "fragment prefetch",
+    "10": "warp tiles",
+    "11": "split-K",
+    "12": "cp.async pipeline",
+    "13": "register-bank order",
+    "14": "split-K in a cluster",
+    "15": "Stream-K last wave",
+    "16": "thin edge tiles",
+    "21": "FP16 × 3 on tensor cores",
+}
+"""What each CUDA rung adds, in a few words. Other kernels are labeled by their names."""
+BEYOND = 125.0
+"""The share in percent from which on a bar is in the panel beyond the break of the axis."""
+FASTER, SLOWER = "#009e73", "#56b4e9"
+
+
+def _label(data: View, kernel: str) -> str:
+    """Return the idea of a rung and its number."""
+    number, _, name = kernel.partition("_")
+    return f"{(data.environment['kind'] == 'cuda' and IDEA.get(number)) or name.replace('_', ' ')}  {number}"
+
+
+def compared_with_baseline(data: View) -> pd.DataFrame:
+    """Return the rows of the rungs that have a ratio to the baseline at the ladder's problem."""
+    rows = data.at(data.headline)
+    return rows[rows.index.isin(data.kernels) & rows["ratio"].notna()]
+
+
+def headline(data: View) -> Figure:
+    """Draw a bar for each rung; bars above `BEYOND` end in a panel of their own, behind a break of the axis."""
+    rows = compared_with_baseline(data)
+    shares, reference = 100 * rows["ratio"], data.nice(data.reference)
+    far = shares[shares > BEYOND]
+    height = inches(1.7 * len(rows) + 5, text_size(data.width))
+    figure = Figure(figsize=(data.width, height), layout="constrained")
+    grid = figure.subplots(1, 1 + bool(len(far)), sharey=True, squeeze=False, width_ratios=[5, 1.2][: 1 + bool(len(far))])[0]
+    near: Axes = grid[0]
+    for axes in grid:
+        colors = [FASTER if low > 1 else SLOWER for low in rows["ratio_low"]]
+        axes.barh(range(len(rows)), shares, 0.72, color=colors, lw=0, zorder=2)
+        axes.grid(axis="y", visible=False)
+    for y, share in enumerate(shares):
+        axes, inside = (grid[-1], True) if share > BEYOND else (near, 30 < share <= 100)
+        axes.text(
+            share - 1.5 if inside else share + 1.5, y, f"{share:.3g} %", va="center", ha="right" if inside else "left", zorder=4
+        )
+    near.axvline(100, color="#000000", zorder=3)
+    near.set_xlim(0, BEYOND)
+    near.set_xticks(range(0, 101, 25))
+    near.set_yticks(range(len(rows)), [_label(data, str(kernel)) for kernel in rows.index])
+    near.set_ylim(len(rows) - 0.4, -0.6)
+    near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
+    if len(far):
+        grid[1].set_xlim(far.min() - 30, far.max() + 5)
+        grid[1].set_xticks([round(share, -1) for share in (far.min(), far.max())][: 1 + (far.max() - far.min() > 40)])
+        grid[1].spines["left"].set_visible(False)
+        grid[1].tick_params(left=False, labelleft=False)
+        for axes, x in ((near, 1), (grid[1], 0)):  # the break of the axis
+            axes.plot(
+                [x], [0], marker=[(-1, -1.5), (1, 1.5)], ms=8, color="#000000", clip_on=False, transform=axes.transAxes, zorder=5
+            )
+    title = f"Every rung beside {reference} on {data.environment['name']}, {data.where()}"
+    return finish(figure, data, title, notes=["Green: faster than the baseline, by the 95 % interval."])
