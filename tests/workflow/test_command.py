@@ -35,7 +35,7 @@ def test_every_example_runs(project):
         return run(project.python, "-m", "ladder", *(word for word in left.pop(name) if word != "--watch"))
 
     assert example("publish") == f"published {published}/{HEADLINE}/2026-01-01T0000; now commit it\n"
-    assert (published / HEADLINE / "figures" / "performance-warm.svg").exists()  # which the README shows
+    assert (published / HEADLINE / "figures" / "headline-warm.svg").exists()  # which the README shows
     assert example("repeat").split() == [f"{published}/repeat-nvidia-h200.{form}" for form in ("csv", "json")]
     assert f"{project.folder}/README.md" in example("story").splitlines()
     assert "NVIDIA Made Up" in (project.folder / "docs" / "ladder" / "README.md").read_text()
