@@ -25,6 +25,7 @@ from ladder.figures.compilers import compared, compilers
 from ladder.figures.counters import counters
 from ladder.figures.data import View
 from ladder.figures.devices import comparison, gpus, on_all
+from ladder.figures.headline import compared_with_baseline, headline
 from ladder.figures.layout import save, style
 from ladder.figures.parameters import parameters
 from ladder.figures.roofline import issue, modelled, roofline
@@ -34,6 +35,7 @@ from ladder.figures.scaling import performance, ratio
 from ladder.model.campaign import SUSTAINED, WIDTH, is_baseline
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
+    "headline": headline,
     "performance": performance,
     "ratio": ratio,
     "ladder": ladder,
@@ -47,6 +49,7 @@ FIGURES: dict[str, Callable[[View], Figure]] = {
     "compilers": compilers,
 }
 NEEDS: dict[str, Callable[[View], bool]] = {
+    "headline": lambda data: data.state == "warm" and len(compared_with_baseline(data)) > 0,
     "issue": lambda data: len(modelled(data)) > 0,
     "accuracy": lambda data: bool(data.best["frobenius_error"].notna().any()),
     "distributions": lambda data: data.best.loc[data.best["frobenius_error"].notna(), "distribution"].nunique() > 1,

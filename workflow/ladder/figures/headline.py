@@ -78,4 +78,4 @@ def headline(data: View) -> Figure:
                 [x], [0], marker=[(-1, -1.5), (1, 1.5)], ms=8, color="#000000", clip_on=False, transform=axes.transAxes, zorder=5
             )
     title = f"Every rung beside {reference} on {data.environment['name']}, {data.where()}"
-    return finish(figure, data, title, notes=["Green: faster than the baseline, by the 95 % interval."])
+    return finish(figure, data, title, caption=["Green: faster than the baseline, by the 95 % interval."])
