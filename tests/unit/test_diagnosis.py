@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ladder.devices.operands import CANARY
-from ladder.measuring.diagnosis import diagnose
+from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED, diagnose
 from ladder.model.problem import Problem
 
 GIVEN = Problem(37, 45, 53, alpha=2.0, beta=-0.5, padding=3, distribution="integers")
@@ -34,16 +34,20 @@ def operands(problem):
         (GIVEN, {"beta": 0.0}, "beta is left out: the old C is not added"),
         (GIVEN, {"beta": 1.0}, "beta is left out: the old C is added as it is"),
         (GIVEN, {"alpha": -0.5, "beta": 2.0}, "alpha and beta are exchanged"),
-        (GIVEN, {"lda": 53}, "leading dimension: lda is taken for K"),
-        (GIVEN, {"ldb": 51}, "leading dimension: ldb is taken for ldc"),
-        (GIVEN, {"ldc": 45}, "leading dimension: ldc is taken for N"),
-        (GIVEN, {"lda": 53, "ldb": 45, "ldc": 45}, "leading dimensions are left out"),
+        (GIVEN, {"lda": 53}, "leading dimension: K is used instead of lda"),
+        (GIVEN, {"ldb": 51}, "leading dimension: ldc is used instead of ldb"),
+        (GIVEN, {"ldc": 45}, "leading dimension: N is used instead of ldc"),
+        (
+            GIVEN,
+            {"lda": 53, "ldb": 45, "ldc": 45},
+            "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
+        ),
         (GIVEN, {"k": 48}, "the last 5 of K are left out"),
         (GIVEN, {"k": 52}, "the last 1 of K are left out"),
         (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
         (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
         (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
-        (NO_BETA, {"rows": 32}, "nothing is written there, or C is read although beta is 0: it was NaN before"),
+        (NO_BETA, {"rows": 32}, UNTOUCHED),
         (GIVEN, {"alpha": 3.0}, ""),
     ],
 )
@@ -64,8 +68,8 @@ def test_a_mistake_is_told(problem, mistake, guess):
 @pytest.mark.parametrize(
     ("nan", "said"),
     [
-        (CANARY, "nothing is written there, or C is read although beta is 0: it was NaN before"),
-        (0x7FFFFFFF, "it is computed as not a number, or from C, which was NaN before, although beta is 0"),
+        (CANARY, UNTOUCHED),
+        (0x7FFFFFFF, COMPUTED),
     ],
 )
 @pytest.mark.parametrize("padding", [0, 3])

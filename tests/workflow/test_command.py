@@ -42,4 +42,5 @@ def test_every_example_runs(project):
     assert "B against A: 8 not distinguishable.\n" in example("compare")
     assert example("new").endswith(f"; now: ladder try {project.folder}/kernels/cpu/mine.c\n")
     assert "correct; " in example("try")
+    assert example("export").startswith(f"wrote {results}/export/11_split_k: BM=64 ")
     assert left == {}

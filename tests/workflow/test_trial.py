@@ -23,6 +23,7 @@ from ladder.compiling.provenance import fingerprint
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import exclusive
 from ladder.measuring import session
+from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.pipeline import code_digest
@@ -86,7 +87,7 @@ def test_the_first_wrong_element_is_named_with_a_guess(trials):
         r"incorrect: mine: on M=127 N=1 K=63 padding=1 exact: C\[1\]\[0\] is \S+; expected -?\d+ \(126 of 127 elements are wrong\)",
         output,
     ), output
-    assert "it looks like this: leading dimension: ldc is taken for N\n" in output
+    assert "it looks like this: leading dimension: N is used instead of ldc\n" in output
     assert re.search(r"incorrect; \d+\.\d s$", output)
     last = json.loads((trials.kept / "history.jsonl").read_text().splitlines()[-1])
     assert (last["kernel"], last["status"]) == ("cuda/mine", {"-": "incorrect"})
@@ -129,13 +130,28 @@ def test_a_guess_at_strides_the_depth_and_nan(trials):
     guesses(
         trials,
         {
-            "right(lda=p.k)": "leading dimension: lda is taken for K",
-            "right(ldb=p.n)": "leading dimension: ldb is taken for N",
+            "right(lda=p.k)": "leading dimension: K is used instead of lda",
+            "right(ldb=p.n)": "leading dimension: N is used instead of ldb",
             "right(k=p.k - 1)": "the last 1 of K are left out",
-            "c[:] = p.beta * c + p.alpha * (a @ b)": "nothing is written there, or C is read although beta is 0: it was NaN before",
-            "right(alpha=float('nan'))": "it is computed as not a number, or from C, which was NaN before, although beta is 0",
+            "c[:] = p.beta * c + p.alpha * (a @ b)": UNTOUCHED,
+            "right(alpha=float('nan'))": COMPUTED,
         },
     )
+
+
+def test_sizes_that_do_not_divide_and_misaligned_addresses_name_the_needs_to_add(trials):
+    for does, needs in (
+        ("right(); outside() if p.m % 16 + p.n % 16 else None", "[M % 16 == 0, N % 16 == 0]"),
+        ("right(); outside() if p.k % 8 else None", "[K % 8 == 0]"),
+        ("right(); outside() if p.m == 65 else None", None),
+    ):
+        output = trials.try_(does, code=1)
+        found = re.findall(r"only other sizes are wrong: check bounds, or add to the header `needs: (.*)`", output)
+        assert found == ([needs] if needs else []), output
+        assert needs is None or "\ncorrect; " in trials.try_(does, header=f"needs: {needs}\n")
+    output = trials.try_("fail('cuStreamSynchronize failed: misaligned address') if p.padding or p.offset else right()", code=1)
+    (needs,) = re.findall(r"load fewer elements at a time, .* `needs: (.*)`", output)
+    assert needs == "[alignment >= 16, lda % 4 == 0, ldb % 4 == 0, ldc % 4 == 0]"
 
 
 def test_what_is_wrong_in_some_launches_only_is_a_race(trials, tmp_path):
@@ -474,7 +490,7 @@ def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
     assert "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11" in on_cpu.ladder(*try_, code=1)
     path.write_text(text)
     edit(path, "i * ldc", "i * N")
-    assert "it looks like this: leading dimension: ldc is taken for N" in on_cpu.ladder(*try_, code=1)
+    assert "it looks like this: leading dimension: N is used instead of ldc" in on_cpu.ladder(*try_, code=1)
     path.write_text(text)
     (library,) = on_cpu.kept.glob("build/*/support-*.bin")
     library.write_text("garbage")

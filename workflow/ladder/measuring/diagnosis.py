@@ -1,6 +1,7 @@
 """The diagnosis of an incorrect result: its first incorrect element, and the common mistakes that give exactly these numbers."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,9 @@ ROWS = 2**28
 TILES = (128, 64, 32, 16, 8, 4, 2)
 POISON = np.full(2, CANARY, np.uint32).tobytes()
 """The bytes of an element of any size that nobody has written."""
-UNTOUCHED = "nothing is written there, or C is read although beta is 0: it was NaN before"
-COMPUTED = "it is computed as not a number, or from C, which was NaN before, although beta is 0"
+NOT_READ = "write `beta == 0 ? 0 : beta * C[...]`, because C may hold NaN then"
+UNTOUCHED = f"nothing is written there, or C is read although beta is 0: {NOT_READ}"
+COMPUTED = f"it is computed as not a number, or C is read although beta is 0: {NOT_READ}"
 """For a NaN with other bits: a GPU turns every NaN that it reads into the same one."""
 Flat = NDArray[Any]
 
@@ -107,9 +109,12 @@ def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in ("lda", "ldb", "ldc"):
         for other, value in strides.items():
             if value != strides[name]:
-                yield f"leading dimension: {name} is taken for {other}", {name: value}
+                yield f"leading dimension: {other} is used instead of {name}", {name: value}
     if any(problem.paddings):
-        yield "leading dimensions are left out", {"lda": problem.k, "ldb": problem.n, "ldc": problem.n}
+        yield (
+            "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
+            {"lda": problem.k, "ldb": problem.n, "ldc": problem.n},
+        )
     for left in dict.fromkeys(problem.k % tile for tile in TILES):
         if 0 < left <= problem.k:
             yield f"the last {left} of K are left out", {"k": problem.k - left}
@@ -128,4 +133,19 @@ def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:
         edge = (row >= problem.m - problem.m % tile) | (column >= problem.n - problem.n % tile)
         if edge.all() and problem.m >= tile and problem.n >= tile:
             return f"an edge: only what tiles of {tile} leave over is wrong"
+    return ""
+
+
+def dividing(wrong: Sequence[Problem], right: Sequence[Problem]) -> str:
+    """Return the `needs` that all correct problems meet and no incorrect one does: sizes that are multiples of a tile; "" for none.
+
+    If several fit, it is the strictest: of two sizes that never occur apart, the kernel may need either.
+    """
+    for names, tile in itertools.product(("MNK", "MN", "MK", "NK", "M", "N", "K"), TILES):
+
+        def divides(problem: Problem, names: str = names, tile: int = tile) -> bool:
+            return not any(getattr(problem, name.lower()) % tile for name in names)
+
+        if right and all(map(divides, right)) and not any(map(divides, wrong)):
+            return f"needs: [{', '.join(f'{name} % {tile} == 0' for name in names)}]"
     return ""

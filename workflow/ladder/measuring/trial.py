@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ladder.core.stats import paired_ratio
+from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
-from ladder.measuring.diagnosis import Diagnosis
+from ladder.measuring.diagnosis import Diagnosis, dividing
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Failure
@@ -126,24 +127,37 @@ class Trial:
                     raise failure.during(f"on {gauntlet.describe(at)}") from None
         except Failure as failure:
             entry.status, entry.reason = failure.status, failure.reason
+            if re.search("misaligned.address", failure.reason, re.IGNORECASE):
+                few = 16 // ELEMENT_TYPES[self.problem.element_type].size
+                rows = ", ".join(f"{name} % {few} == 0" for name in ("lda", "ldb", "ldc"))
+                entry.reason += f"\n  load fewer elements at a time, or add to the header `needs: [alignment >= 16, {rows}]`"
             return
         entry.status, entry.reason = verdict.status, verdict.reason
         if entry.status == "incorrect":
             later = list(small.values())
-            diagnosis, guess = self._diagnose(entry, [at, *(later[later.index(at) + 1 :] if at in later else [])])
+            turn = later.index(at) if at in later else len(later)
+            diagnosis, guess, needs = self._diagnose(entry, [at, *later[turn + 1 :]], later[:turn])
             if diagnosis:
                 entry.reason = (
                     f"on {gauntlet.describe(at)}: C[{diagnosis.row}][{diagnosis.column}] is {diagnosis.got:.9g}; "
                     f"expected {diagnosis.wanted:.9g} ({diagnosis.wrong} of {diagnosis.elements} elements are wrong)"
                 )
             entry.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict.reason}" if diagnosis else ""
+            if needs:
+                entry.reason += f"\n  only other sizes are wrong: check bounds, or add to the header `{needs}`"
 
-    def _diagnose(self, entry: Entry, problems: Sequence[Problem]) -> tuple[Diagnosis | None, str]:
-        """Return what is found on the first of several problems, and the mistake that at least half of the failed problems suggest.
+    def _diagnose(
+        self, entry: Entry, problems: Sequence[Problem], before: Sequence[Problem]
+    ) -> tuple[Diagnosis | None, str, str]:
+        """Return what is found on the first of several problems, the mistake that at least half of the failed problems suggest, and `needs`.
+
+        The `needs` allow the problems that are correct, as those `before` are, and no other.
 
         One problem alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
         """
         diagnoses: list[Diagnosis] = []
+        first: Diagnosis | None = None
+        wrong, right = [problems[0]], list(before)
         for problem in problems:
             try:
                 answer = self.session.diagnose(entry.candidate, problem)
@@ -151,14 +165,16 @@ class Trial:
                 if not failure.alive:
                     break
             else:
-                if not diagnoses and not answer.diagnosis:
-                    return None, ONCE if answer.right else ""
+                if problem is problems[0] and not answer.diagnosis and answer.right:
+                    return None, ONCE, ""
+                (right if answer.right else wrong).append(problem)
                 diagnoses += [Diagnosis(**answer.diagnosis)] if answer.diagnosis else []
+                first = diagnoses[0] if problem is problems[0] and diagnoses else first
         alike: dict[str, list[str]] = {}
         for guess in (guess for diagnosis in diagnoses for guess in diagnosis.guesses):
             alike.setdefault(re.sub(r"\d+", "", guess), []).append(guess)
         most = max(alike.values(), key=len, default=[""])
-        return (diagnoses[0] if diagnoses else None), (most[0] if 2 * len(most) >= len(diagnoses) else "")
+        return first, (most[0] if 2 * len(most) >= len(diagnoses) else ""), dividing(wrong, right)
 
     def _time(self, group: Sequence[Entry], beside: Sequence[Entry]) -> bool:
         """Time configurations in the same rounds, beside others; return False if the worker did not survive."""
