@@ -6,8 +6,8 @@ A function has the name of its study and takes what that measured on one device.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ladder.analysis.tables import LARGEST_SQUARE
 from ladder.claims.study import furthest
-from ladder.core.types import tflops
 
 Measured = Mapping[str, Any]
 Short = Callable[[Measured], str]
@@ -155,9 +155,10 @@ def tried(measured: Measured) -> str:
 
 
 def tensor(measured: Measured) -> str:
-    """Return the rate under a long load at the largest size."""
-    size, held = measured["rows"][-1]["size"], measured["rows"][-1]["held"]
-    return f"{tflops(size, size, size, held['rung_us']):.3g} TFLOP/s under sustained load"
+    """Return the speedup over SGEMM at 4096, or at the only size: sustained, and in a single launch."""
+    row = next((row for row in measured["rows"] if row["size"] == LARGEST_SQUARE), measured["rows"][0])
+    held, single = (row[how]["sgemm_us"] / row[how]["rung_us"] for how in ("held", "together"))
+    return f"×{held:.2f} over SGEMM sustained, ×{single:.2f} in a single launch, at {row['size']}"
 
 
 def thin(measured: Measured) -> str:

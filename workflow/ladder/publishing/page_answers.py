@@ -21,7 +21,7 @@ from ladder.storage.dataset_layout import PUBLISHED
 
 DETAILS = Path("docs/evidence.md")
 """The page that has `details`."""
-VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "claim", "lock", "past", "mix", "minutes")
+VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "short", "claim", "lock", "past", "mix", "minutes")
 """The names that `value` accepts."""
 
 
@@ -135,7 +135,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
 
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
     is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop.
-    `study NAME` is what a study found; `claim ID` is a claim's sentence with its numbers; `lock
+    `study NAME` is what a study found, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
     that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
     name of a published dataset may follow `rate` and `share` as the last argument.
@@ -152,6 +152,9 @@ def value(story: Story, name: str, *arguments: str) -> str:
         return _minutes(story, *arguments)
     if name == "lock":
         return _lock(story, *arguments)
+    if name == "short":
+        study = STUDIES[arguments[0]]
+        return "; ".join(study.short(measured) for _, measured in study.published(story.root).values()) or NOTHING
     if name == "study":
         return "; ".join(STUDIES[arguments[0]].sentences(story.root))
     if name in ("peak", "copy", "sms"):
