@@ -21,7 +21,7 @@ TWO := -n 2 --no-loadscope-reorder
 # Slurm's plugin makes every start of Snakemake a second slower, so its tests have an environment of their own on top of .venv.
 CLUSTER := .venv-cluster
 
-.PHONY: moved all clean setup setup-cluster setup-cutlass lint lock bench image
+.PHONY: moved all clean setup setup-cluster setup-cutlass setup-triton lint lock bench image
 .PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-container test-slurm check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
@@ -60,6 +60,14 @@ setup-cluster: setup
 # CUTLASS and CuTe for kernels with `uses: [cutlass]`; headers only, so without the package's dependencies
 setup-cutlass: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r envs/cutlass.lock
+
+# Triton in an environment of its own, without a GPU and without torch
+setup-triton: .venv-triton/.ready
+
+.venv-triton/.ready: $(BIN)/ladder envs/triton.lock
+	$(BIN)/python -m venv --clear --without-pip .venv-triton
+	$(BIN)/uv pip install --quiet --compile-bytecode --python .venv-triton/bin/python --no-deps --require-hashes -r envs/triton.lock
+	touch $@
 
 # the quick tests
 test: setup
@@ -125,6 +133,7 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/requirements.lock
 	$(BIN)/uv pip compile --group cluster --constraint envs/requirements.lock --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cluster.lock
 	$(BIN)/uv pip compile --group cutlass --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/cutlass.lock
+	$(BIN)/uv pip compile --group triton --no-deps --generate-hashes --universal --python-version 3.11 --upgrade -q -o envs/triton.lock
 
 # the times and sizes that the pipeline keeps to
 bench: setup

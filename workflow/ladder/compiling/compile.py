@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.compiling import cubin, interface, issue_model
-from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc, _ptxas
+from ladder.compiling.compilers import CompileError, _cc, _limited, _load, _nvcc, _nvrtc, _ptxas, _triton
 from ladder.compiling.toolchain import CPU_FLAGS, NVCC_FLAGS, NVRTC_FLAGS, PTXAS_FLAGS, include_folders, versions
 from ladder.core import clock
 from ladder.core.errors import InputError
@@ -23,7 +23,7 @@ from ladder.core.files import digest, write_whole
 from ladder.model.kernel import Configuration, Kernel
 
 SUFFIX = {"cuda": ".cubin", "cpu": ".so"}
-FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "ptxas": PTXAS_FLAGS, "cc": CPU_FLAGS}
+FLAGS = {"nvcc": NVCC_FLAGS, "nvrtc": NVRTC_FLAGS, "ptxas": PTXAS_FLAGS, "triton": PTXAS_FLAGS, "cc": CPU_FLAGS}
 LINE_SECONDS = 10.0
 """Seconds between two lines of progress."""
 
@@ -40,7 +40,7 @@ class Resource:
     status: str
     """`compiled`, `compile_error`, `not_supported` (by this architecture) or `skipped` (not legal)."""
     compiler: str = ""
-    """`nvcc`, `nvrtc`, `ptxas` or `cc`; empty if nothing was compiled."""
+    """`nvcc`, `nvrtc`, `ptxas`, `triton` or `cc`; empty if nothing was compiled."""
     version: str = ""
     """The compiler's version, and that of each library that the kernel uses."""
     options: str = ""
@@ -148,10 +148,10 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         libraries.append("-default-device")
     try:
         with _limited():
-            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "ptxas": _ptxas, "cc": _cc}[compiler](
+            built, usage = {"nvcc": _nvcc, "nvrtc": _nvrtc, "ptxas": _ptxas, "triton": _triton, "cc": _cc}[compiler](
                 source, arch, include, [*options, *libraries]
             )
-        interface.check(kernel, configuration, built)
+        interface.check(kernel, configuration, built, usage.pop("dynamic_shared", 0))
     except CompileError as error:
         return Resource(**row, status="compile_error", reason=str(error), seconds=round(time.perf_counter() - start, 3))
     modelled = arch.startswith(issue_model.MODELLED) and not cubin.uses_tensor_cores(built)

@@ -1,6 +1,7 @@
 """Run nvcc, NVRTC, ptxas or the C compiler with limits on time and memory, and parse their output."""
 
 import contextlib
+import json
 import math
 import os
 import re
@@ -23,6 +24,7 @@ from ladder.compiling.toolchain import (
     NVCC_FLAGS,
     NVRTC_FLAGS,
     PTXAS_FLAGS,
+    TRITON,
     cc,
     compiler_version,
     environment,
@@ -218,6 +220,26 @@ def _ptxas(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
     command = [ptxas(), *PTXAS_FLAGS, *options, f"-arch={arch}", "kernel.ptx", "-o", "made"]
     cubin, said = _run(command, "kernel.ptx", source)
     return cubin, parse_ptxas(said)
+
+
+def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
+    """Return the cubin of a Triton kernel, the resources, and `dynamic_shared`, the bytes of shared memory that it needs.
+
+    Triton makes PTX in a process with its own environment, HOME and cache, and the toolkit's ptxas assembles it like any other.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        variables = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": scratch}
+        variables |= dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), ptxas())
+        variables["TRITON_DEFAULT_FP_FUSION"] = "1"  # a multiply and an add are one FMA, as in nvcc
+        child, number = Path(__file__).with_name("triton_child.py"), re.sub(r"\D", "", arch)
+        done = subprocess.run([TRITON, "-I", child, number], cwd=scratch, env=variables, input=source, capture_output=True,
+                              text=True, errors="replace", check=False)  # fmt: skip
+        made = Path(scratch) / "made.json"
+        if done.returncode or not made.exists():
+            raise _refusal(done.stderr or f"Triton ended with status {done.returncode} and no word")
+        found = json.loads(made.read_text())
+    binary, usage = _ptxas(found["ptx"], found["arch"], include, options)
+    return binary, usage | {"dynamic_shared": found["shared"]}
 
 
 def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ladder.compiling import cubin
 from ladder.compiling.compilers import CompileError
+from ladder.core.expressions import evaluate_int
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import ARGUMENTS, Configuration, Kernel
 from ladder.model.tensor_map import MAP_BYTES
@@ -48,18 +49,23 @@ def functions(binary: bytes) -> dict[str, Function]:
     return found
 
 
-def check(kernel: Kernel, configuration: Configuration, binary: bytes) -> None:
-    """Raise `CompileError` if a function that the pipeline calls is missing, or expects other parameters or threads.
+def check(kernel: Kernel, configuration: Configuration, binary: bytes, dynamic_shared: int = 0) -> None:
+    """Raise `CompileError` if a function that the pipeline calls is missing, or expects other parameters, threads or shared memory.
 
     The C compiler has compared the parameters of a CPU kernel with the prototype in `Kernel.source`.
     """
     cuda = kernel.kind == "cuda"
+    declared = evaluate_int(kernel.dynamic_shared, configuration.names()) if dynamic_shared else 0
+    if declared < dynamic_shared:
+        raise CompileError(
+            f"dynamic_shared: got {declared} bytes; expected {dynamic_shared} or more, which Triton's compiler laid out"
+        )
     arguments = ARGUMENTS + (", void *workspace" if kernel.workspace else "")
     arguments += "".join(f", TensorMap {entry['of'].lower()}_map" for entry in kernel.tensor_maps)
     found = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
     for name, block in kernel.blocks(configuration.names()):
         if name not in found:
-            before = {".cu": 'extern "C" __global__ void', ".ptx": ".visible .entry"}.get(kernel.path.suffix, "void")
+            before = {".cu": 'extern "C" __global__ void', ".ptx": ".visible .entry", ".py": "@triton.jit def"}.get(kernel.path.suffix, "void")
             names = ", ".join(sorted(found)[:5]) or "none"
             raise CompileError(f"no function {name}; found {names}; expected {before} {name}({arguments})")
         if cuda:

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ladder.core.errors import InputError
+from ladder.core.files import ROOT
 from ladder.devices.detect import Device
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign
@@ -28,6 +30,8 @@ PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 Many variables change what they make, and no table would say so: NVCC_APPEND_FLAGS, PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH,
 LD_RUN_PATH and more. Without LANG and LC_* their messages are in English, as `compilers` expects.
 """
+TRITON = ROOT / ".venv-triton" / "bin" / "python"
+"""The Python of the environment that `make setup-triton` makes."""
 LIBRARIES = {"cutlass": ("nvidia-cutlass", "cutlass_library/source/include")}
 """Headers that a kernel may use: the header's name for them, their package, and their folder in it. `make setup-NAME` installs it."""
 COMPILER = {"cuda": "nvcc", "cpu": "cc"}
@@ -108,6 +112,8 @@ def compiler_version(compiler: str) -> str:
 def _version(compiler: str) -> str:
     if compiler == "nvrtc":
         return importlib.metadata.version("nvidia-cuda-nvrtc")
+    if compiler == "triton":
+        return f"triton {triton_version() or 'missing'}, {_version('ptxas')}"
     path = nvcc() if compiler == "nvcc" else ptxas() if compiler == "ptxas" else cc()
     done = subprocess.run([path, "--version"], env=environment(), capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():
@@ -116,8 +122,10 @@ def _version(compiler: str) -> str:
 
 
 def include_folders(kernel: Kernel) -> list[str]:
-    """Return the folders of the libraries that a kernel uses. Raises `InputError` if one is not installed."""
+    """Return the folders of the libraries that a kernel uses. Raises `InputError` if one, or the kernel's compiler, is not installed."""
     folders = []
+    if kernel.path.suffix == ".py" and not TRITON.exists():
+        raise InputError("needs Triton; `make setup-triton` installs it")
     for name in kernel.uses:
         package, folder = LIBRARIES[name]
         try:
@@ -139,4 +147,13 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
+    return found
+
+
+def triton_version() -> str:
+    """Return the version of Triton in its own environment, "" if it is not installed. Raises `InputError` if the lock has another."""
+    (found,) = [path.name.removesuffix(".dist-info").partition("-")[2] for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")] or [""]
+    (locked,) = re.findall(r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE)
+    if found not in ("", locked):
+        raise InputError(f"{TRITON}: got Triton {found}; expected {locked}, as in envs/triton.lock: `make setup-triton`")
     return found

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +18,8 @@ from ladder.model.tensor_map import TensorMap, objection, tensor_map
 
 ARGUMENTS = "int M, int N, int K, Acc alpha, const T *A, int lda, const T *B, int ldb, Acc beta, T *C, int ldc"
 """What every launch of a kernel gets, and a pointer to the workspace if the header asks for one."""
-SUFFIXES = {"cuda": (".cu", ".ptx"), "cpu": (".c",)}
-"""The languages of a device kind's kernels, by the suffixes of their files: CUDA C++ and PTX; C. The first is the usual one."""
+SUFFIXES = {"cuda": (".cu", ".ptx", ".py"), "cpu": (".c",)}
+"""The languages of a device kind's kernels, by the suffixes of their files: CUDA C++, PTX and Triton; C. The first is the usual one."""
 MAX_THREADS = 1024
 """The most threads per block on every CUDA device (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
@@ -106,6 +107,8 @@ class Kernel:
     element_types: Sequence[str] = ("float32",)
     uses: Sequence[str] = ()
     """Libraries of headers that are not in `kernels/include`, by their names in `toolchain.LIBRARIES`."""
+    multiples: Sequence[str] = ()
+    """Arguments that Triton's compiler takes for multiples of 16: bytes of an address, else the number. Each is among `needs`, too."""
     precision: str = ""
     """The arithmetic by which results are verified, if it is coarser than the element type's: `tf32`, as for the baseline `cublas_tf32`."""
     where: Mapping[str, str | int] = field(default_factory=dict)
@@ -135,7 +138,7 @@ class Kernel:
 
     def compiler(self, configuration: Configuration) -> str:
         """Return the name of the configuration's compiler in `toolchain.compiler_version`."""
-        return {".c": "cc", ".ptx": "ptxas"}.get(self.path.suffix) or configuration.compiler
+        return {".c": "cc", ".ptx": "ptxas", ".py": "triton"}.get(self.path.suffix) or configuration.compiler
 
     @cached_property
     def includes(self) -> list[Path]:
@@ -303,6 +306,9 @@ class Kernel:
         """
         if self.path.suffix == ".ptx":  # which has no constants to set
             return self.text
+        if self.path.suffix == ".py":  # what `triton_child` reads
+            request = {"text": self.text, "element_type": configuration.element_type, "multiples": list(self.multiples)}
+            return json.dumps(request | {"parameters": {**self.parameters, **dict(configuration.parameters)}})
         element, parameters = ELEMENT_TYPES[configuration.element_type], {**self.parameters, **dict(configuration.parameters)}
         if self.kind == "cuda":
             lines = [f"using T = {element.c_type};", f"using Acc = {element.accumulator};"]

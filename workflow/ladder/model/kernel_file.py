@@ -11,7 +11,7 @@ from ladder.core.expressions import Number, evaluate, names_in
 from ladder.core.types import KINDS, OF_CUDA
 from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 
-SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx"}
+SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
 """Suffixes of files that somebody may mean as kernels."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "alignment", "alignment_a", "alignment_b", "alignment_c")
@@ -25,7 +25,7 @@ _OF_PROBLEM = (
     "global_writes", "accesses",
 )  # fmt: skip
 """Keys whose expressions also know the problem and, for a CUDA kernel, the device."""
-_HEADER = re.compile(r"\A\s*/\*---\n(.*?)\n---\*/", re.DOTALL)
+_HEADER = re.compile(r"\A\s*(?:/\*|\"{3})---\n(.*?)\n---(?:\*/|\"{3})", re.DOTALL)
 _GAP = r"(?:\s|\\\n|/\*(?s:.*?)\*/)*+"
 _READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embed)\b.*)|(\.incbin\b.*)", re.MULTILINE)
 """Everything that makes a compiler read another file. `_INCLUDE` must see it too."""
@@ -44,16 +44,20 @@ def parse(path: Path) -> Kernel:
         raise InputError(f"{path}: the name of a kernel's file; expected letters, digits and _ only, and not baselines")
     match = _HEADER.match(text)
     if not match:
-        raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML")
+        raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, or a docstring")
     for other in (path.with_suffix(suffix) for suffix in SUFFIXES.get(kind, ()) if suffix != path.suffix):
         if _is_kernel(other):
             raise InputError(f"{path}: two kernels of one name, beside {other.name}; expected another name for one of them")
     before = text[: match.start(1)].count("\n")  # so that messages name lines of the file
     header = yaml_schema.load("\n" * before + match.group(1), f"{path}: header")
     yaml_schema.check(header, "kernel", f"{path}: header")
+    multiples = header.get("multiples", [])
+    needs = [f"{f'alignment_{name.lower()}' if name in 'ABC' else name} % 16 == 0" for name in multiples]
+    header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_names(kernel, header)
-    _check_includes(path, text, match.end())
+    if path.suffix != ".py":
+        _check_includes(path, text, match.end())
     for included in kernel.includes:
         if included.is_relative_to(path.parents[1]):
             _check_includes(included, included.read_text(errors="replace"), 0)
@@ -123,6 +127,10 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         raise InputError(
             f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, because PTX has no type `T`"
         )
+    if kernel.path.suffix == ".py" and (given := sorted({"then", "workspace", "tensor_maps", "architecture"} & set(header))):
+        raise InputError(f"{source}: {given[0]}: got {yaml_schema.shorten(header[given[0]])}; expected none in a Triton kernel")
+    if kernel.multiples and kernel.path.suffix != ".py":
+        raise InputError(f"{source}: multiples: got {', '.join(kernel.multiples)}; expected Triton kernels (.py) only to have it")
     if kernel.uses and kernel.path.suffix != ".cu":
         raise InputError(f"{source}: uses: got {', '.join(kernel.uses)}; expected kernels in CUDA C++ (.cu) only to have it")
     expressions = [(key, value) for key, value in header.items() if key in _OF_CONFIGURATION + _OF_PROBLEM]
@@ -182,4 +190,4 @@ def _is_kernel(path: Path) -> bool:
     if path.suffix not in SUFFIXES.get(path.parent.name, ()) or not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"/*---")
+        return file.read(200).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b'"""---' if path.suffix == ".py" else b"/*---")

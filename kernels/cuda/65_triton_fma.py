@@ -1,0 +1,50 @@
+"""---
+title: Triton, FMA
+idea: the tile of a block as one expression, which Triton's compiler spreads over threads, shared memory and stages
+parameters: {BM: 128, BN: 128, BK: 32, GROUP: 8, WARPS: 8, STAGES: 3}
+configurations: [{STAGES: 3}, {BM: 64, WARPS: 4}]
+multiples: [A, B, C, lda, ldb, ldc, N, K]
+element_types: [float32]
+block: [32 * WARPS]
+grid: ["ceil_div(M, BM) * ceil_div(N, BN)"]
+dynamic_shared: STAGES * (BM + BN) * BK * element_size + 1024
+compute_capability: 8.0
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
+global_writes: M * N
+---"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gemm(
+    M, N, K, alpha, A, lda, B, ldb, beta, C, ldc,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    # neighboring programs take tiles of GROUP rows of tiles, so that what they read stays in the L2 cache
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    tile = tl.program_id(0)
+    first = tile // (GROUP * tiles_n) * GROUP
+    high = min(tiles_m - first, GROUP)
+    rest = tile % (GROUP * tiles_n)
+    row = (first + rest % high) * BM + tl.arange(0, BM)
+    col = rest // high * BN + tl.arange(0, BN)
+    deep = tl.arange(0, BK)
+    a = A + row[:, None].to(tl.int64) * lda + deep[None, :]
+    b = B + deep[:, None].to(tl.int64) * ldb + col[None, :]
+    rows, cols = row[:, None] < M, col[None, :] < N
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K if alpha != 0 else 0, BK):
+        left = K - k
+        x = tl.load(a, mask=rows & (deep[None, :] < left), other=0.0)
+        y = tl.load(b, mask=cols & (deep[:, None] < left), other=0.0)
+        sums = tl.dot(x, y, sums, input_precision="ieee")
+        a += BK
+        b += BK * ldb.to(tl.int64)
+    out = sums * alpha
+    c = C + row[:, None].to(tl.int64) * ldc + col[None, :]
+    inside = rows & cols
+    if beta != 0:
+        out += beta * tl.load(c, mask=inside, other=0.0).to(tl.float32)
+    tl.store(c, out.to(C.dtype.element_ty), mask=inside)
