@@ -22,7 +22,7 @@ TWO := -n 2 --no-loadscope-reorder
 CLUSTER := .venv-cluster
 
 .PHONY: moved all clean setup setup-cluster setup-cutlass setup-triton lint lock bench image
-.PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-container test-slurm check-published
+.PHONY: test test-all test-slow test-emulated test-browser test-machine test-cutlass test-triton test-container test-slurm check-published
 # one stage after another, even with `make -j`: they share the cores
 .NOTPARALLEL:
 
@@ -95,6 +95,10 @@ test-machine: setup
 # kernels with CuTe, compiled by nvcc and NVRTC
 test-cutlass: setup-cutlass
 	$(PYTEST) -m cutlass tests/workflow/test_cutlass.py
+
+# kernels in Triton
+test-triton: setup-triton
+	$(PYTEST) -m triton tests/workflow/test_triton.py
 
 # the image, built and run; needs root, Podman and mmdebstrap
 test-container: setup

@@ -22,10 +22,11 @@ CPU_SECONDS = 5.0
 """Seconds of a core that a quick test may use, with the processes that it starts, and without fixtures that it shares with others."""
 SLEEP_SECONDS = 0.05
 """What it may sleep for real."""
-BESIDE = ("slow", "machine", "published", "emulated", "browser", "cutlass", "slurm", "container", "gpu")
+BESIDE = ("slow", "machine", "published", "emulated", "browser", "cutlass", "triton", "slurm", "container", "gpu")
 """Markers of tests that are not quick."""
 HOW = {
     "make test-all": ("slow", "emulated", "browser", "published"), "make test-machine": ("machine",), "make test-cutlass": ("cutlass",),
+    "make test-triton": ("triton",),
     "pytest -m gpu": ("gpu",), "pytest -m slurm": ("slurm",), "pytest -m container": ("container",),
 }  # fmt: skip
 """How those are run."""

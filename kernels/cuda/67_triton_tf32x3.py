@@ -7,7 +7,7 @@ multiples: [A, B, C, lda, ldb, ldc, N, K]
 element_types: [float32]
 block: [32 * WARPS]
 grid: ["ceil_div(M, BM) * ceil_div(N, BN)"]
-dynamic_shared: STAGES * (BM + BN) * BK * element_size + 1024
+dynamic_shared: STAGES * (BM + BN) * BK * element_size + 8192
 compute_capability: 8.0
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N

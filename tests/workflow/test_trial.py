@@ -241,7 +241,7 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
     for arguments, message in (
         (
             ["config/smoke.yaml"],
-            "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or kernels/cpu/*.c of",
+            "config/smoke.yaml: expected a kernel in kernels/cuda/*.cu or kernels/cuda/*.ptx or kernels/cuda/*.py or kernels/cpu/*.c of",
         ),
         ([mine, "--problem", "3x4"], "--problem 3x4: expected MxNxK such as 64x4096x4096"),
         ([mine, "--size", "0"], "--size 0: expected a size such as 512, from 1 to 1000000"),

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from ladder.compiling import triton_child
 from ladder.compiling.toolchain import (
     CPU_FLAGS,
     NVCC_FLAGS,
@@ -231,7 +232,7 @@ def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) 
         variables = {"PATH": os.environ.get("PATH", ""), "HOME": scratch, "TMPDIR": scratch, "TRITON_CACHE_DIR": scratch}
         variables |= dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), ptxas())
         variables["TRITON_DEFAULT_FP_FUSION"] = "1"  # a multiply and an add are one FMA, as in nvcc
-        child, number = Path(__file__).with_name("triton_child.py"), re.sub(r"\D", "", arch)
+        child, number = triton_child.__file__, re.sub(r"\D", "", arch)
         done = subprocess.run([TRITON, "-I", child, number], cwd=scratch, env=variables, input=source, capture_output=True,
                               text=True, errors="replace", check=False)  # fmt: skip
         made = Path(scratch) / "made.json"

@@ -50,7 +50,7 @@ def functions(binary: bytes) -> dict[str, Function]:
 
 
 def check(kernel: Kernel, configuration: Configuration, binary: bytes, dynamic_shared: int = 0) -> None:
-    """Raise `CompileError` if a function that the pipeline calls is missing, or expects other parameters, threads or shared memory.
+    """Raise `CompileError` if a function that the pipeline calls is missing, or wants other parameters, threads or shared memory.
 
     The C compiler has compared the parameters of a CPU kernel with the prototype in `Kernel.source`.
     """
@@ -65,7 +65,9 @@ def check(kernel: Kernel, configuration: Configuration, binary: bytes, dynamic_s
     found = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
     for name, block in kernel.blocks(configuration.names()):
         if name not in found:
-            before = {".cu": 'extern "C" __global__ void', ".ptx": ".visible .entry", ".py": "@triton.jit def"}.get(kernel.path.suffix, "void")
+            before = {".cu": 'extern "C" __global__ void', ".ptx": ".visible .entry", ".py": "@triton.jit def"}.get(
+                kernel.path.suffix, "void"
+            )
             names = ", ".join(sorted(found)[:5]) or "none"
             raise CompileError(f"no function {name}; found {names}; expected {before} {name}({arguments})")
         if cuda:

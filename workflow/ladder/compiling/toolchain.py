@@ -152,7 +152,8 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
 
 def triton_version() -> str:
     """Return the version of Triton in its own environment, "" if it is not installed. Raises `InputError` if the lock has another."""
-    (found,) = [path.name.removesuffix(".dist-info").partition("-")[2] for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")] or [""]
+    (found,) = [path.name for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")] or [""]
+    found = found.removesuffix(".dist-info").partition("-")[2]
     (locked,) = re.findall(r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE)
     if found not in ("", locked):
         raise InputError(f"{TRITON}: got Triton {found}; expected {locked}, as in envs/triton.lock: `make setup-triton`")

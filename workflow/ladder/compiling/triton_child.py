@@ -6,7 +6,6 @@ what would leave stale results; it is no sandbox. Imports nothing of the project
 """
 
 import ast
-import importlib.util
 import json
 import re
 import sys
@@ -19,12 +18,14 @@ OPTIONS = {"WARPS": "num_warps", "STAGES": "num_stages"}
 PTX_VERSION = 90
 """The newest that ptxas of CUDA 13.0 reads."""
 IMPORTS = ("import triton", "import triton.language as tl")
-ALLOWED = set(
-    "abs advance arange assume bfloat16 broadcast broadcast_to cast cat cdiv clamp constexpr dot expand_dims exp exp2 flip float16 float32 "
-    "float64 fma full gather int1 int8 int16 int32 int64 interleave join load log log2 make_block_ptr max max_constancy max_contiguous maximum "
-    "min minimum multiple_of num_programs permute program_id range ravel reshape rsqrt split sqrt static_assert static_range store sum swizzle2d "
-    "trans uint8 uint16 uint32 uint64 umulhi view where zeros zeros_like".split()
-)
+ALLOWED = {
+    "abs", "advance", "arange", "assume", "bfloat16", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "clamp", "constexpr",
+    "dot", "exp", "exp2", "expand_dims", "flip", "float16", "float32", "float64", "fma", "full", "gather", "int1", "int16",
+    "int32", "int64", "int8", "interleave", "join", "load", "log", "log2", "make_block_ptr", "max", "max_constancy",
+    "max_contiguous", "maximum", "min", "minimum", "multiple_of", "num_programs", "permute", "program_id", "range", "ravel",
+    "reshape", "rsqrt", "split", "sqrt", "static_assert", "static_range", "store", "sum", "swizzle2d", "trans", "uint16",
+    "uint32", "uint64", "uint8", "umulhi", "view", "where", "zeros", "zeros_like",
+}  # fmt: skip
 """Functions and types of `triton.language` in kernels."""
 REFUSED = {
     "make_tensor_descriptor": "tensor descriptors need scratch memory that Triton allocates",
@@ -51,20 +52,28 @@ def check(text: str) -> None:
     """End the process if the file has more than imports of Triton, constants and `@triton.jit` functions."""
     tree = ast.parse(text)
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            if ast.unparse(node) not in IMPORTS:
-                refuse(node.lineno, f"got {ast.unparse(node)}; expected {' and '.join(IMPORTS)} only")
-        elif isinstance(node, ast.FunctionDef):
-            _check_function(node)
-        elif isinstance(node, ast.Assign):
-            value = node.value
-            if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.constexpr" and len(value.args) == 1:
-                value = value.args[0]
-            if not isinstance(value, ast.Constant) or not all(isinstance(target, ast.Name) for target in node.targets):
-                refuse(node.lineno, "expected a name and a constant")
-        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            refuse(node.lineno, f"got {ast.unparse(node)[:60]}; expected imports, constants and functions with @triton.jit")
+    for statement in tree.body:
+        _check_statement(statement)
+    _check_names(tree, functions)
+
+
+def _check_statement(node: ast.stmt) -> None:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        if ast.unparse(node) not in IMPORTS:
+            refuse(node.lineno, f"got {ast.unparse(node)}; expected {' and '.join(IMPORTS)} only")
+    elif isinstance(node, ast.FunctionDef):
+        _check_function(node)
+    elif isinstance(node, ast.Assign):
+        value = node.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.constexpr" and len(value.args) == 1:
+            value = value.args[0]
+        if not isinstance(value, ast.Constant) or not all(isinstance(target, ast.Name) for target in node.targets):
+            refuse(node.lineno, "expected a name and a constant")
+    elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        refuse(node.lineno, f"got {ast.unparse(node)[:60]}; expected imports, constants and functions with @triton.jit")
+
+
+def _check_names(tree: ast.Module, functions: set[str]) -> None:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | functions | {*BUILTINS, "triton", "tl"}
     whole = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -97,7 +106,7 @@ def _check_attribute(node: ast.Attribute) -> None:
         refuse(node.lineno, f"got {name}: {REFUSED[node.attr]}")
     if (
         node.attr.startswith("_")
-        or root.startswith(("tl.", "triton.")) and isinstance(node.value, ast.Attribute)
+        or (root.startswith(("tl.", "triton.")) and isinstance(node.value, ast.Attribute))
         or (root == "tl" and node.attr not in ALLOWED)
         or (root == "triton" and node.attr not in ("jit", "cdiv"))
     ):  # fmt: skip
@@ -114,10 +123,8 @@ def main(capability: int) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    spec = importlib.util.spec_from_file_location("kernel", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    gemm = getattr(module, "gemm", None)
+    sys.path.insert(0, "")  # Triton wants the text of a function, so it has to be of a module
+    gemm = getattr(__import__("kernel"), "gemm", None)
     if not isinstance(gemm, triton.JITFunction):
         sys.exit("no function gemm; expected one with @triton.jit")
     parameters, names = request["parameters"], tuple(gemm.arg_names)
@@ -141,7 +148,7 @@ def main(capability: int) -> None:
     ptx, removed = re.subn(r",\s*\.param \.u64[^,)]*gemm_param_11,\s*\.param \.u64[^,)]*gemm_param_12\b", "", made.asm["ptx"])
     if removed != 1:
         sys.exit(f"expected Triton's two scratch pointers after the arguments of gemm, as Triton {triton.__version__} has them")
-    arch = re.search(r"^\.target (\w+)", ptx, re.MULTILINE).group(1)
+    arch = ptx.partition("\n.target ")[2].split()[0]
     Path("made.json").write_text(json.dumps({"ptx": ptx, "arch": arch, "shared": made.metadata.shared}))
 
 

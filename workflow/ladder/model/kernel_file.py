@@ -127,8 +127,10 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
         raise InputError(
             f"{source}: element_types: got {', '.join(kernel.element_types)}; expected one, because PTX has no type `T`"
         )
-    if kernel.path.suffix == ".py" and (given := sorted({"then", "workspace", "tensor_maps", "architecture"} & set(header))):
-        raise InputError(f"{source}: {given[0]}: got {yaml_schema.shorten(header[given[0]])}; expected none in a Triton kernel")
+    if kernel.path.suffix == ".py" and (refused := sorted({"then", "workspace", "tensor_maps", "architecture"} & set(header))):
+        raise InputError(
+            f"{source}: {refused[0]}: got {yaml_schema.shorten(header[refused[0]])}; expected none in a Triton kernel"
+        )
     if kernel.multiples and kernel.path.suffix != ".py":
         raise InputError(f"{source}: multiples: got {', '.join(kernel.multiples)}; expected Triton kernels (.py) only to have it")
     if kernel.uses and kernel.path.suffix != ".cu":
