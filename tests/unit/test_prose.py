@@ -53,7 +53,6 @@ def test_the_help_of_every_command_and_every_claim_are_checked(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "envs")
     import prose
 
-    monkeypatch.setattr(prose, "LATER", ("",))
     monkeypatch.setattr(prose, "BANNED", {"the|help": "a"})
     places = {place for place, *_ in prose.everything()}
     assert {"ladder --help", "ladder try --help", "ladder compare --help", "claim great-gains"} <= places
