@@ -104,8 +104,9 @@ class Story:
         return {**row, "ratio": mean.value, "ratio_low": mean.low, "ratio_high": mean.high, "machines": mean.machines}
 
     def ladder(self, kind: str) -> list[str]:
-        """Return the names of a kind's float32 kernels in their order. Published data are of these."""
-        return [name for name, kernel in self.kernels.items() if kernel.kind == kind and "float32" in kernel.element_types]
+        """Return the names of a kind's float32 rungs in their order. Examples in other languages, numbered from 60, are none."""
+        kernels = [kernel for kernel in self.kernels.values() if kernel.kind == kind and "float32" in kernel.element_types]
+        return [kernel.name for kernel in kernels if not kernel.name.startswith("6")]
 
     def dataset(self, kernel: str) -> View | None:
         """Return the dataset of the kernel's device kind."""
