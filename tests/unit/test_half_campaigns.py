@@ -49,9 +49,10 @@ def test_the_unseen_problems_are_drawn_by_the_rule():
     assert problems[4:] == unseen()
 
 
-def test_both_campaigns_have_every_kernel_of_16_bits_and_no_other():
+def test_both_campaigns_have_every_rung_of_16_bits_and_no_other():
     kernels = discover(Path(ROOT))
+    rungs = {id for id, kernel in kernels.items() if "bfloat16" in kernel.element_types and not kernel.name.startswith("6")}
     for name in ("half", "half-unseen"):
         campaign = campaign_file.load(written(name), name, kernels)
-        assert set(campaign.kernels) == {id for id, kernel in kernels.items() if "bfloat16" in kernel.element_types} != set()
+        assert set(campaign.kernels) == rungs != set()
         assert list(campaign.element_types) == ["bfloat16", "float16"]

@@ -32,7 +32,8 @@ def test_a_figure_has_a_caption_of_its_own(name):
 
 
 def test_a_caption_tells_the_states_apart():
-    assert "back to back" in caption("ratio-warm")
+    assert "fit the caches" in caption("ratio-warm")
+    assert "back to back" in caption("ladder-sustained")
     assert "have left the caches" in caption("ratio-cold")
     assert "back to back" not in caption("ratio-cold")
 
