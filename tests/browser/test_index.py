@@ -95,13 +95,13 @@ class Page:
     def __init__(self, browser, file):
         self.browser, self.file = browser, file
 
-    def open(self, choices="", size=WIDE):
-        """Open it anew; returns what it asked for and what the console said."""
+    def open(self, choices="", size=WIDE, hidden="hidden="):
+        """Open it anew, by default with all kernels; returns what it asked for and what the console said."""
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.browser.get("about:blank")
         self.logs()
-        self.browser.get(f"{self.file.as_uri()}#{choices}")
+        self.browser.get(f"{self.file.as_uri()}#{hidden}&{choices}")
         self.drawn(0)
         return self.logs()
 
@@ -184,6 +184,15 @@ def test_every_choice_changes_what_is_drawn(page):
     page.choose("quantity", "energy")
     assert page.text("#rates h3") == "J, squares, sustained"
     assert len(page.points()) == len(KERNELS)  # counted on one problem
+
+
+def test_it_opens_with_the_baseline_and_the_rungs_that_are_fastest_on_most_problems(page):
+    page.open(hidden="")
+    chosen = {box.get_attribute("value") for box in page.all("#kernels input") if box.is_selected()}
+    assert chosen == set(KERNELS) - {"cublas_tf32"}
+    page.do(page.all("#all")[0].click)
+    assert "hidden=" in page.browser.current_url  # a link to all kernels opens with all
+    assert len(page.points()) == len(KERNELS) * len(PROBLEMS)
 
 
 def test_kernels_can_be_left_out(page):

@@ -24,7 +24,7 @@ GPUS = {
 REGISTERS = 65536
 """The most that a block may have (same table)."""
 NVRTC = (("compiler", "nvrtc"),)
-RUNGS = [kernel for kernel in discover(ROOT).values() if kernel.path.suffix == ".cu"]
+RUNGS = [kernel for kernel in discover(ROOT).values() if kernel.path.suffix == ".cu" and not kernel.uses]
 PROBLEM = Problem(4096, 4096, 4096)
 
 

@@ -58,7 +58,10 @@ def test_bad_input_is_refused_before_anything_runs(project):
             ("--configfile", "config/test.yaml"),
             'Error: config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem',
         ),
-        (("--config", "kernels=[cpu/9*]"), "kernels/cpu/90_bad.c: header: unknown key 'blok'; expected one of accesses, "),
+        (
+            ("--config", "kernels=[cpu/9*]"),
+            "kernels/cpu/90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, ",
+        ),
     ):
         refused = project.snakemake(*arguments)
         assert refused.returncode != 0, arguments
