@@ -138,7 +138,7 @@ def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[M
         names = sorted(map(str, rows["kernel"]), key=lambda name: (is_baseline(name), name in easier, name))
         rungs = [name for name in names if not is_baseline(name) and name not in easier]
         palette = sns.color_palette("viridis", len(rungs) + 1).as_hex()
-        for place, name in enumerate(names):
+        for place, name in enumerate(name for name in names if name not in styles):
             is_reference = name == BASELINES[kind][0]
             nice = BASELINE_NAME.get(name, name.replace("_", " "))
             styles[name] = {

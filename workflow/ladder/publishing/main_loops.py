@@ -71,6 +71,7 @@ def draw(story: Story) -> Figure:
 
 def write(story: Story, path: Path = DRAWING) -> Path:
     """Write the figure of main loops as SVG."""
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11}):
+    own = {"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11}
+    with mpl.rc_context(mpl.rcParamsDefault | own):  # whatever figures were drawn before
         save(draw(story), path.with_suffix(""))
     return path
