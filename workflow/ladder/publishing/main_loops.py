@@ -71,7 +71,8 @@ def draw(story: Story) -> Figure:
 
 def write(story: Story, path: Path = DRAWING) -> Path:
     """Write the figure of main loops as SVG."""
-    own = {"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11}
-    with mpl.rc_context(mpl.rcParamsDefault | own):  # whatever figures were drawn before
+    with mpl.rc_context():
+        mpl.rcdefaults()  # whatever figures were drawn before
+        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11})
         save(draw(story), path.with_suffix(""))
     return path
