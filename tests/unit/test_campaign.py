@@ -139,13 +139,16 @@ def test_configurations_are_compiled_in_every_way_asked_for():
             "resources.gpu: got 1.5; expected a whole number",
         ),
         ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
-        ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; did you mean cuda/03_shared_tile? Expected one of'),
+        (
+            {"kernels": ["cuda/03_shared"]},
+            'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_shared_tile`? Expected one of',
+        ),
         ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
         (
             {"element_types": ["float32"] * 2},
             'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once',
         ),
-        ({"kernels": ["cuda/03_shared"]}, 'got "cuda/03_shared"; did you mean cuda/03_shared_tile? Expected one of'),
+        ({"kernels": ["cuda/03_shared"]}, 'got "cuda/03_shared"; did you mean `cuda/03_shared_tile`? Expected one of'),
         ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
         (
             {"parameters": {"cuda/03_shared_tile": {"BQ": [1]}}},

@@ -129,7 +129,7 @@ def test_one_claim_is_measured_by_the_kernels_and_problems_that_it_is_about(chec
     assert (kernels, problems) == (["cpu/02_reordered_ikj"], ["64"])
     assert re.fullmatch("reproduce-gains-b-[0-9a-f]{6}", name)
     assert asked("whole") == ("reproduce-whole", ["cpu/02_mine", "cpu/02_reordered_ikj"], ["8"])
-    with pytest.raises(InputError, match=r"claim: got 'gain'; .*did you mean gains\?"):
+    with pytest.raises(InputError, match=r"claim: got 'gain'; .*did you mean `gains`\?"):
         asked("gain")
     with pytest.raises(InputError, match=r"claim: got 'kills', which a study decides; expected a claim about a dataset"):
         asked("kills")

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ladder.cli.best_rung import measured
 from ladder.cli.trial import compiled
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, one_of
 from ladder.core.expressions import cpp
 from ladder.core.files import ROOT, write_whole
 from ladder.core.types import ELEMENT_TYPES
@@ -66,9 +65,7 @@ def _kernel(name: str) -> Kernel:
         raise refused[kernel_id]
     if kernel_id not in kernels:
         known = [kernel.name for kernel in kernels.values() if kernel.kind == "cuda" and not kernel.tensor_maps]
-        near = get_close_matches(Path(name).stem, known, 1)
-        hint = f"did you mean `{near[0]}`?" if near else f"expected one of {', '.join(known)}"
-        raise InputError(f"{name}: no such CUDA kernel; {hint}")
+        raise InputError(f"{name}: no such CUDA kernel; {one_of(Path(name).stem, known)}")
     if kernels[kernel_id].tensor_maps:
         raise InputError(
             f"{kernel_id}: tensor_maps: got {len(kernels[kernel_id].tensor_maps)}; expected a kernel without tensor maps to export"

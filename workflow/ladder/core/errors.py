@@ -1,10 +1,11 @@
 """Errors that a user can fix: the exception, its message, and the end of the process."""
 
 import contextlib
+import difflib
 import errno
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 REASON_CHARACTERS = 2000
@@ -28,6 +29,12 @@ def plain(text: str, most: int = REASON_CHARACTERS) -> str:
 
 class InputError(Exception):
     """User input that cannot be used. The message names the file, the key, the value and what was expected."""
+
+
+def one_of(value: str, known: Sequence[str]) -> str:
+    """Return what was expected in place of an unknown name, the nearest known one first."""
+    near = difflib.get_close_matches(value, known, 1, 0.7)  # a lower cutoff offers `cpu` for `gpu`
+    return (f"did you mean `{near[0]}`? Expected" if near else "expected") + f" one of {', '.join(known)}"
 
 
 @contextlib.contextmanager

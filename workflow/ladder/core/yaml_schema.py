@@ -1,6 +1,5 @@
 """Read the user's YAML and check it against a schema. Every message names the file, the key, the value and what was expected."""
 
-import difflib
 import json
 import re
 from collections.abc import Hashable
@@ -11,7 +10,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, one_of
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 
@@ -95,9 +94,7 @@ def _complaint(error: Any, source: str) -> str:
         known = sorted(error.schema.get("properties", {}))
         unknown = [key for key in error.instance if key not in known]
         where = f"{source}: {path}: " if path else f"{source}: "
-        close = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.7)
-        hint = f"did you mean `{close[0]}`? Expected" if close else "expected"
-        return f"{where}unknown key {', '.join(map(repr, unknown))}; {hint} one of {', '.join(known)}"
+        return f"{where}unknown key {', '.join(map(repr, unknown))}; {one_of(unknown[0], known)}"
     if error.validator == "required":
         missing = [key for key in error.validator_value if key not in error.instance]
         return f"{source}: {path + ': ' if path else ''}missing key {', '.join(missing)}"

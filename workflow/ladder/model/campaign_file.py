@@ -1,6 +1,5 @@
 """Read a campaign file and check all of it before anything runs."""
 
-import difflib
 import fnmatch
 import itertools
 import json
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.core import yaml_schema
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
 from ladder.core.types import KINDS
 from ladder.model.campaign import BASELINES, FEWEST, WIDTH, Campaign, Confirm, Limits, Partition
@@ -154,12 +153,6 @@ def load(
     return campaign
 
 
-def unknown(value: str, known: Sequence[str]) -> str:
-    """Return what was expected in place of an unknown name, with the nearest known one."""
-    close = difflib.get_close_matches(value, known, n=1)
-    return (f"did you mean {close[0]}? Expected" if close else "expected") + f" one of {', '.join(known)}"
-
-
 def _choose(
     patterns: Any, element_types: Sequence[str], source: str, kernels: Mapping[str, Kernel], refused: Mapping[str, InputError]
 ) -> dict[str, Kernel]:
@@ -172,7 +165,7 @@ def _choose(
         found = fnmatch.filter(kernels, pattern)
         matches[pattern] = [id for id in found if set(kernels[id].element_types) & set(element_types)] or found
         if not matches[pattern] and patterns != "all":
-            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {unknown(pattern, list(kernels))}")
+            raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {one_of(pattern, list(kernels))}")
     chosen = set(itertools.chain.from_iterable(matches.values()))
     return {id: kernel for id, kernel in kernels.items() if id in chosen}
 
@@ -185,12 +178,12 @@ def _check_parameters(
 ) -> Mapping[str, Mapping[str, Sequence[int]]]:
     for id, lists in parameters.items():
         if id not in kernels:
-            raise InputError(f"{source}: parameters.{id}: unknown kernel; {unknown(id, list(kernels))}")
+            raise InputError(f"{source}: parameters.{id}: unknown kernel; {one_of(id, list(kernels))}")
         for name, values in lists.items():
             if name not in kernels[id].parameters:
                 known = list(kernels[id].parameters)
                 raise InputError(
-                    f"{source}: parameters.{id}.{name}: got {list(values)}; {unknown(name, known) if known else 'it has no parameters'}"
+                    f"{source}: parameters.{id}.{name}: got {list(values)}; {one_of(name, known) if known else 'it has no parameters'}"
                 )
     return {id: lists for id, lists in parameters.items() if id in chosen}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.core import yaml_schema
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, one_of
 from ladder.core.files import read_json
 from ladder.devices import detect
 from ladder.devices.detect import Device
@@ -79,7 +79,7 @@ class Campaigns:
         names = {name for id, key in keys.items() if f"{id}:".startswith(f"{claim}:") for name in (id, *key)}
         if not names:
             known = list(dict.fromkeys(id.split(":")[0] for id in keys))
-            raise InputError(f"{source}: claim: got {claim!r}; {campaign_file.unknown(claim, known)}")
+            raise InputError(f"{source}: claim: got {claim!r}; {one_of(claim, known)}")
         claims = yaml_schema.load(yaml_schema.read(self.root / CLAIMS), str(CLAIMS))
         if any("study" in it for it in claims if it["id"] == claim.split(":")[0]):
             raise InputError(
