@@ -12,7 +12,7 @@ from ladder.core.files import ROOT
 from ladder.model import kernel_file
 from ladder.model.problem import Problem
 
-PATH = ROOT / "kernels" / "cuda" / "65_triton_fma.py"
+PATH = ROOT / "kernels" / "cuda" / "65_triton.py"
 TEXT = PATH.read_text()
 
 

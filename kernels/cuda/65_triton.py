@@ -1,10 +1,10 @@
 """---
-title: Triton, FMA
-idea: the tile of a block as one expression, which Triton's compiler spreads over threads, shared memory and stages
+title: Triton
+idea: "a tile as one expression, which Triton spreads over threads, shared memory and stages; FMAs for float32, tensor cores for 16 bits"
 parameters: {BM: 128, BN: 128, BK: 32, GROUP: 8, WARPS: 8, STAGES: 3}
 configurations: [{STAGES: 3}, {BM: 64, WARPS: 4}]
 multiples: [A, B, C, lda, ldb, ldc, N, K]
-element_types: [float32]
+element_types: [float32, bfloat16, float16]
 block: [32 * WARPS]
 grid: ["ceil_div(M, BM) * ceil_div(N, BN)"]
 dynamic_shared: STAGES * (BM + BN) * BK * element_size + 1024
