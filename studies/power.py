@@ -4,7 +4,7 @@
 
 - `slowed`: whether `snakemake reproduce` names a kernel that has become 3 % slower. On a GPU whose model is published; some minutes.
 - `two_percent`: whether `ladder compare` finds rungs that are 2 % slower, and nothing of cuBLAS beside them. The same.
-- `told_apart`: whether `ladder compare` calls published runs on one machine different, as they are and with the times of one made 2 %
+- `false_positives`: whether `ladder compare` calls published runs on one machine different, as they are and with the times of one made 2 %
   longer. The limits are those of `ladder repeat`, which the same runs made too; `held_out` is what is called by limits that other machines
   of the model made alone. Needs no GPU.
 - `elsewhere`: whether what is claimed is reproduced here, on the GPU if there is one, and how soon. Takes options of Snakemake, such as
@@ -205,20 +205,22 @@ def contents(published: Path) -> dict[Path, bytes]:
         if not side.finalists.left_out and (uuid := side.environment["attributes"].get("uuid")):
             models.setdefault(side.environment["device"], {}).setdefault(uuid, []).append(side)
     return {
-        published / f"told-apart-{device}.json": (json.dumps(measure_published(published, machines), indent=1) + "\n").encode()
+        published / f"false-positives-{device}.json": (
+            json.dumps(measure_published(published, machines), indent=1) + "\n"
+        ).encode()
         for device, machines in models.items()
         if any(len(sides) > 1 for sides in machines.values())
     }
 
 
-def told_apart() -> None:
+def false_positives() -> None:
     """Compare every two published runs on a machine."""
     made = contents(ROOT / PUBLISHED)
     if not made:
         sys.exit("no machine has two published runs with a confirmation: nothing to compare")
     for path, content in made.items():
         write_whole(path, content)
-        print(f"{path.name}: {STUDIES['told_apart'].answer(json.loads(content))}")
+        print(f"{path.name}: {STUDIES['false_positives'].answer(json.loads(content))}")
 
 
 def published_devices(folder: Path) -> set[str]:
@@ -253,7 +255,7 @@ def elsewhere(*options: str) -> None:
 CASES: dict[str, Callable[..., None]] = {
     "slowed": slowed,
     "two_percent": two_percent,
-    "told_apart": told_apart,
+    "false_positives": false_positives,
     "elsewhere": elsewhere,
 }
 

@@ -57,9 +57,9 @@ def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
         assert sha256(published / picture) == drawn, picture
 
 
-@pytest.mark.parametrize("make", [repeatability.contents, power.contents], ids=["repeat", "told_apart"])
+@pytest.mark.parametrize("make", [repeatability.contents, power.contents], ids=["repeat", "false_positives"])
 def test_the_tables_of_repeats_are_current(published, make):
-    """After a dataset is published, run `ladder repeat` and `studies/power.py told_apart`."""
+    """After a dataset is published, run `ladder repeat` and `studies/power.py false_positives`."""
     made = make(published)
     assert made
     assert {path: path.read_bytes() for path in made} == made

@@ -148,7 +148,7 @@ MEASURED = {
         {"side": 1024, "lines": [{"fixed_us": 450.0, "row_us": 9.9}, {"fixed_us": 270.0, "row_us": 10.3}]},
         "1024 450 9.9 04 270 10.3 60",
     ),
-    "told_apart": (
+    "false_positives": (
         {"device": "d", "machines": [], "alike": 400, "called": 0.03, "sure": 0,
          "held_out": {"alike": 200, "called": 0.04}, "slowed": 100, "found": 0.95},
         "3.0 400 0.0 4.0 200 100 1024 2 95.0",
@@ -171,7 +171,7 @@ def test_every_study_has_one_form_and_stands_in_the_guide():
         assert f"| `{name}`" in guide
         script = re.search(r"[\w/]+\.py", one.run)
         assert not script or (ROOT / script[0]).exists()
-    assert list(STUDIES) == sorted(STUDIES)  # the order of the README
+    assert list(STUDIES) == sorted(STUDIES)  # the order of docs/evidence.md
 
 
 SCRIPTS = sorted({script[1] for one in STUDIES.values() if (script := re.search(r"studies/(\w+)\.py", one.run))})

@@ -145,6 +145,22 @@ def elsewhere(measured: Measured) -> str:
     return f"on a machine {known} published then: {states}{failed}; {measured['seconds']:.0f} s"
 
 
+@_study("Does `ladder compare` report only real changes?", f"{PYTHON} studies/power.py false_positives", "false-positives-*.json")
+def false_positives(measured: Measured) -> str:
+    """Return the share of times of the same code that are called different, and the share of longer times that are found."""
+    held_out = measured["held_out"]
+    others = (
+        f"; with limits estimated from other machines only, {held_out['called']:.1%} of {held_out['alike']}"
+        if held_out["alike"]
+        else ""
+    )
+    return (
+        f"on one machine, {measured['called']:.1%} of {measured['alike']} comparisons of the same code are called faster or slower, "
+        f"{measured['sure']:.1%} significantly, with limits estimated from these runs{others}; "
+        f"of {measured['slowed']} recorded times at 1024 and up, lengthened by 2 %, {measured['found']:.1%} are found"
+    )
+
+
 @_study("Does a faulty kernel affect the measurement of others?", f"{PYTHON} tests/support/faults.py")
 def faults(measured: Measured) -> str:
     """Return how many faults were planted, and which had another outcome than expected."""
@@ -333,22 +349,6 @@ def thin(measured: Measured) -> str:
     return (
         f"with one thread and K = N = {measured['side']}, BLAS takes {blas[0]:.0f} us plus {blas[1]:.1f} us per row of C; rung 04 takes "
         f"{rung[0]:.0f} us plus {rung[1]:.1f} us per row: it prepares B in {100 * rung[0] / blas[0]:.0f} % of the time"
-    )
-
-
-@_study("Does `ladder compare` report only real changes?", f"{PYTHON} studies/power.py told_apart", "told-apart-*.json")
-def told_apart(measured: Measured) -> str:
-    """Return the share of times of the same code that are called different, and the share of longer times that are found."""
-    held_out = measured["held_out"]
-    others = (
-        f"; with limits estimated from other machines only, {held_out['called']:.1%} of {held_out['alike']}"
-        if held_out["alike"]
-        else ""
-    )
-    return (
-        f"on one machine, {measured['called']:.1%} of {measured['alike']} comparisons of the same code are called faster or slower, "
-        f"{measured['sure']:.1%} significantly, with limits estimated from these runs{others}; "
-        f"of {measured['slowed']} recorded times at 1024 and up, lengthened by 2 %, {measured['found']:.1%} are found"
     )
 
 

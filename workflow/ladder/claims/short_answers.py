@@ -92,7 +92,7 @@ def slowed(measured: Measured) -> str:
     return f"{'Yes' if found else 'No'}, if {measured['percent']} % slower"
 
 
-def told_apart(measured: Measured) -> str:
+def false_positives(measured: Measured) -> str:
     """Return the share of false positives."""
     return f"{measured['called']:.1%} of comparisons of the same code are called different"
 
@@ -169,7 +169,7 @@ def thin(measured: Measured) -> str:
 
 TOPICS: dict[str, tuple[Short, ...]] = {
     "Correctness and robustness": (checks, adversary, faults, fuzz, kill),
-    "Timing": (agreement, repeat, elsewhere, told_apart, two_percent, slowed, disturbance, neighbours, placement),
+    "Timing": (agreement, repeat, elsewhere, false_positives, two_percent, slowed, disturbance, neighbours, placement),
     "Speed of the pipeline": (benchmark, several_gpus, saves, kernel_tuner_compare),
     "Explanations": (kernel_tuner_times, registers, tried, tensor, thin),
 }
