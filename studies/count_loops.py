@@ -7,10 +7,12 @@ counts in the machine code. Writes results/published/main-loops.json; then run `
 """
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ladder.claims.study import command_line
 from ladder.compiling import issue_model
-from ladder.compiling.compilers import _nvcc
+from ladder.compiling.compile import compile_kernel
 from ladder.compiling.toolchain import compiler_version
 from ladder.core.files import ROOT, write_whole
 from ladder.model.kernel import Configuration
@@ -25,9 +27,10 @@ def count(story: Story) -> dict[str, dict[str, int]]:
         kernel, row = story.kernels[name], story.best(name, "4096")
         if row is None or kernel.architecture:
             continue
-        source = kernel.source(Configuration.of(row["element_type"], row["configuration"]))
-        binary, _ = _nvcc(source, issue_model.MODELLED, ROOT / "kernels" / "include")
-        found[f"{name} {row['configuration']}"] = issue_model.mix(binary)
+        configuration = Configuration.of(row["element_type"], row["configuration"])
+        with TemporaryDirectory() as folder:
+            (made,) = compile_kernel(kernel, [(configuration, "")], issue_model.MODELLED, Path(folder), 1)
+            found[f"{name} {row['configuration']}"] = issue_model.mix((Path(folder) / made.binary).read_bytes())
     return found
 
 

@@ -17,7 +17,7 @@ CORES = 4
 WARM_SECONDS = 0.05
 """Of a GPU's warm-up (`devices/cuda.py`)."""
 AROUND = 60
-"""Seconds for all that neither compiles nor measures: Snakemake, tables, figures. The whole smoke campaign takes half as long."""
+"""Seconds allowed for all that neither compiles nor measures: Snakemake, tables, figures."""
 
 
 def slowest_us(dataset):

@@ -6,24 +6,13 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from ladder.core.files import ROOT, read_json
+from ladder.figures.headline import IDEA
 from ladder.figures.layout import save
 from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import PUBLISHED
 
-MAIN_LINE = {
-    "01": "one thread per element",
-    "02": "coalesced loads",
-    "03": "shared-memory tiles",
-    "05": "register tiles",
-    "06": "float4 loads",
-    "07": "double buffering",
-    "09": "fragment prefetch",
-    "10": "warp tiles",
-    "12": "cp.async pipeline",
-    "13": "register-bank order",
-    "15": "Stream-K last wave",
-}
-"""The rungs that lead from three loops past cuBLAS, by number, with the idea in a few words."""
+MAIN_LINE = ("01", "02", "03", "05", "06", "07", "09", "10", "12", "13", "15")
+"""The numbers of the rungs that lead from three loops past cuBLAS."""
 COUNTS = PUBLISHED / "main-loops.json"
 """Counts by kernel and configuration, which `studies/count_loops.py` makes."""
 DRAWING = ROOT / "docs" / "img" / "slots.svg"
@@ -60,7 +49,7 @@ def draw(story: Story) -> Figure:
             if width > 3.5:
                 axes.text(start + width / 2, place, str(count), ha="center", va="center", fontsize=9)
             start += width
-    labels = [f"{MAIN_LINE[name[:2]]}  {name[:2]}" for name in rows]
+    labels = [f"{IDEA[name[:2]]}  {name[:2]}" for name in rows]
     axes.set(yticks=range(len(rows)), yticklabels=labels, xlim=(0, 100))
     axes.set_xlabel("% of the instructions in the main loop (sm_90; the numbers are counts)")
     axes.invert_yaxis()
