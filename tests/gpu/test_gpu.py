@@ -5,7 +5,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
 from ladder.devices.base import Launch
 from ladder.devices.lock import first_gpu
-from ladder.devices.operands import exactly, places, values
+from ladder.devices.operands import exactly, places, stored_type, values
 from ladder.measuring.gauntlet import asked, describe, problems
 from ladder.measuring.verify import fault, judge
 from ladder.measuring.worker import LAUNCHES, open_device
@@ -397,7 +396,8 @@ def one_at(gpu: Any, address: int, element_type: str) -> None:
     """Queue the writing of a one, or for half precision of two, at an address."""
     import pycuda.driver as cuda
 
-    words = np.ones(max(1, 4 // ELEMENT_TYPES[element_type].size), element_type).view(np.uint32)
+    one = np.array(0x3F80 if element_type == "bfloat16" else 1, stored_type(element_type))
+    words = np.full(max(1, 4 // one.itemsize), one).view(np.uint32)
     for index, word in enumerate(words):
         cuda.memset_d32_async(address + 4 * index, int(word), 1, gpu.stream)
 
@@ -447,7 +447,7 @@ def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
             index = PLACES[where][0](problem)[1]
             errors = gpu.check(beside(gpu, lambda a, b, c, index=index: one_at(gpu, c + index * size, element_type)))
             assert judge(errors, problem).status == "incorrect"
-            written = 2 if element_type == "float16" else 1
+            written = max(1, 4 // size)
             assert errors.stray == (0 if where == "an element of C" else written)
             assert errors.wild == 0
 
@@ -571,7 +571,7 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
   gemm({given_sizes}, stream);
 }}
 ''')
-    include = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
+    include = Path(toolchain.nvcc()).resolve().parents[1] / "include"
     flags = ["-x", "c++", "-isystem", str(include), "-shared", "-fPIC", str(source), "-lstdc++", "-o", str(library)]
     subprocess.run([*toolchain.cc().split(), *flags], check=True)
     ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)

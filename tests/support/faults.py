@@ -90,8 +90,8 @@ FAKE = {
 }  # fmt: skip
 """Of a fake GPU, configurations among others, at their verification and while they are timed."""
 
-CU_LATE = "  const bool late = M % 2 == 0 && float(A[0]) != truncf(float(A[0]));\n"
-"""On even M the gauntlet and the launch at the problem's size have whole numbers, and timed rounds have not."""
+CU_LATE = "  const bool late = M % 2 == 0 && M > 100 && float(A[0]) != truncf(float(A[0]));\n"
+"""On even M above 100 the gauntlet and the launch at the problem's size have whole numbers, and timed rounds have not."""
 GPU = {
     "900_right": Fault("nothing: the control", CU_RIGHT, "correct"),
     "901_wrong": Fault("a wrong result", CU_RIGHT.replace("k < K", "k < K - (K > 100)"), "incorrect", "is not exact on whole numbers"),

@@ -20,6 +20,7 @@ KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
 A, B = (f"nvidia-{letter}/default" for letter in "ab")
 NUMPY = toolchain.package_versions(["numpy"])["numpy"]
+CUBLAS = dict(provenance.LOCKED.findall((ROOT / provenance.LOCK).read_text()))["nvidia-cublas"]
 RUN, LATER = "2026-01-01T0123-5dee", "2026-01-01T0223-5dee"
 
 
@@ -139,18 +140,19 @@ def described(source, folder, **python):
 @pytest.mark.parametrize(
     "python",
     [
-        {"packages": {}, "differs_from_lock": {"nvidia-cublas": "13.1.0.3 (lock 13.1.1.3)"}},
-        {"packages": {"nvidia-cublas": "13.1.0.3", "numpy": NUMPY}},  # older than that key
+        {"packages": {}, "differs_from_lock": {"nvidia-cublas": f"13.1.1.3 (lock {CUBLAS})"}},
+        {"packages": {"nvidia-cublas": "13.1.1.3", "numpy": NUMPY}},  # older than that key
     ],
 )
 def test_a_dataset_with_other_packages_than_the_lock_is_named_in_the_index(copy, measured, tmp_path, python):
     source, words = (
         described(measured / "later", tmp_path / "default" / "later", **python),
-        "nvidia-cublas 13.1.0.3 (lock 13.1.1.3)",
+        f"nvidia-cublas 13.1.1.3 (lock {CUBLAS})",
     )
     before = published_index.read(copy)
     with pytest.raises(
-        InputError, match=r"later: measured with nvidia-cublas 13\.1\.0\.3 \(lock 13\.1\.1\.3\); expected .*--not-from-lock"
+        InputError,
+        match=rf"later: measured with nvidia-cublas 13\.1\.1\.3 \(lock {re.escape(CUBLAS)}\); expected .*--not-from-lock",
     ):
         publish.publish(source, copy, "other cuBLAS", repeat=True)
     assert published_index.read(copy) == before
