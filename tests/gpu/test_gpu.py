@@ -20,14 +20,14 @@ from ladder.cli import export
 from ladder.compiling import cubin, toolchain
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.types import DISTRIBUTIONS, ELEMENT_TYPES
-from ladder.devices.base import Launch
+from ladder.devices.base import Launch, Refused
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
 from ladder.measuring.gauntlet import asked, describe, problems
 from ladder.measuring.verify import fault, judge
 from ladder.measuring.worker import LAUNCHES, open_device
 from ladder.model import kernel_file
-from ladder.model.campaign import BASELINES, PRECISION
+from ladder.model.campaign import BASELINES, PRECISION, TYPES_OF, baseline_configurations
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 from planted import ROOT, Project
@@ -332,12 +332,24 @@ def test_two_streams_with_one_workspace_do_disturb_each_other(gpu, tmp_path):
 @pytest.mark.parametrize("name", BASELINES["cuda"])
 def test_cublas_passes_the_gauntlet(gpu, name, element_type):
     tf32 = PRECISION.get(name) == "tf32"
-    if tf32 and element_type != "float32":
-        pytest.skip("TF32 is an arithmetic of float32 operands")
+    if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
+        pytest.skip(f"{name} does not have {element_type}")
     for problem in problems(element_type, tf32, baseline=True):
         use(gpu, problem)
-        found = judge(gpu.check(gpu.baseline(name)), problem, tf32)
-        assert found.status == "correct", (describe(problem), found.reason)
+        for configuration in baseline_configurations(name, element_type):
+            try:
+                launch = gpu.baseline(name, dict(configuration.parameters).get("ALGORITHM"))
+            except Refused as refusal:
+                assert "the heuristic of cuBLASLt offers" in refusal.reason
+                continue
+            found = judge(gpu.check(launch), problem, tf32)
+            assert found.status == "correct", (configuration.label, describe(problem), found.reason)
+
+
+def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
+    problem = exactly(Problem(2049, 2047, 2051, element_type="bfloat16"))
+    with given(gpu, problem):
+        assert judge(gpu.check(gpu.baseline("cublas_fp32_sums")), problem).status == "correct"
 
 
 def test_tf32_does_not_pass_for_float32(gpu):

@@ -94,6 +94,18 @@ def test_every_configuration_and_baseline_is_planned():
     }  # fmt: skip
 
 
+def test_a_baseline_is_planned_for_the_element_types_that_it_has_and_cublaslt_with_its_algorithms():
+    plan = load(change(element_types=["float32", "bfloat16"]))
+    by_type = {kind: plan.plan("cuda", f"baselines.{kind}")["candidates"] for kind in ("float32", "bfloat16")}
+    names = {kind: list(dict.fromkeys(c["name"] for c in candidates)) for kind, candidates in by_type.items()}
+    assert names == {
+        "float32": ["cublas", "cublas_tf32", "cublaslt_best"],
+        "bfloat16": ["cublas", "cublas_fp32_sums", "cublaslt_best"],
+    }
+    labels = [c["label"] for c in by_type["float32"] if c["name"] == "cublaslt_best"]
+    assert labels == ["-", *(f"ALGORITHM={number}" for number in range(8))]
+
+
 def test_configurations_are_compiled_in_every_way_asked_for():
     given = {"compiler": ["nvcc", "nvrtc"], "options": {"dlcm": "cg", "maxrregcount": [128, 255]}}
     plan = load(change(parameters={"cuda/03_shared_tile": {"BM": [16], "BN": [16], "BK": [16]}}, **given))

@@ -66,12 +66,16 @@ def timed(us=100.0, status="correct", reason="", ours=5):
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    def run(answers=None, problems=(512, 640), parameters=None, binary=b"code", environment=ENVIRONMENT, **limits):
+    def run(
+        answers=None, problems=(512, 640), parameters=None, binary=b"code", environment=ENVIRONMENT, job="03_shared_tile.float32",
+        **limits,
+    ):  # fmt: skip
         data = {
             "campaign": "t", "problems": {"cuda": [{"square": list(problems)}]}, "kernels": ["cuda/03_shared_tile"],
             "parameters": {"cuda/03_shared_tile": parameters or {"BM": [8, 16, 32], "BN": [8], "BK": [8]}}, "measure": limits,
+            "element_types": ["float32", "bfloat16"],
         }  # fmt: skip
-        plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).plan("cuda", "03_shared_tile.float32")
+        plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).plan("cuda", job)
         rows = {}
         for number, candidate in enumerate(plan["candidates"]):
             path = tmp_path / f"{number}.cubin"
@@ -219,6 +223,19 @@ def test_who_is_wrong_on_whole_numbers_of_the_problems_size_is_not_timed(make):
     assert outcomes(run) == [("correct", "")] * 2 + [("incorrect", "C[0][0] is not exact")] + [("correct", "")] * 2 + [
         ("incorrect", "C[0][0] is not exact")
     ]
+
+
+def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(make):
+    def check(request):
+        return verdict("incorrect", "C[0][0] is not exact on whole numbers, of which all sums are")
+
+    run = make({Check: check}, problems=[2048], job="baselines.bfloat16")
+    run.measure_all()
+    found = {entry.candidate: run.journal.records[entry.key] for entry in run.entries}
+    assert {candidate.name for candidate in found} == {"cublas", "cublas_fp32_sums", "cublaslt_best"}
+    for candidate, record in found.items():
+        strict = candidate.name == "cublas_fp32_sums"
+        assert (record["status"], record.get("sums_16_bit")) == (("incorrect", None) if strict else ("correct", True)), candidate
 
 
 def test_what_an_audit_finds_is_incorrect_and_has_no_speed(make):

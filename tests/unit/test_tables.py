@@ -40,6 +40,16 @@ def test_a_kernel_that_was_asked_little_is_marked(asked, mark):
     assert found == (None if asked is None else (asked, 3))
 
 
+def test_a_baseline_that_adds_parts_of_k_in_16_bits_is_marked():
+    given = {"kernel": "cublas", "reference_us": [2.0] * 10}
+    swept = row(**given, sums_16_bit=True)
+    records = labelled([swept, *(row(**given, process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3))])
+    finalists = Finalists(records)
+    summary = tables.summarise(records, finalists)
+    assert [line["marks"] for line in summary.to_dict("records")] == ["16-bit sums"]
+    assert [line["marks"] for line in tables.best(summary, finalists).to_dict("records")] == ["16-bit sums"]
+
+
 def test_rates_and_ratios():
     (line,) = summarise([row()], peak_tflops=2.0).to_dict("records")
     assert line["tflops"] == pytest.approx(1.0)  # 2e6 operations in 2 microseconds

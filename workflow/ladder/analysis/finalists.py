@@ -115,7 +115,11 @@ class Finalists:
         compared = self.ratio(key, finalist)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
         joules = [record["energy_j"] for record in records if record["energy_j"] is not None]
-        more = {measurements.SHORT: measurements.short_gauntlet(swept), "few": len(records) < FEWEST}
+        more = {
+            measurements.SHORT: measurements.short_gauntlet(swept),
+            measurements.SUMS_16_BIT: bool(swept["sums_16_bit"]),
+            "few": len(records) < FEWEST,
+        }
         row |= {
             "reason": measurements.disturbed(records),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),

@@ -21,7 +21,7 @@ COPIED = [
     "device", "kernel", "configuration", "element_type", "precision", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
     "status", "reason", "stop", "race", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
     "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "throttle_reasons", "energy_j",
-    "uuid", "gauntlet_problems", "gauntlet_changed",
+    "uuid", "gauntlet_problems", "gauntlet_changed", "sums_16_bit",
 ]  # fmt: skip
 GROUP = ["kernel", "element_type", "problem", "state"]
 OF_BEST = [

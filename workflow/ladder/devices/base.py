@@ -132,8 +132,8 @@ class Device(ABC):
         """Return a launch of a compiled configuration on the present problem. Raises `Refused`."""
 
     @abstractmethod
-    def baseline(self, name: str) -> Launch:
-        """Return a launch of a vendor's call on the present problem. Raises `Refused`."""
+    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
+        """Return a launch of a vendor's call on the present problem, by default with the library's own choice. Raises `Refused`."""
 
     @abstractmethod
     def check(self, launch: Launch) -> Errors:

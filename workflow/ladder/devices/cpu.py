@@ -171,7 +171,7 @@ class Cpu(Device):
         gemm.restype = None
         return Launch(lambda *addresses: partial(gemm, *self.arguments(*addresses)))
 
-    def baseline(self, name: str) -> Launch:
+    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
         return self._baselines(self, name)
 
     def _reference(self, row: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -5,7 +5,7 @@ A and B change places, as do M and N, and nothing is transposed in memory.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
@@ -17,6 +17,7 @@ import pycuda.driver as cuda
 from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cuda import Cuda
 from ladder.devices.operands import scalars
+from ladder.model.campaign import ALGORITHMS, TYPES_OF
 
 
 def _of_nvmath(*names: str) -> list[Any]:
@@ -36,57 +37,57 @@ WORKSPACE_BYTES = 32 << 20
 """NVIDIA's recommendation for Hopper (cuBLAS documentation, cublasSetWorkspace)."""
 _DATA = {"float32": "CUDA_R_32F", "float64": "CUDA_R_64F", "float16": "CUDA_R_16F", "bfloat16": "CUDA_R_16BF"}
 _COMPUTE = {"float32": "COMPUTE_32F", "float64": "COMPUTE_64F", "float16": "COMPUTE_32F", "bfloat16": "COMPUTE_32F"}
-MAX_ALGORITHMS = 256
-"""More than the heuristic offers for any problem."""
-CHOOSING_ROUNDS, CHOOSING_US, CHOOSING_LAUNCHES = 7, 300.0, 30
-"""How algorithms are compared: samples of each, the least microseconds of a sample, and the most launches in it."""
-CHOOSING_MARGIN = 1.2
-"""An algorithm is timed again if its first launch takes at most this many times as long as the fastest first launch."""
 
 
 class Cublas:
-    """A cuBLAS handle on the device's stream."""
+    """cuBLAS handles on the device's stream."""
 
     def __init__(self, device: Cuda) -> None:
         self.device = device
-        self.handle, self.light = cublas.create(), cublasLt.create()
+        self.handle, self.strict, self.light = cublas.create(), cublas.create(), cublasLt.create()
         self.workspace = cuda.mem_alloc(WORKSPACE_BYTES)
-        cublas.set_stream(self.handle, device.stream.handle)
-        cublas.set_workspace(self.handle, int(self.workspace), WORKSPACE_BYTES)
+        for handle in (self.handle, self.strict):
+            cublas.set_stream(handle, device.stream.handle)
+            cublas.set_workspace(handle, int(self.workspace), WORKSPACE_BYTES)
+        cublas.set_math_mode(self.strict, int(cublas.Math.DISALLOW_REDUCED_PRECISION_REDUCTION))
 
     def version(self) -> str:
         """Return the library's version: `13.1.0`."""
         number = cublas.get_version(self.handle)
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
-    def launch(self, name: str) -> Launch:
-        """Return the launch of a baseline. Raises `Refused` for `cublas_tf32` with another element type than float32.
+    def launch(self, name: str, algorithm: int | None = None) -> Launch:
+        """Return the launch of a baseline. Raises `Refused` for an element type that it does not have, or an algorithm that is not offered.
 
-        `cublas` uses the element type's own arithmetic, with elements of 16 bits accumulated in float. `cublaslt_best` uses the same with
-        the best algorithm, chosen by timing. `cublas_tf32` uses FAST_TF32.
+        `cublas` uses the element type's own arithmetic. For elements of 16 bits that means sums in float, but parts of K may be added up in
+        16 bits; `cublas_fp32_sums` forbids that (cuBLAS documentation, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION). `cublas_tf32` uses
+        FAST_TF32. `cublaslt_best` is `cublas`, or with a number that algorithm of the heuristic.
         """
         p = self.device.given
-        if name == "cublas_tf32" and p.element_type != "float32":
-            raise Refused("not_supported", "TF32 is an arithmetic of float32 operands")
+        if p.element_type not in TYPES_OF.get(name, _DATA):
+            raise Refused("not_supported", f"{name} has the element types {', '.join(TYPES_OF[name])}")
         compute = "COMPUTE_32F_FAST_TF32" if name == "cublas_tf32" else _COMPUTE[p.element_type]
         alpha, beta = (np.array([value]) for value in scalars(p))
         data = _DATA[p.element_type]
         sizes = (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
-        if name == "cublaslt_best":
-            return self._fastest(self._algorithms(data, compute, sizes, alpha, beta))
-        return Launch(lambda a, b, c: partial(self._gemm, data, compute, sizes, alpha, a, b, beta, c))
+        if algorithm is not None:
+            return self._offered(self._algorithms(data, compute, sizes, alpha, beta), algorithm)
+        handle = self.strict if name == "cublas_fp32_sums" else self.handle
+        return Launch(lambda a, b, c: partial(self._gemm, data, compute, sizes, alpha, a, b, beta, c, handle))
 
     def product64(self, m: int, n: int, k: int, alpha: float, a: Any, b: Any, beta: float, c: Any) -> None:
         """Queue `C <- alpha*A*B + beta*C` in float64 on dense row-major device arrays A (m x k), B (k x n) and C (m x n)."""
         factors = np.array([alpha]), np.array([beta])
         self._gemm("CUDA_R_64F", "COMPUTE_64F", (m, n, k, k, n, n), factors[0], int(a), int(b), factors[1], int(c))
 
-    def _gemm(self, data: str, compute: str, sizes: tuple[int, ...], alpha: Any, a: int, b: int, beta: Any, c: int) -> None:
+    def _gemm(
+        self, data: str, compute: str, sizes: tuple[int, ...], alpha: Any, a: int, b: int, beta: Any, c: int, handle: Any = None
+    ) -> None:
         m, n, k, lda, ldb, ldc = sizes
         plain, kind = int(cublas.Operation.N), int(_types.CudaDataType[data])
         # B before A, N before M: see the module's docstring
         cublas.gemm_ex(
-            self.handle, plain, plain, n, m, k, alpha.ctypes.data, b, kind, ldb, a, kind, lda,
+            handle or self.handle, plain, plain, n, m, k, alpha.ctypes.data, b, kind, ldb, a, kind, lda,
             beta.ctypes.data, c, kind, ldc, int(cublas.ComputeType[compute]), -1,
         )  # fmt: skip
 
@@ -110,9 +111,9 @@ class Cublas:
             wishes[int(wish[f"MIN_ALIGNMENT_{matrix}_BYTES"])] = np.array([alignment], np.uint32)
         for attribute, value in wishes.items():
             cublasLt.matmul_preference_set_attribute(preference, attribute, value.ctypes.data, value.nbytes)
-        heuristics, count = np.zeros(MAX_ALGORITHMS, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
+        heuristics, count = np.zeros(ALGORITHMS, cublasLt.matmul_heuristic_result_dtype), np.zeros(1, np.int32)
         cublasLt.matmul_algo_get_heuristic(
-            self.light, how, *layouts, layouts[2], preference, MAX_ALGORITHMS, heuristics.ctypes.data, count.ctypes.data
+            self.light, how, *layouts, layouts[2], preference, ALGORITHMS, heuristics.ctypes.data, count.ctypes.data
         )
         cublasLt.matmul_preference_destroy(preference)
 
@@ -124,37 +125,19 @@ class Cublas:
 
         return [bind_of(heuristics[i : i + 1]) for i in range(int(count[0])) if heuristics["state"][i] == 0]
 
-    def _fastest(self, algorithms: list[Callable[[int, int, int], Call]]) -> Launch:
-        """Return the launch of the algorithm with the lowest median time. Raises `Refused` if there is none."""
-        addresses = self.device.spare()
-
-        def timed(bind: Callable[[int, int, int], Call], times: int) -> float:
-            call = bind(*addresses)
-
-            def repeat() -> None:
-                for _ in range(times):
-                    call()
-
-            (us,) = self.device.time_calls([repeat])
-            return us / times
-
-        first = {}
-        for bind in algorithms:
-            try:
-                bind(*addresses)()  # loads its code, which must not happen while the stream waits
-                self.device.stream.synchronize()
-                first[bind] = timed(bind, 1)
-            except cublasLt.cuBLASLtError:  # the heuristic offered it, and it is refused all the same
-                continue
-        if not first:
-            raise Refused("not_supported", "the heuristic of cuBLASLt offers no algorithm")
-        best = min(first.values())
-        times = max(1, min(CHOOSING_LAUNCHES, int(CHOOSING_US / best)))
-        left = [bind for bind, us in first.items() if us <= CHOOSING_MARGIN * best]
-        samples = np.array([[timed(bind, times) for bind in left] for _ in range(CHOOSING_ROUNDS)])
-        return Launch(left[int(np.median(samples, axis=0).argmin())])
+    def _offered(self, algorithms: Sequence[Callable[[int, int, int], Call]], number: int) -> Launch:
+        """Return the launch of an algorithm. Raises `Refused` if there is none of this number, or cuBLASLt refuses what it has offered."""
+        if number >= len(algorithms):
+            raise Refused("not_supported", f"the heuristic of cuBLASLt offers {len(algorithms)} algorithms")
+        try:
+            algorithms[number](*self.device.spare())()  # loads its code, which must not happen while the stream waits
+        except cublasLt.cuBLASLtError as error:
+            raise Refused("not_supported", f"the heuristic of cuBLASLt offers it, and it is refused: {error}") from None
+        self.device.stream.synchronize()
+        return Launch(algorithms[number])
 
     def close(self) -> None:
         cublas.destroy(self.handle)
+        cublas.destroy(self.strict)
         cublasLt.destroy(self.light)
         self.workspace.free()

@@ -172,8 +172,8 @@ class Cuda(Device):
         if shared > FREE_SHARED:
             function.allow_shared(shape.dynamic_shared)
 
-    def baseline(self, name: str) -> Launch:
-        launch: Launch = self.blas.launch(name)
+    def baseline(self, name: str, algorithm: int | None = None) -> Launch:
+        launch: Launch = self.blas.launch(name, algorithm)
         return launch
 
     def check(self, launch: Launch) -> Errors:

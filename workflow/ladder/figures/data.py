@@ -30,6 +30,7 @@ DASHES = ["--", ":", "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (5, 1)), (0, (1, 1))]
 """The dashes of what is not ranked, in order."""
 BASELINE_NAME = {
     "cublas": "cuBLAS",
+    "cublas_fp32_sums": "cuBLAS, FP32 sums",
     "cublas_tf32": "cuBLAS TF32",
     "cublaslt_best": "cuBLASLt's best",
     "blas_1": "BLAS, 1 thread",
@@ -43,6 +44,7 @@ MARKS = {
     "multimodal": ("m", "#e377c2", "p90/p10 above 1.05"),
     "raced": ("~", "#17becf", "eliminated early, few samples"),
     "short gauntlet": ("g", "#2ca02c", "fewer than 20 problems of the gauntlet asked"),
+    "16-bit sums": ("s", "#bcbd22", "cuBLAS adds parts of K in 16 bits"),
     "few": ("f", "#8f8f8f", "fewer than three processes"),
 }
 """The marks of `best.csv`: the letter in text, the color of a marker's edge, and the meaning."""

@@ -25,6 +25,7 @@ PROBLEMS = (
     Problem(31, 33, 37, offset=2, beta=1.0),
     Problem(32, 64, 8, alpha=2.0),
     Problem(36, 40, 12, offset=1),  # row lengths suit vector accesses, but the first address does not
+    Problem(32, 33, 48, padding=1),
     Problem(33, 31, 1, padding=2),
     Problem(35, 29, 2),  # `exact` has 23 bits in B where K is 1, in A where it is 2
     Problem(63, 65, 129, offset=3, padding=1, alpha=-1.0, beta=0.5),

@@ -68,7 +68,7 @@ class Job:
     def candidate(self, name: str, element_type: str, configuration: str, precision: str) -> Candidate:
         """Return a kernel in one configuration, or a baseline, as the worker launches it."""
         if is_baseline(name):
-            return Candidate(name, precision=precision)
+            return Candidate(name, configuration, precision=precision)
         row = self.binary(name, element_type, configuration)
         path = path_of(ROOT, self.kind, name)
         return Candidate(name, configuration, str(path), row.get("binary", ""), row.get("sha256", ""), precision)

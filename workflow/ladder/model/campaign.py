@@ -11,8 +11,14 @@ from ladder.core.types import OF_CUDA
 from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
 
-BASELINES = {"cuda": ("cublas", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
+BASELINES = {"cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
 """Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
+TYPES_OF = {"cublas_fp32_sums": OF_CUDA, "cublas_tf32": ("float32",)}
+"""The element types of a baseline that does not have all."""
+REDUCING = ("cublas", "cublaslt_best")
+"""The baselines that may add parts of K in 16 bits, if the elements have 16 bits."""
+ALGORITHMS = 8
+"""The algorithms of cuBLASLt that are measured: more than its heuristic has named for any problem (cuBLAS 13.1 on an H100)."""
 SUSTAINED = "sustained"
 """The state of launches back to back, after clock and power have settled. The other states are `warm` and `cold`."""
 PRECISION = {"cublas_tf32": "tf32"}
@@ -160,8 +166,12 @@ class Campaign:
         """Return everything that a measure job has to do, as plain data: Snakemake reruns the job when it changes."""
         name, element_type, *shard = job.split(".")
         if name == BASELINE_JOB:
-            names = [b for b in self.baselines[kind] if b != "cublas_tf32" or element_type == "float32"]
-            candidates = [_candidate(b, Configuration(element_type, ()), "", PRECISION.get(b, "")) for b in names]
+            names = [name for name in self.baselines[kind] if element_type in TYPES_OF.get(name, self.element_types)]
+            candidates = [
+                _candidate(name, configuration, "", PRECISION.get(name, ""))
+                for name in names
+                for configuration in baseline_configurations(name, element_type)
+            ]
             kernel = None
         else:
             kernel = f"{kind}/{name}"
@@ -204,6 +214,13 @@ def _candidate(name: str, configuration: Configuration, objection: str, precisio
         "objection": objection,
         "precision": precision,
     }
+
+
+def baseline_configurations(name: str, element_type: str) -> list[Configuration]:
+    """Return the configurations of a baseline: of `cublaslt_best` cuBLAS's own call, and the algorithms of the heuristic by their number."""
+    own = Configuration(element_type, ())
+    numbers = range(ALGORITHMS) if name == "cublaslt_best" else ()
+    return [own, *(Configuration(element_type, (("ALGORITHM", number),)) for number in numbers)]
 
 
 def is_baseline(kernel: str) -> bool:

@@ -103,6 +103,13 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
             "–" if math.isnan(other) else f"×{other:.3f}", f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
             f"`{row['configuration']}`",
         ])  # fmt: skip
+    algorithms = data.summary[(data.summary["kernel"] == "cublaslt_best") & (data.summary["configuration"] != "-")]
+    offered = algorithms[algorithms["status"] == "correct"].groupby("problem").size()
+    timed = (
+        f" The fastest algorithm is of {offered.min()} to {offered.max()} that cuBLASLt offered, and cuBLAS's own call."
+        if len(offered)
+        else ""
+    )
     columns = ["problem", "rung", "cuBLAS", "between-process", "at 2 MiB", "its fastest algorithm", "error", "configuration"]
     ahead, surely = (sum(row[column] >= 1 for row in rows) for column in ("ratio", "ratio_low"))
     beyond = sum(_of_best(data, row) >= 1 for row in rows)
@@ -113,7 +120,7 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
     ahead_of = (
         f"They are ahead of cuBLAS on {ahead}, on {surely} with the whole interval, and of its fastest algorithm on {beyond}"
     )
-    text = f"{tuned_on if tuned else not_tuned}. {ahead_of}; errors are at most ×{ACCURATE} of cuBLAS's on {precise}:"
+    text = f"{tuned_on if tuned else not_tuned}.{timed} {ahead_of}; errors are at most ×{ACCURATE} of cuBLAS's on {precise}:"
     return f"{text}\n\n{_legend(_table(columns, lines, words=(0, 1, -1)), *_kind(data)[1])}"
 
 
