@@ -5,6 +5,7 @@ import re
 
 import pytest
 import rendezvous
+from ladder.core.types import ELEMENT_TYPES, OF_CUDA
 from ladder.storage import journal
 from ladder.storage import samples as records
 from planted import CU_RIGHT, cuda_kernel
@@ -86,3 +87,13 @@ def test_one_gpu_at_a_time_unless_more_are_asked_for_and_what_is_counted_runs_on
     svg = four.folder / "results/four/fake/counters.svg"
     assert re.search(r'<svg [^>]*width="244\.8pt"', svg.read_text())
     assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_campaign_of_every_element_type_is_planned(project, monkeypatch):
+    for name, value in project.simulate(name="Fake", uuids=["GPU-0"], driver="1.0", compiler="nvcc 1.0", others=[0]).items():
+        monkeypatch.setenv(name, value)
+    types = f"campaign: typed\ndevices: [cuda]\nkernels: [cuda/40*]\nelement_types: [{', '.join(ELEMENT_TYPES)}]\n"
+    plan = project.ok("--configfile", project.campaign(types + "problems: {cuda: [[5, 6, 7]]}\n"), "--dry-run")
+    for element_type in ELEMENT_TYPES:
+        assert f"samples/baselines.{element_type}.parquet" in plan
+    assert all(f"samples/40_half_fitted_tile.{element_type}.parquet" in plan for element_type in OF_CUDA)

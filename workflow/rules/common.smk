@@ -8,6 +8,7 @@ from contextlib import suppress
 from ladder.compiling import provenance, toolchain
 from ladder.core import files
 from ladder.core.errors import InputError, clear_errors
+from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import detect
 from ladder.model.kernel_file import strays
 from ladder.pipeline import code_digest, messages, start
@@ -68,7 +69,7 @@ wildcard_constraints:
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",
     kind="cuda|cpu",
-    job=r"[A-Za-z0-9_]+\.float[0-9]+(\.[0-9]+of[0-9]+)?",
+    job=rf"[A-Za-z0-9_]+\.({'|'.join(ELEMENT_TYPES)})(\.[0-9]+of[0-9]+)?",
 
 
 def targets_of(wildcards):
