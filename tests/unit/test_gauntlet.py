@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from host import host
 from ladder.compiling.compile import compile_kernel
-from ladder.devices.operands import exactly
+from ladder.devices.operands import exactly, whole
 from ladder.measuring import gauntlet
+from ladder.measuring import worker as worker_module
 from ladder.measuring.protocol import Candidate, RunGauntlet
+from ladder.measuring.verify import INEXACT, Verdict
 from ladder.measuring.worker import LAUNCHES, Worker
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
@@ -197,3 +199,13 @@ def test_the_list_is_where_kernels_go_wrong():
         assert sum(isinstance(problem.padding, str) and isinstance(problem.offset, str) for problem in whole) >= 4
         assert {problem.beta == 0 for problem in whole} == {True, False}
     assert gauntlet.describe(gauntlet.problems("float32")[6]) == "M=7 N=13 K=3 padding=3 alpha=0.5 beta=-1 exact"
+
+
+@pytest.mark.parametrize(("name", "status"), [("cublas", "correct"), ("cublas_fp32_sums", "incorrect")])
+def test_a_baseline_that_may_add_in_16_bits_need_not_be_exact_on_whole_numbers(worker, monkeypatch, name, status):
+    monkeypatch.setattr(worker_module, "OF_CUDA", ("float32",))  # the host has no types of 16 bits
+    inexact = Verdict("incorrect", f"C[0][0] {INEXACT}, of which all sums are")
+    monkeypatch.setattr(worker_module, "judge", lambda errors, problem, tf32: inexact if whole(problem) else Verdict("correct"))
+    worker._do(RunGauntlet("float32", Candidate(name)))
+    _, verdict = worker.connection.sent[-1]
+    assert (verdict["status"], verdict["sums_16_bit"]) == (status, status == "correct")

@@ -143,6 +143,8 @@ class Judged:
     """The problems that were asked."""
     gauntlet_changed: int = 0
     """How many of them were changed to what the kernel needs."""
+    sums_16_bit: bool = False
+    """Whether a baseline was not exact on whole numbers because it adds parts of K in 16 bits."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Job
 from ladder.measuring.supervisor import Failure
+from ladder.measuring.verify import INEXACT
 from ladder.model.campaign import REDUCING, Limits
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
@@ -144,7 +145,7 @@ class Sweep:
         cuBLAS may add parts of K in 16 bits, which frameworks let it do. Then it is not exact here, and is marked for that.
         """
         outcome = _outcome(partial(self.session.check_integers, entry.candidate, entry.problem))
-        if entry.candidate.name in REDUCING and entry.problem.element_type in OF_CUDA and "is not exact" in outcome["reason"]:
+        if entry.candidate.name in REDUCING and entry.problem.element_type in OF_CUDA and INEXACT in outcome["reason"]:
             return {"status": "correct", "reason": "", "sums_16_bit": True}
         return {name: outcome[name] for name in ("status", "reason")}
 

@@ -12,6 +12,8 @@ TF32_ROUNDOFF = 2.0**-11
 """The unit roundoff of an operand rounded to TF32's 10 explicit bits."""
 COMPONENT_FACTOR = 3.0
 FROBENIUS_FACTOR = 2.0
+INEXACT = "is not exact on whole numbers"
+"""What the reason for a result says that has not all bits of a sum of whole numbers."""
 ONE_SIDED = ("hilbert",)
 """Distributions whose rounding errors have one direction: each product is smaller than the sum so far, which keeps less and less of it."""
 AUDIT_FACTOR = 4.0
@@ -63,7 +65,7 @@ def judge(errors: Errors, problem: Problem, tf32: bool = False) -> Verdict:
     elif errors.stray:
         reason = f"{errors.stray} elements outside C were overwritten"
     elif exact_elements(problem) and math.isinf(errors.worst):
-        reason = f"{place} is not exact on whole numbers, of which all sums are"
+        reason = f"{place} {INEXACT}, of which all sums are"
     elif not errors.worst <= bound:
         reason = f"{place} is off by {errors.worst:.3g} of |A||B|; at most {bound:.3g}"
     elif not off <= limit:
