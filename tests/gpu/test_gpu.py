@@ -3,6 +3,7 @@
 import ctypes
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import faults
+import foreign_faults
 import numpy as np
 import pytest
 from host import buffers
@@ -24,8 +26,9 @@ from ladder.devices.base import Launch, Refused
 from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
 from ladder.measuring.gauntlet import asked, describe, problems
+from ladder.measuring.protocol import Candidate, RunGauntlet
 from ladder.measuring.verify import fault, judge
-from ladder.measuring.worker import LAUNCHES, open_device
+from ladder.measuring.worker import LAUNCHES, Worker, open_device
 from ladder.model import kernel_file
 from ladder.model.campaign import BASELINES, PRECISION, TYPES_OF, baseline_configurations
 from ladder.model.kernel import Configuration, Kernel
@@ -502,6 +505,23 @@ def test_right_samples_of_many_launches_have_no_fault(gpu, element_type, distrib
 
 def test_a_kernel_that_misbehaves_is_a_row_and_harms_no_other(project: Project):
     assert [row for row in faults.on_gpu(project) if not row["as_told"]] == []
+
+
+@pytest.mark.parametrize("planted", foreign_faults.PLANTED, ids=lambda planted: f"{planted.file}: {planted.what}")
+def test_a_fault_planted_in_another_language_is_found(gpu, tmp_path, planted):
+    if planted.file == foreign_faults.TRITON and not toolchain.triton_version():
+        pytest.skip("`make setup-triton` installs Triton")
+    kernel, sent = kernel_file.parse(planted.write(tmp_path)), []
+    (row,) = compile_kernel(kernel, list(kernel.expand({}, ["float32"]))[:1], gpu.arch, tmp_path / "build", 1)
+    worker = Worker(SimpleNamespace(send_bytes=sent.append))
+    worker.device = gpu
+    binary = str(tmp_path / "build" / row.binary)
+    worker._do(RunGauntlet("float32", Candidate(kernel.name, row.configuration, str(kernel.path), binary)))
+    _, verdict = json.loads(sent[-1])
+    assert verdict["status"] == "incorrect"
+    assert re.search(planted.reason, verdict["reason"]), verdict["reason"]
+    for operands in worker.small.values():
+        gpu.free(operands)
 
 
 def test_what_runs_below_ncu_launches_a_configuration(gpu, tmp_path):

@@ -2,8 +2,9 @@
 
 import re
 
+import foreign_faults
 import pytest
-from ladder.compiling import compile, compilers, interface, toolchain
+from ladder.compiling import compile, compilers, cubin, interface, toolchain
 from ladder.core.errors import InputError
 from ladder.model import campaign_file, kernel_file
 from planted import CU_RIGHT, ROOT, cuda_kernel
@@ -187,3 +188,14 @@ def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs
 def test_libraries_are_those_that_are_known_and_for_cuda_only(tmp_path, name, text, message):
     with pytest.raises(InputError, match=re.escape(f"{name.partition('/')[2]}: {message}")):
         kernel_file.parse(write(tmp_path, text, name))
+
+
+@pytest.mark.parametrize("planted", [p for p in foreign_faults.PLANTED if p.file == foreign_faults.PTX], ids=lambda p: p.what)
+def test_a_fault_planted_in_ptx_compiles_and_is_another_kernel(tmp_path, planted):
+    """GPU tests show that it is found; a binary that keeps state is told apart here."""
+    kernel = kernel_file.parse(planted.write(tmp_path))
+    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "sm_90", tmp_path / "build", 1)
+    assert row.status == "compiled", row.reason
+    kept = cubin.state((tmp_path / "build" / row.binary).read_bytes())
+    assert kept == (["calls"] if "outlives" in planted.what else [])
+    assert row.sha256 != build(tmp_path, PTX).sha256

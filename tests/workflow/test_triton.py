@@ -2,6 +2,7 @@
 
 import re
 
+import foreign_faults
 import pytest
 from ladder.compiling import compile, interface
 from ladder.core.files import ROOT
@@ -42,3 +43,11 @@ def test_a_kernel_that_cannot_be_launched_is_a_compile_error(old, new, reason, t
     (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"]))[:1], "sm_90", tmp_path / "build", 1)
     assert row.status == "compile_error"
     assert re.search(reason, row.reason), row.reason
+
+
+@pytest.mark.parametrize("planted", [p for p in foreign_faults.PLANTED if p.file == foreign_faults.TRITON], ids=lambda p: p.what)
+def test_a_planted_fault_compiles(planted, tmp_path):
+    """GPU tests show that it is found."""
+    kernel = parse(planted.write(tmp_path))
+    (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"]))[:1], "sm_90", tmp_path / "build", 1)
+    assert row.status == "compiled", row.reason
