@@ -35,7 +35,7 @@ PLANTED = (
     Planted(PTX, "a leading dimension ignored", {"[lda];": "[K];"}, "padding"),
     Planted(PTX, "a guard left out", {"setp.ge.u32 %out, %col, %word;": "setp.gt.u32 %out, %col, %word;"}, "outside C|exact|NaN"),
     Planted(PTX, "C read although beta is 0", {"@%fresh bra store;": ""}, "NaN"),
-    Planted(PTX, "sums cut off, not rounded", {"fma.rn.f32 %sum, %left": "fma.rz.f32 %sum, %left"}, "positive"),
+    Planted(PTX, "sums cut off, not rounded", {"fma.rn.f32 %sum, %left": "fma.rz.f32 %sum, %left"}, "Frobenius error"),
     Planted(
         PTX,
         "a count that outlives a launch",
@@ -49,5 +49,5 @@ PLANTED = (
     Planted(TRITON, "a leading dimension ignored", {"* ldb + col": "* N + col", "* ldb.to(tl.int64)": "* N"}, "padding"),
     Planted(TRITON, "a mask left out", {"inside = rows & cols": "inside = rows"}, "outside C|exact|NaN"),
     Planted(TRITON, "A and B read although alpha is 0", {"K if alpha != 0 else 0": "K"}, "alpha=0"),
-    Planted(TRITON, "the last step of K left out", {"range(0, K if": "range(0, K - 1 if"}, "exact"),
+    Planted(TRITON, "the last step of K left out", {"range(0, K if": "range(0, K - BK if"}, "exact"),
 )
