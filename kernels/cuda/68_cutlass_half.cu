@@ -17,23 +17,13 @@ global_writes: M * N
 // Not a method but a rival: CUTLASS multiplies, and this file chooses the sizes. Its host code does not run; see docs/languages.md.
 
 #include "cutlass_gemm.cuh"
+#include "cutlass_types.cuh"
 
-template <class E>
-struct Name;
-template <>
-struct Name<__nv_bfloat16> {
-  using Type = cutlass::bfloat16_t;
-};
-template <>
-struct Name<__half> {
-  using Type = cutlass::half_t;
-};
-using E = Name<T>::Type;
-using Gemm = Cutlass<E, cutlass::arch::OpClassTensorOp, cutlass::arch::Sm80, Shape<BM, BN, BK>,
+using Gemm = Cutlass<Half, cutlass::arch::OpClassTensorOp, cutlass::arch::Sm80, Shape<BM, BN, BK>,
                      Shape<BM == 256 ? 64 : BM / 2, BM == 256 ? BN / 2 : BN / 4, BK>, Shape<16, 8, 16>, STAGES, 8, 8, cutlass::arch::OpMultiplyAdd>;
 
 extern "C" __global__ void __launch_bounds__(256)
     gemm(int M, int N, int K, Acc alpha, const T* A, int lda, const T* B, int ldb, Acc beta, T* C, int ldc) {
-  cutlass_gemm<Gemm, STAGES * BK*(BM + BN) * 2>(M, N, K, alpha, reinterpret_cast<const E*>(A), lda, reinterpret_cast<const E*>(B), ldb, beta,
-                                             reinterpret_cast<E*>(C), ldc);
+  cutlass_gemm<Gemm, STAGES * BK*(BM + BN) * 2>(M, N, K, alpha, reinterpret_cast<const Half*>(A), lda, reinterpret_cast<const Half*>(B),
+                                                ldb, beta, reinterpret_cast<Half*>(C), ldc);
 }

@@ -314,7 +314,7 @@ def test_rivals_are_timed_in_the_element_types_that_they_have():
     rivals = campaign_file.load(yaml_schema.load((ROOT / "config" / "rivals.yaml").read_text(), "rivals"), "rivals", KERNELS)
     jobs = {job.rpartition(".")[::2] for job in rivals.jobs("cuda")}
     beside = {"float32": ("21_tensor_split", "62_cutlass", "63_cutlass_tf32x3", "65_triton", "67_triton_tf32x3")}
-    beside["bfloat16"] = ("40_half_fitted_tile", "65_triton", "68_cutlass_half")
+    beside["bfloat16"] = ("40_half_fitted_tile", "65_triton", "68_cutlass_half", "69_cutlass_wgmma")
     for element_type, names in beside.items():
         assert {(name, element_type) for name in names} < jobs
     assert not jobs & {("62_cutlass", "bfloat16"), ("68_cutlass_half", "float32"), ("40_half_fitted_tile", "float32")}
