@@ -16,7 +16,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from ladder.publishing import main_loops, page_answers, page_cells, page_data, page_past, pages
+from ladder.publishing import main_loops, page_answers, page_cells, page_data, page_half, page_past, pages
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index, samples
 
@@ -558,3 +558,19 @@ def test_every_drawing_is_shown_and_every_link_leads_somewhere():
 
 def test_the_index_links_every_page():
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", PAGES["README.md"])) == set(PAGES) - {"README.md"}
+
+
+def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeypatch):
+    monkeypatch.setattr(page_half, "OF_CUDA", ("float32",))
+    told = page_half.half(Story(small), "d/test")
+    assert (
+        "ahead of cuBLAS on 0 of these 1 problems, on which the rungs were tuned, and with the whole interval behind on 1" in told
+    )
+    assert "| 64 | `02_second` |" in told
+    assert "Sustained" not in told  # it was not measured
+    data = Story(small).published("d/test")
+    strict = data.best[data.best["kernel"] == "cublas"].assign(kernel="cublas_fp32_sums", ratio=0.8)
+    data.best = pd.concat([data.best, strict])
+    row = data.best[data.best["kernel"] == "02_second"].iloc[0]
+    assert f"| ×{row['ratio'] / 0.8:.3f} | – |" in page_half._warm(data)
+    assert page_half.half(Story(small), "d/none") == "Not measured yet."

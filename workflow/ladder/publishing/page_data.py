@@ -41,7 +41,7 @@ class Story:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.found: dict[str, View] = {}
+        self.found: dict[tuple[str, str, str], View] = {}
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
@@ -59,17 +59,18 @@ class Story:
                 views[kind] = self.published(name)
         return views
 
-    def published(self, name: str) -> View:
+    def published(self, name: str, element_type: str = "float32", state: str = "warm") -> View:
         """Return the featured run of DEVICE/CAMPAIGN."""
-        if name not in self.found:
+        key = name, element_type, state
+        if key not in self.found:
             dataset = Dataset.open(self.folders[name], self.kernels.values())
-            float32 = {name: table[table["element_type"] == "float32"] for name, table in dataset.tables(DRAWN_FROM).items()}
-            self.found[name] = View(float32, dataset.environment, "warm")
-        return self.found[name]
+            typed = {name: table[table["element_type"] == element_type] for name, table in dataset.tables(DRAWN_FROM).items()}
+            self.found[key] = View(typed, dataset.environment, state)
+        return self.found[key]
 
-    def campaign(self, name: str) -> View | None:
+    def campaign(self, name: str, element_type: str = "float32", state: str = "warm") -> View | None:
         """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
-        return self.published(name) if name in self.folders else None
+        return self.published(name, element_type, state) if name in self.folders else None
 
     @cached_property
     def runs(self) -> list[Data]:

@@ -35,6 +35,7 @@ from ladder.publishing.page_cells import (
     _whence,
 )
 from ladder.publishing.page_data import Story
+from ladder.publishing.page_half import half
 from ladder.publishing.page_past import ACCURATE, elsewhere, past
 from ladder.publishing.page_runs import alone, datasets, limits, machines
 
@@ -297,6 +298,7 @@ TABLES: dict[str, Callable[..., str]] = {
         gains,
         past,
         elsewhere,
+        half,
         errors,
         compilers,
         limits,

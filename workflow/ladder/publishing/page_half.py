@@ -1,0 +1,72 @@
+"""Make the part of a page about the fastest rungs of 16-bit elements beside cuBLAS."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from ladder.claims.study import NOTHING
+from ladder.core.types import OF_CUDA
+from ladder.core.verdicts import interval
+from ladder.figures.data import View, lettered
+from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
+from ladder.publishing.page_data import Row, Story
+from ladder.publishing.page_past import fastest_rungs
+
+COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
+
+
+def half(story: Story, name: str) -> str:
+    """Return, for each 16-bit type of a published campaign, the fastest rung on every problem and back to back, as ratios of throughput."""
+    parts = []
+    for element_type in reversed(OF_CUDA):
+        data = story.campaign(name, element_type)
+        if data is not None and len(data.best):
+            parts.append(f"**{element_type}.** {_warm(data)}")
+            sustained = story.campaign(name, element_type, "sustained")
+            if sustained is not None and len(sustained.best):
+                parts.append(_sustained(sustained))
+    return "\n\n".join([f"{_whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
+
+
+def _warm(data: View) -> str:
+    rows = fastest_rungs(data)
+    baselines = {kernel: of.set_index("problem") for kernel, of in data.best.groupby("kernel")}
+    errors = baselines[data.reference]["frobenius_error"]
+    lines = []
+    for row in rows:
+        others = [
+            f"×{row['ratio'] / baselines[kernel]['ratio'][row['problem']]:.3f}"
+            if kernel in baselines and row["problem"] in baselines[kernel].index
+            else "–"
+            for kernel in ("cublas_fp32_sums", "cublaslt_best")
+        ]
+        lines.append([
+            _shown(row["problem"]), _code(row["kernel"]), f"{row['tflops']:.0f}", lettered(f"×{row['ratio']:.3f}", row),
+            interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), *others,
+            f"×{row['frobenius_error'] / errors[row['problem']]:.2f}", f"`{row['configuration']}`",
+        ])  # fmt: skip
+    ahead, behind = (sum(row[end] >= 1 for row in rows) for end in ("ratio", "ratio_high"))
+    text = (
+        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, on which the rungs were tuned, and with the whole "
+        f"interval behind on {len(rows) - behind}; the median is ×{median(row['ratio'] for row in rows):.3f}:"
+    )
+    return f"{text}\n\n{_legend(_table(COLUMNS, lines, words=(0, 1, -1)), *_kind(data)[1])}"
+
+
+def _sustained(data: View) -> str:
+    sentences = [
+        f"at {_shown(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of cuBLAS "
+        f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with ×{_joules(data, row):.3f} of its energy, at "
+        f"{row['sm_clock_mhz']:.0f} MHz"
+        for row in _measured(data)
+    ]
+    return f"Sustained, with clock and power settled: {'; '.join(sentences)}."
+
+
+def _measured(data: View) -> Sequence[Row]:
+    data.order = [problem for problem in data.order if problem in set(data.best["problem"])]
+    return fastest_rungs(data)
+
+
+def _joules(data: View, row: Row) -> float:
+    reference = data.best[data.best["kernel"] == data.reference].set_index("problem")["energy_j"]
+    return float(row["energy_j"]) / float(reference[row["problem"]])
