@@ -19,6 +19,13 @@ import triton.language as tl
 
 
 @triton.jit
+def tf32(x):
+    # the tensor cores cut off the last 13 bits, and that sums up: half of the last place comes first. The largest NaN would overflow
+    rounded = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return tl.where(x == x, rounded, x)
+
+
+@triton.jit
 def gemm(
     M, N, K, alpha, A, lda, B, ldb, beta, C, ldc,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
@@ -40,7 +47,7 @@ def gemm(
         left = K - k
         x = tl.load(a, mask=rows & (deep[None, :] < left), other=0.0)
         y = tl.load(b, mask=cols & (deep[:, None] < left), other=0.0)
-        sums = tl.dot(x, y, sums, input_precision="tf32")
+        sums = tl.dot(tf32(x), tf32(y), sums, input_precision="tf32")
         a += BK
         b += BK * ldb.to(tl.int64)
     out = sums * alpha
