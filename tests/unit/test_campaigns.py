@@ -100,8 +100,11 @@ def test_what_is_published_is_measured_and_not_what_else_lies_there(checkout):
     published(checkout, "02_reordered_ikj", "09_removed_since")
     shutil.copy(checkout / "kernels" / "cpu" / "02_reordered_ikj.c", checkout / "kernels" / "cpu" / "02_mine.c")
     (checkout / "kernels" / "cpu" / "03_half.c").write_text(HALF)
+    shutil.copy(checkout / "kernels" / "cpu" / "02_reordered_ikj.c", checkout / "kernels" / "cpu" / "04_other_type.c")
+    (checkout / "results" / "published" / "cpu-x" / "default" / "1" / "samples" / "04_other_type.float64.parquet").touch()
     run = campaigns(checkout)
     assert list(run.targets("reproduce").campaign.kernels) == ["cpu/02_reordered_ikj"]
+    (checkout / "kernels" / "cpu" / "04_other_type.c").unlink()
     assert run.reproduce_name == "reproduce"
     assert list(campaigns(checkout).targets("default").campaign.kernels) == ["cpu/02_mine", "cpu/02_reordered_ikj"]
     (checkout / "kernels" / "cpu" / "02_mine.c").write_text(WIDE)

@@ -58,13 +58,13 @@ class Campaigns:
         data, source = campaign_file.read(self.root / "config", self.config_files, config)
         yaml_schema.check(data, "config", source)
         if data.get("kernels") == "published":
-            data = data | {"kernels": self._published(source)}
+            data = data | {"kernels": self._published(source, data.get("element_types", ["float32"]))}
         return (self._needed(data, source) if "claim" in data else data), source
 
-    def _published(self, source: str) -> list[str]:
-        """Return the ids of the published kernels that this checkout has. Raises `InputError` if it has none."""
+    def _published(self, source: str, element_types: Sequence[str]) -> list[str]:
+        """Return the ids of the kernels published in these element types that this checkout has. Raises `InputError` if it has none."""
         here = {*self.kernels, *self.refused}
-        ids = [id for id in Published(self.root / PUBLISHED, {}).ids() if id in here]
+        ids = [id for id in Published(self.root / PUBLISHED, {}).ids(element_types) if id in here]
         if not ids:
             raise InputError(f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this checkout's kernels")
         return ids

@@ -1,13 +1,14 @@
 """Return what the rules read and make for the published datasets, in `results/redrawn/`."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ladder.core.files import digest
+from ladder.core.types import ELEMENT_TYPES
 from ladder.model.campaign import BASELINE_JOB, WIDTH
 from ladder.model.kernel import Kernel
 from ladder.pipeline.targets import TABLES
@@ -37,13 +38,14 @@ class Published:
         """The folder of the featured run of each device and campaign."""
         return featured(self.folder)
 
-    def ids(self) -> list[str]:
-        """Return the ids of the kernels that the featured runs measured: those that claims are about."""
-        return sorted({id for device in self.featured for id in self._ids(device)})
+    def ids(self, element_types: Collection[str] = tuple(ELEMENT_TYPES)) -> list[str]:
+        """Return the ids of the kernels that the featured runs measured in one of these element types."""
+        return sorted({id for device in self.featured for id in self._ids(device, element_types)})
 
-    def _ids(self, device: str) -> list[str]:
+    def _ids(self, device: str, element_types: Collection[str] = tuple(ELEMENT_TYPES)) -> list[str]:
         kind = "cpu" if device.startswith("cpu-") else "cuda"
-        names = sorted({path.name.split(".")[0] for path in self.samples(device)} - {BASELINE_JOB})
+        jobs = [path.name.split(".")[:2] for path in self.samples(device)]
+        names = sorted({name for name, element_type in jobs if element_type in element_types} - {BASELINE_JOB})
         return [f"{kind}/{name}" for name in names]
 
     def redrawn(self) -> list[str]:
