@@ -453,9 +453,10 @@ def test_what_is_timed_apart_from_the_reference_uses_the_tensor_cores():
 
 
 def test_pairs():
-    rows = [record for kernel in ("01_a", "02_b", "03_c", "cublas", "cublas_tf32") for record in swept("-", kernel=kernel)]
+    rows = [record for kernel in ("01_a", "02_b", "03_c", "64_ptx", "cublas", "cublas_tf32") for record in swept("-", kernel=kernel)]
     for kernel, factor in (("01_a", 2.0), ("02_b", 1.0), ("03_c", 1.0)):
         rows += again(kernel, "-", np.multiply(NEAR, factor) if kernel != "03_c" else [1.001, 0.999, 1.0], "best")
+    rows += again("64_ptx", "-", NEAR, "best")  # an example in another language is no rung
     rows += again("cublas_tf32", "-", NEAR, "best")  # no binary, like the other call, and no twin of it
     rows += again("cublas", "-", [1.0, 1.00001, 0.99999], "best") + again("02_b", "twin", NEAR, "control")
     found = compared(

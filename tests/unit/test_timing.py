@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -135,6 +136,32 @@ def test_cold_launches_are_repeated_where_their_operands_rotate():
     series = run(device, state="cold")[0]
     assert (series.repeats, series.samples[0], series.reference[0]) == (5, 100.0, 50.0)
     assert all(device.cold)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_launch_as_long_as_the_reference_is_repeated_as_often(seed):
+    """The first launch of a round is slower, and so is the first one of a sample: different counts would make one of two equals faster."""
+
+    class Rising(Scripted):
+        def time_round(self, samples, cold, seed, compare=False):
+            times = super().time_round(samples, cold, seed, compare)
+            times = [replace(timed, us=timed.us + 1.0) for timed in times]
+            return [replace(times[0], us=times[0].us * 1.08), *times[1:]] if self.round <= 2 else times
+
+    device = Rising(same=lambda r: 5.0, slower=lambda r: 8.0, reference=lambda r: 5.0)
+    same, slower = (series for _, series in sorted(run(device, seed=seed).items()))
+    assert same.samples == same.reference
+    assert slower.repeats < same.repeats
+
+
+def test_the_first_rounds_are_in_an_order_that_the_seed_chooses():
+    first = []
+    for seed in range(20):
+        device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+        run(device, seed=seed)
+        assert device.rounds[0] == device.rounds[1]
+        first.append(device.rounds[0][0])
+    assert set(first) == {"kernel", "reference"}
 
 
 @pytest.mark.parametrize(("times", "rounds"), [([100.0], 2), ([100.0, 150.0], 9)])

@@ -13,7 +13,7 @@ from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
-from ladder.model.campaign import BASELINE_JOB, is_baseline
+from ladder.model.campaign import BASELINE_JOB, is_baseline, is_rung
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
@@ -245,7 +245,7 @@ def pairs(summary: pd.DataFrame, best: pd.DataFrame, resources: pd.DataFrame, fi
     """
     rows: list[dict[str, Any]] = []
     # kernels that round their operands solve an easier problem, so they are not rungs
-    rungs = [kernel for kernel in dict.fromkeys(summary.loc[summary["precision"].isna(), "kernel"]) if not is_baseline(kernel)]
+    rungs = [kernel for kernel in dict.fromkeys(summary.loc[summary["precision"].isna(), "kernel"]) if is_rung(kernel)]
     labelled = {tuple(row[name] for name in GROUP): row for row in best[best["ratio"].notna()].to_dict("records")}
     binaries = {(row["kernel"], row["element_type"], row["configuration"]): row["sha256"] for row in resources.to_dict("records")}
     keys: dict[Key, None] = {group[1:]: None for group in labelled}

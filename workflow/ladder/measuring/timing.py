@@ -29,6 +29,8 @@ MOST_DISCARDED = 3
 COMPANY = 0.05
 """The most that other threads of the process may compute while the reference is timed, as a share of its CPU time. By rights it is 0; the
 system's account of a thread that runs may be late by a few milliseconds."""
+ALIKE = 0.1
+"""Launches whose times differ from the reference's by at most this share are repeated as often: a sample's first launch is not like the rest."""
 DRIFT_EVERY = 1.1
 """The growth of the samples from one look for a drift to the next: large enough to be cheap, and to find few drifts that are none."""
 
@@ -68,7 +70,9 @@ def measure(
     whenever the device looks for them.
     """
     cold, start, random = state == "cold", clock.now(), np.random.default_rng(seed)
-    given: dict[int | None, Launch] = {None: reference, **dict(launches.items())}
+    # in random order: the first one in a round is timed while the clock still rises
+    keys: list[int | None] = [[*launches, None][i] for i in random.permutation(len(launches) + 1)]
+    given: dict[int | None, Launch] = {key: reference if key is None else launches[key] for key in keys}
 
     def seeds() -> int:
         return int(random.integers(2**63))
@@ -84,7 +88,7 @@ def measure(
     times = round_of(single, seeds())
     quick = {key: single[key] for key, took in times.items() if took.us < LONG_US}
     times |= round_of(quick, seeds()) if quick else {}
-    counts = {key: _repeats(took.us, limits.sample_us) if device.rotates or not cold else 1 for key, took in times.items()}
+    counts = _repeats({key: took.us for key, took in times.items()}, limits.sample_us if device.rotates or not cold else 0.0)
     device.reserve(max(counts.values()), cold)
     ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
     if state == "sustained":
@@ -185,8 +189,11 @@ def _reading(device: Device, timed: Timed) -> dict[str, Any]:
     return {**device.reading, **({"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {})}
 
 
-def _repeats(time_us: float, sample_us: float) -> int:
-    return max(1, math.ceil(sample_us / max(time_us, 0.5)))
+def _repeats(times: Mapping[int | None, float], sample_us: float) -> dict[int | None, int]:
+    """Return how often to repeat each launch in a sample. `times` are those of one launch; the reference's key is None."""
+    reference = times[None]
+    alike = {key: reference if abs(time - reference) <= ALIKE * reference else time for key, time in times.items()}
+    return {key: max(1, math.ceil(sample_us / max(time, 0.5))) for key, time in alike.items()}
 
 
 def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, best: float) -> str:

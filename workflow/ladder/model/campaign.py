@@ -228,6 +228,11 @@ def is_baseline(kernel: str) -> bool:
     return any(kernel in names for names in BASELINES.values())
 
 
+def is_rung(kernel: str) -> bool:
+    """Return whether a kernel's name is that of a rung. Examples in other languages, numbered from 60 to 69, are none."""
+    return not is_baseline(kernel) and not kernel.startswith("6")
+
+
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:
     """Raise `InputError` for the first problem that needs more than `MOST_OF_MEMORY` of a device's `memory` bytes."""
     for element_type in campaign.element_types:

@@ -15,6 +15,7 @@ from ladder.claims.evidence import Data, Finding, as_usual, over_machines
 from ladder.core import verdicts
 from ladder.core.stats import between_processes
 from ladder.figures.data import View
+from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import DRAWN_FROM, PUBLISHED, read_environment
 from ladder.storage.published_index import featured
@@ -105,9 +106,9 @@ class Story:
         return {**row, "ratio": mean.value, "ratio_low": mean.low, "ratio_high": mean.high, "machines": mean.machines}
 
     def ladder(self, kind: str) -> list[str]:
-        """Return the names of a kind's float32 rungs in their order. Examples in other languages, numbered from 60, are none."""
+        """Return the names of a kind's float32 rungs in their order."""
         kernels = [kernel for kernel in self.kernels.values() if kernel.kind == kind and "float32" in kernel.element_types]
-        return [kernel.name for kernel in kernels if not kernel.name.startswith("6")]
+        return [kernel.name for kernel in kernels if is_rung(kernel.name)]
 
     def dataset(self, kernel: str) -> View | None:
         """Return the dataset of the kernel's device kind."""
