@@ -1,6 +1,6 @@
 /*---
 title: Naive, uncoalesced
-idea: one thread computes one element of C, with the threads of a warp on neighbouring rows
+idea: a thread computes one element of C; the threads of a warp are on adjacent rows
 parameters: {BX: 32, BY: 32}
 sweep: {BX: [16, 32], BY: [32]}
 element_types: [float32, float64, float16]
@@ -12,11 +12,11 @@ accesses:
   - {global_read: x * lda, per_k: 1}
   - {global_read: y, per_k: 1}
 ---*/
-// The shortest parallel GEMM: thread (x, y) walks along row x of A and down column y of B.
+// The shortest parallel GEMM: thread (x, y) multiplies row x of A by column y of B.
 //
-// What holds it back: a warp's 32 threads differ in x, the row. In one step of the loop they read 32 elements of A
-// that lie lda apart, and later write 32 elements of C that lie ldc apart: up to 32 memory transactions where
-// one would do, most bytes of each thrown away.
+// What holds it back: uncoalesced access. The 32 threads of a warp are on 32 rows. In a step of the loop they read 32 elements
+// of A that lie lda apart, and at the end they write 32 elements of C that lie ldc apart. Each access takes up to 32 memory
+// transactions instead of one, and most of the bytes are not used.
 
 #include "store.cuh"
 

@@ -1,6 +1,6 @@
 /*---
 title: Naive, coalesced
-idea: one thread computes one element of C, with the threads of a warp on neighbouring columns, so that a warp's reads of B and writes of C are contiguous
+idea: a thread computes one element of C; the threads of a warp are on adjacent columns, so that their accesses coalesce
 parameters: {BX: 32, BY: 32}
 sweep: {BX: [32], BY: [8, 32]}
 element_types: [float32, float64, float16]
@@ -12,11 +12,11 @@ accesses:
   - {global_read: y * lda, per_k: 1}
   - {global_read: x, per_k: 1}
 ---*/
-// The rung below with x and y exchanged: a warp's 32 threads now share a row and differ in the column. In one step of the
-// loop they read the same element of A (one broadcast) and 32 neighbours of B (one transaction of 128 bytes in float).
+// Rung 01 with x and y exchanged. The 32 threads of a warp are on one row. In a step of the loop they read the same element of A,
+// a broadcast, and 32 adjacent elements of B, one transaction of 128 bytes in float.
 //
-// What holds it back: every element of A is still read N times and every element of B M times, 2*M*N*K reads for
-// 2*M*N*K operations. The caches catch many of them, but each costs a load instruction.
+// What holds it back: load instructions. Each element of A is read N times and each element of B M times: 2*M*N*K loads for
+// M*N*K multiply-adds. The caches serve most of them, but each load still occupies the load/store units.
 
 #include "store.cuh"
 

@@ -1,6 +1,6 @@
 /*---
 title: Shared-memory tiles
-idea: a block stages tiles of A and B in shared memory, so that an element is read from global memory once a tile and not once a thread
+idea: a block copies tiles of A and B to shared memory, so that it reads each element from global memory once
 parameters: {BM: 32, BN: 32, BK: 32}
 sweep: {BM: [16, 32], BN: [16, 32], BK: [32]}
 element_types: [float32, float64, float16]
@@ -16,12 +16,11 @@ accesses:
   - {shared_read: y * BK, width: "min(4, 16 // element_size)", per_k: 1}
   - {shared_read: x, per_k: 1}
 ---*/
-// A block computes a BM x BN tile of C. It walks along K in steps of BK: all its threads together fetch a BM x BK tile of A and
-// a BK x BN tile of B, wait for each other, and multiply the two from shared memory. Cutting along K keeps the two tiles
-// small whatever K is, and reads each of their elements from global memory once a block: global reads fall by a factor of 2*BM*BN/(BM + BN).
+// A block computes a BM x BN tile of C and walks along K in steps of BK. In each step its threads copy a BM x BK tile of A and a
+// BK x BN tile of B to shared memory, wait for each other, and multiply the two. Global reads fall by a factor of 2*BM*BN/(BM + BN).
 //
-// What holds it back: each multiply-add still needs two loads, now from shared memory, and the load units are busier
-// than the arithmetic.
+// What holds it back: each multiply-add still takes two loads, now from shared memory. The load/store units are busier than the
+// FP32 pipes.
 
 #include "store.cuh"
 

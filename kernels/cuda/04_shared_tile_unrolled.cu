@@ -1,6 +1,6 @@
 /*---
 title: Shared-memory tiles, unrolled
-idea: the inner loop is unrolled by a chosen factor, so that its counter and its branch cost less and loads can be issued ahead of the multiply-adds that need them
+idea: the inner loop is unrolled, so that its overhead is shared and loads are issued early
 parameters: {BM: 32, BN: 32, BK: 32, UNROLL: 4}
 sweep: {BM: [32], BN: [16], BK: [32], UNROLL: [4, 32]}
 element_types: [float32, float64, float16]
@@ -16,14 +16,13 @@ accesses:
   - {shared_read: y * BK, width: "min(4, UNROLL, 16 // element_size)", per_k: 1}
   - {shared_read: x, per_k: 1}
 ---*/
-// The rung below with one line more. A loop pays for its counter, its comparison and its branch; UNROLL bodies in a row share one
-// payment, and the loads of all of them can be under way together. UNROLL = 1 keeps the loop as written. The compiler adds what is
-// needed where UNROLL does not divide BK.
+// Rung 03 with one line more. Each pass of a loop costs a counter, a comparison and a branch. UNROLL passes in a row share that
+// cost, and their loads can be in flight together. UNROLL need not divide BK: the compiler adds the remainder.
 //
-// Left alone, the compiler unrolls a loop of constant length by its own judgement, in the rung below too: compare with UNROLL = 1
-// to see what unrolling is worth, with the rung below to see how good that judgement is.
+// The compiler also unrolls rung 03, by its own judgment. UNROLL = 1 forbids it: compare with that to see what unrolling is worth,
+// and with rung 03 to see how good the judgment is.
 //
-// What holds it back: unrolling removes none of the two shared loads that each multiply-add needs.
+// What holds it back: each multiply-add still takes two loads from shared memory.
 
 #include "store.cuh"
 

@@ -1,6 +1,6 @@
 /*---
 title: Register tiles
-idea: a thread computes TM x TN elements of C, so that a value loaded from shared memory serves TM or TN multiply-adds and not one
+idea: a thread computes TM x TN elements of C, so that a value loaded from shared memory is used TM or TN times
 parameters: {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
 sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [4]}
 element_types: [float32, float64, float16]
@@ -16,14 +16,14 @@ accesses:
   - {shared_read: y * BK, width: "min(4, 16 // element_size)", per_k: TM}
   - {shared_read: x, per_k: TN}
 ---*/
-// The tiles of the rung below, a second time: what a block is to global memory, a thread is to shared memory. A thread owns
-// TM x TN sums in registers; for each k it loads TM values of A and TN of B and makes TM*TN multiply-adds of them, so that shared
-// loads a multiply-add fall from 2 to 1/TM + 1/TN.
+// A tile again, one level up: shared memory saves reads of global memory, and registers save reads of shared memory. A thread keeps
+// TM x TN sums in registers. For each k it loads TM values of A and TN of B and does TM*TN multiply-adds with them. Loads from
+// shared memory fall from 2 to 1/TM + 1/TN for each multiply-add.
 //
-// A thread's elements lie apart by the number of threads, not side by side: neighbouring threads then read neighbouring
-// columns of sB (no bank conflict) and write neighbouring elements of C.
+// The elements of a thread are not adjacent but lie as far apart as there are threads. So adjacent threads read adjacent columns
+// of sB, without bank conflicts, and write adjacent elements of C.
 //
-// What holds it back: loads are one element wide, and all threads wait for global memory twice a tile.
+// What holds it back: each load moves one element, and all threads wait for global memory twice a tile.
 
 #include "store.cuh"
 

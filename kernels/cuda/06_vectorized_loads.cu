@@ -1,6 +1,6 @@
 /*---
 title: Vectorized loads
-idea: global and shared memory are read four elements at a time; A is transposed on its way into shared memory, so that its fragments, too, lie side by side
+idea: loads of four elements; A is transposed on its way to shared memory, so that a thread's elements of A are adjacent
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
 configurations:
   - {BM: 128, BN: 128, BK: 16, TM: 8, TN: 8}
@@ -20,20 +20,18 @@ accesses:
   - {shared_read: 4 * y, width: 4, per_k: TM}
   - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/
-// The rung below issues a load instruction for every element. A float4 moves four of them with one instruction and one address. Rows
-// of B are read so as they are. Of A a thread needs neighbours down a column, which lie lda apart in memory: its tile is read along
-// rows, four elements a time, and stored in shared memory as its transpose.
+// A float4 moves four elements with one instruction and one address. Rows of B can be read so as they are. Of A a thread needs
+// adjacent elements of a column, which lie lda apart. So the tile of A is read along its rows, four elements at a time, and stored
+// transposed in shared memory.
 //
-// A thread's rows and columns come in fours of neighbours, one 128-bit shared load each. The hardware serves such a load in
-// phases of a quarter warp, and eight threads with neighbouring fours reach all 32 banks once.
+// The rows and columns of a thread come in groups of four, each read by one 128-bit load from shared memory. The hardware serves such
+// a load for eight threads at a time. Eight adjacent groups of four cover all 32 banks once.
 //
-// The configurations are those in which every thread moves the same number of float4, so the loops that fetch unroll into loads
-// that are all under way at once.
+// In each configuration every thread moves the same number of float4, so that the copy loops unroll and all loads are in flight at
+// once. If a row does not begin on a 16-byte boundary, the same code runs with `VECTOR` false, one element at a time.
 //
-// Where a row does not begin on a 16-byte boundary the same code runs with `VECTOR` false: one element at a time.
-//
-// What holds it back: all threads still wait for global memory twice a tile; and storing a row of A as a column sends the
-// threads of a warp to a few banks.
+// What holds it back: all threads still wait for global memory twice a tile. And storing a row of A as a column sends the threads
+// of a warp to a few banks.
 
 #include "vector.cuh"
 

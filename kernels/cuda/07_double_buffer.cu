@@ -1,6 +1,6 @@
 /*---
 title: Double buffer
-idea: shared memory holds two buffers, so that the next tiles are fetched while this one is computed on, with one barrier a tile
+idea: two buffers in shared memory: the next tiles are loaded while these are multiplied, with one barrier a tile
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
 configurations:
   - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8}
@@ -20,13 +20,12 @@ accesses:
   - {shared_read: 4 * y, width: 4, per_k: TM}
   - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/
-// In the rung below a block alternates between waiting for memory and computing. Here there are two buffers for each tile: the loads of
-// the next tile are issued into registers, the current one is multiplied while they are under way, and only then does a
-// thread wait for them and put them into the other buffer. And one barrier a tile is enough: the buffer that is filled is not
-// the one that is read.
+// In rung 06 a block either waits for memory or multiplies. Here each tile has two buffers. A thread loads its part of the next tile
+// into registers, multiplies the current tile while those loads are in flight, and then stores them to the other buffer. One
+// barrier a tile is enough, because the buffer that is filled is not the one that is read.
 //
-// What holds it back: shared memory. The transposing stores of A meet in a few banks, and each k begins with
-// shared loads that its multiply-adds must wait for.
+// What holds it back: shared memory. The transposing stores of A conflict in a few banks, and at each k the multiply-adds first wait
+// for their loads from shared memory.
 
 #include "tile.cuh"
 

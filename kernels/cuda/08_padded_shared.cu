@@ -1,6 +1,6 @@
 /*---
 title: Padded shared memory
-idea: the rows of the transposed tile of A are padded, so that the threads that store a column of it reach different banks
+idea: padding after each row of the transposed tile of A, so that its stores reach different banks
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4, PAD: 4}
 configurations:
   - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8, PAD: 0}
@@ -19,14 +19,14 @@ accesses:
   - {shared_read: 4 * y, width: 4, per_k: TM}
   - {shared_read: 4 * x, width: 4, per_k: TN}
 ---*/
-// Shared memory has 32 banks of four bytes, and the threads of a warp that reach for different words of one bank are served one after
-// another. With rows of BM elements, a multiple of 32, a bank of sA is a row of A: the BK/4 threads that store parts of one
-// row meet in one bank. PAD elements at the end of each row of sA shift the next row by PAD banks. With PAD = 4 rows still
-// begin on 16 bytes, and the conflicts vanish for BK = 8 and are halved for BK = 16; PAD = 0 is the rung below.
+// Shared memory has 32 banks of four bytes. Threads of a warp that access different words of one bank are served one after
+// another. A row of sA has BM elements, a multiple of 32, so each row of A has one bank for all k: the BK/4 threads that store
+// one row conflict. PAD more elements after each row of sA shift the next row by PAD banks. PAD = 4 keeps rows aligned to 16
+// bytes; it removes the conflicts for BK = 8 and halves them for BK = 16. PAD = 0 is rung 07.
 //
-// sB needs no padding: it is written and read along its rows, neighbours by neighbours.
+// sB needs no padding: it is written and read along its rows.
 //
-// What holds it back: each k begins with shared loads that its multiply-adds must wait for.
+// What holds it back: at each k the multiply-adds first wait for their loads from shared memory.
 
 #include "tile.cuh"
 
