@@ -563,14 +563,24 @@ def test_the_index_links_every_page():
 def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeypatch):
     monkeypatch.setattr(page_half, "OF_CUDA", ("float32",))
     told = page_half.half(Story(small), "d/test")
-    assert (
-        "ahead of cuBLAS on 0 of these 1 problems, on which the rungs were tuned, and with the whole interval behind on 1" in told
-    )
+    assert "ahead of cuBLAS on 0 of these 1 problems, and with the whole interval behind on 1; the median is" in told
+    assert "Nothing was tuned on these problems; over the 1 whose rows begin at 16 bytes, the geometric mean is ×0.500" in told
     assert "| 64 | `02_second` |" in told
     assert "Sustained" not in told  # it was not measured
+    monkeypatch.setattr(page_half, "TUNED", ("64",))
+    assert "The rungs were tuned on these problems:" in page_half.half(Story(small), "d/test")
     data = Story(small).published("d/test")
     strict = data.best[data.best["kernel"] == "cublas"].assign(kernel="cublas_fp32_sums", ratio=0.8)
     data.best = pd.concat([data.best, strict])
     row = data.best[data.best["kernel"] == "02_second"].iloc[0]
     assert f"| ×{row['ratio'] / 0.8:.3f} | – |" in page_half._warm(data)
     assert page_half.half(Story(small), "d/none") == "Not measured yet."
+
+
+def test_kernels_of_all_languages_stand_in_a_table_for_each_element_type(small):
+    table = page_half.languages(Story(small), "d/test")
+    assert "**float32**, over" in table
+    assert "| `02_second` | ×0.500" in table
+    assert "float16" not in table
+    assert "| `cublas` |" not in table  # what all are compared with
+    assert page_half.languages(Story(small), "d/none") == "Not measured yet."

@@ -4,14 +4,34 @@ from collections.abc import Sequence
 from statistics import median
 
 from ladder.claims.study import NOTHING
+from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
 from ladder.core.verdicts import SAME, interval
 from ladder.figures.data import View, lettered
+from ladder.model.problem import Problem
 from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
 from ladder.publishing.page_data import Row, Story
-from ladder.publishing.page_past import fastest_rungs
+from ladder.publishing.page_past import TUNED, fastest_rungs
 
 COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
+
+
+def languages(story: Story, name: str) -> str:
+    """Return the throughput of every kernel of a published campaign on every problem, as ratios to the reference, by element type."""
+    parts = []
+    for element_type in ("float32", *reversed(OF_CUDA)):
+        data = story.campaign(name, element_type)
+        if data is None or not len(data.best):
+            continue
+        rows = []
+        for kernel in dict.fromkeys(data.summary["kernel"]):
+            bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
+            if kernel != data.reference and any(bests):
+                rows.append([_code(kernel), *("–" if row is None else lettered(f"×{row['ratio']:.3f}", row) for row in bests)])
+        table = _table(["kernel", *map(_shown, data.order)], rows)
+        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{_legend(table, *_kind(data)[1])}")
+        whence = _whence(data)
+    return "\n\n".join([f"{whence}.", *parts]) if parts else f"{NOTHING.capitalize()}."
 
 
 def half(story: Story, name: str) -> str:
@@ -44,11 +64,18 @@ def _warm(data: View) -> str:
             interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), *others,
             f"×{row['frobenius_error'] / errors[row['problem']]:.2f}", f"`{row['configuration']}`",
         ])  # fmt: skip
-    ahead, behind = (sum(row[end] >= 1 for row in rows) for end in ("ratio", "ratio_high"))
+    ahead, behind = sum(row["ratio"] >= 1 for row in rows), sum(row["ratio_high"] < 1 for row in rows)
+    ratios = [float(row["ratio"]) for row in rows]
     text = (
-        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, on which the rungs were tuned, and with the whole "
-        f"interval behind on {len(rows) - behind}; the median is ×{median(row['ratio'] for row in rows):.3f}:"
+        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with the whole interval behind on {behind}; the "
+        f"median is ×{median(ratios):.3f}, the least ×{min(ratios):.3f}"
     )
+    if set(data.order) <= set(TUNED):
+        text += ". The rungs were tuned on these problems:"
+    else:
+        text += ". Nothing was tuned on these problems"
+        aligned = [ratio for ratio, row in zip(ratios, rows, strict=True) if _aligned(row)]
+        text += f"; over the {len(aligned)} whose rows begin at 16 bytes, the geometric mean is ×{geometric_mean(aligned):.3f}:"
     nulls = data.pairs[data.pairs["pair"] == "null"]
     called = nulls[nulls["verdict"] != SAME]
     if len(called):
@@ -58,6 +85,12 @@ def _warm(data: View) -> str:
             f"{len(nulls)} problems, by at most that. {text}"
         )
     return f"{text}\n\n{_legend(_table(COLUMNS, lines, words=(0, 1, -1)), *_kind(data)[1])}"
+
+
+def _aligned(row: Row) -> bool:
+    """Return whether all rows of the operands begin at 16 bytes."""
+    problem = Problem(row["m"], row["n"], row["k"], padding=row["padding"])
+    return all(leading % 8 == 0 for leading in (problem.lda, problem.ldb, problem.ldc))
 
 
 def _sustained(data: View) -> str:

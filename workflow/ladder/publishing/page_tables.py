@@ -35,7 +35,7 @@ from ladder.publishing.page_cells import (
     _whence,
 )
 from ladder.publishing.page_data import Story
-from ladder.publishing.page_half import half
+from ladder.publishing.page_half import half, languages
 from ladder.publishing.page_past import ACCURATE, elsewhere, past
 from ladder.publishing.page_runs import alone, datasets, limits, machines
 
@@ -299,6 +299,7 @@ TABLES: dict[str, Callable[..., str]] = {
         past,
         elsewhere,
         half,
+        languages,
         errors,
         compilers,
         limits,
