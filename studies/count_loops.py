@@ -1,9 +1,9 @@
 """Count what the main loop of each rung's best configuration spends its instructions on, for the pages in docs/ladder/.
 
-    .venv/bin/python studies/count_loops.py      a minute; needs no GPU
+    .venv/bin/python studies/count_loops.py      three minutes; needs no GPU
 
-nvcc of the lock compiles the configurations that were the fastest at 4096 in the featured run. `ladder.compiling.issue_model.mix`
-counts in the machine code. Writes results/published/main-loops.json; then run `ladder story`.
+nvcc of the lock compiles the configurations that were the fastest at 4096 in the featured run, or at `main_loops.AT`.
+`ladder.compiling.issue_model` counts in the machine code. Writes results/published/main-loops.json; then run `ladder story`.
 """
 
 import json
@@ -21,23 +21,25 @@ from ladder.publishing.page_data import Story
 
 
 def count(story: Story) -> dict[str, dict[str, int]]:
-    """Return the counts by kernel and configuration. The work of kernels on tensor cores is no FFMA, so they have none."""
+    """Return the counts by kernel and configuration. Rungs 20 and 21 have none: their work on tensor cores is no FFMA."""
     found = {}
-    for name in story.ladder("cuda"):
-        kernel, row = story.kernels[name], story.best(name, "4096")
-        if row is None or kernel.architecture:
+    halves = story.ladder("cuda", in_float32=False)
+    for name in [*story.ladder("cuda"), *halves]:
+        kernel, row = story.kernels[name], story.best(name, main_loops.AT.get(name, "4096"))
+        if row is None or (kernel.architecture and name not in halves):
             continue
+        mix = issue_model.mix_on_tensor_cores if name in halves else issue_model.mix
         configuration = Configuration.of(row["element_type"], row["configuration"])
         with TemporaryDirectory() as folder:
             (made,) = compile_kernel(kernel, [(configuration, "")], issue_model.MODELLED, Path(folder), 1)
-            found[f"{name} {row['configuration']}"] = issue_model.mix((Path(folder) / made.binary).read_bytes())
+            found[f"{name} {row['configuration']}"] = mix((Path(folder) / made.binary).read_bytes())
     return found
 
 
 def main() -> None:
     """Count and write."""
     command_line(__doc__).parse_args()
-    tool = {"compiler": f"nvcc {compiler_version('nvcc')}", "counted_by": "ladder.compiling.issue_model.mix"}
+    tool = {"compiler": f"nvcc {compiler_version('nvcc')}", "counted_by": "ladder.compiling.issue_model"}
     text = json.dumps(tool | {"architecture": issue_model.MODELLED, "loops": count(Story(ROOT))}, indent=1)
     write_whole(ROOT / main_loops.COUNTS, f"{text}\n".encode())
 

@@ -80,10 +80,21 @@ def test_the_densest_loop_is_found():
     assert branch(-5).back() == 0
 
 
-def compiled(name, **parameters):
+def compiled(name, element_type="float32", **parameters):
     kernel = discover(ROOT)[f"cuda/{name}"]
-    configuration = Configuration("float32", tuple((kernel.parameters | parameters).items()))
+    configuration = Configuration(element_type, tuple((kernel.parameters | parameters).items()))
     return compilers._nvcc(kernel.source(configuration), kernel.architecture or "sm_90", ROOT / "kernels" / "include")[0]
+
+
+def test_the_loop_on_tensor_cores_is_the_one_with_the_largest_share_of_matrix_instructions(monkeypatch):
+    """A function without any has none, and a loop around the main loop is not it."""
+    product, box, wait, other = (Instruction(name, 0) for name in (0x9F0, 0x5B4, 0x5A7, 0x918))
+    loop = [wait, product, product, other, branch(5)]
+    functions = [[other, branch(2)], [other, *loop, box, other, branch(8)]]
+    monkeypatch.setattr(issue_model, "code", lambda cubin: cubin)
+    texts = [b"".join(struct.pack("<QQ", step.low, step.high) for step in steps) for steps in functions]
+    assert issue_model.mix_on_tensor_cores(texts) == {"HGMMA": 2, "UTMALDG": 0, "SYNCS": 1, "other": 2}
+    assert issue_model.mix_on_tensor_cores(texts[:1]) == {}
 
 
 @pytest.mark.slow
@@ -103,6 +114,9 @@ def test_loops_that_nvcc_makes():
     copies = issue_model.mix(snake)
     assert copies["LDG"] > 0  # LDGSTS
     assert copies["FFMA"] > 0.85 * sum(copies.values())
+    plain, ring = (issue_model.mix_on_tensor_cores(compiled(it, "bfloat16")) for it in ("30_half_tensor_maps", "31_half_ring"))
+    assert plain["HGMMA"] == ring["HGMMA"] == 16  # four steps, unrolled
+    assert (plain["UTMALDG"], ring["UTMALDG"]) == (4 * 3, 0)  # another warp's
 
 
 @pytest.fixture(scope="module")

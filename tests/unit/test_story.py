@@ -48,8 +48,11 @@ def small(tmp_path):
     return tmp_path
 
 
-def publish(root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.0), last=1.0):
-    """A dataset of two kernels and the reference on 64 x 64 x 64, each timed side by side in three processes.
+def publish(
+    root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.0), last=1.0,
+    rungs=("01_first", "02_second"), size=64, element_type="float32",
+):  # fmt: skip
+    """A dataset of two kernels and the reference on one problem, each timed side by side in three processes.
 
     The last sample of each takes `last` times as long.
     """
@@ -58,15 +61,15 @@ def publish(root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
     jobs = {}
-    times = {"01_first": ("BX=32", *first), "02_second": ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
-    base = dict.fromkeys(samples.SCHEMA.names) | vars(Problem(64, 64, 64)) | {
+    times = {rungs[0]: ("BX=32", *first), rungs[1]: ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
+    base = dict.fromkeys(samples.SCHEMA.names) | vars(Problem(size, size, size, element_type=element_type)) | {
         "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
     }  # fmt: skip
     rows = []
     for kernel, (configuration, us, units) in times.items():
         row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us, us, us * last]}
         row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
-        job = "baselines.float32" if kernel == "cublas" else f"{kernel}.float32"
+        job = f"{'baselines' if kernel == 'cublas' else kernel}.{element_type}"
         samples.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
         jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
         for process in (1, 2, 3):
@@ -193,6 +196,48 @@ def test_a_value_may_be_of_another_dataset(small):
     assert "not measured yet" in fill("value: share 02_second 64 none", small)
 
 
+@pytest.fixture
+def halves(small, monkeypatch):
+    """The small checkout with two rungs of 16 bits, and their two datasets."""
+    for name, parameter in (("30_half", "BX: 32"), ("31_half", "BM: 16")):
+        header = HEADER.format(name, parameter, "").replace("block:", "element_types: [bfloat16, float16]\nblock:")
+        (small / "kernels" / "cuda" / f"{name}.cu").write_text(header)
+    monkeypatch.setattr(page_data, "OF_16_BITS", ("d/test-half", "d/test-unseen"))
+    for name, second_us, size in (("test-half", 40.0, 64), ("test-unseen", 20.0, 32)):
+        publish(small, second_us, name=f"d/{name}", rungs=("30_half", "31_half"), size=size, element_type="bfloat16")
+    return small
+
+
+def test_a_rung_of_16_bits_stands_beside_the_one_it_builds_on_and_cublas(halves):
+    """And not in a table of float32."""
+    told = fill("table: rung 31_half 64 32 128", halves)
+    assert "| M × N × K | TFLOP/s | over rung 30 | of cuBLAS (95 %, between-process) | blocks | best configuration |" in told
+    assert "| 64 | 0.0131 | ×5.00 | 125 % (125.0 to 125.0 %) | 8 | `BM=16` |" in told
+    assert "| 32 | 0.00328 | ×10.0 | 250 % (250.0 to 250.0 %) | 4 | `BM=16` |" in told  # from the next dataset
+    assert "| 128 | not measured yet |" in told
+    assert "n = 3 processes; bfloat16 on one Test." in told
+    assert "bfloat16" not in fill("table: rung 02_second 64", halves)
+    assert "31_half" not in fill("table: best cuda", halves)
+    assert "| gain |" in fill("table: rung 30_half 64", halves)
+
+
+def test_values_of_a_rung_of_16_bits_are_of_the_first_dataset_with_the_problem(halves):
+    path = halves / "results" / "published" / "main-loops.json"
+    path.write_text(json.dumps({"loops": {"31_half BM=16": {"HGMMA": 16, "UTMALDG": 0, "SYNCS": 8, "other": 140}}}))
+    told = Story(halves)
+    for call, expected in {
+        "rate 31_half 64": "0.0131 TFLOP/s",
+        "rate 31_half 32": "0.00328 TFLOP/s",
+        "rate 31_half 64 d/test-half float16": "not measured yet",
+        "share 31_half 32": "250 %",
+        "gain 31_half 64": "×5.00",
+        "over 30_half 31_half 32": "×0.100",
+        "mix 31_half 64": "16 HGMMA, 0 UTMALDG, 8 SYNCS, 140 other",
+        "mix 30_half 64": "not measured yet",
+    }.items():
+        assert page_answers.value(told, *call.split()) == expected
+
+
 @pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda 64", "value: speed 01_first 64", "value: rate"])
 def test_a_marker_that_asks_for_what_is_unknown_is_an_error(small, marker):
     with pytest.raises(InputError, match=r"page: "):
@@ -235,6 +280,8 @@ def test_a_rung_gains_on_one_of_its_own_precision():
     assert told.builds_on("21_tensor_split") == "15_last_wave"
     assert told.builds_on("20_tensor_cores") is None
     assert told.builds_on("02_naive_coalesced") == "01_naive_uncoalesced"
+    assert told.builds_on("31_half_ring") == "30_half_tensor_maps"
+    assert told.builds_on("30_half_tensor_maps") is None
     names = {name for pair in page_data.BUILDS_ON.items() for name in pair}
     assert names <= told.kernels.keys()
     assert all(told.kernels[it].precision == told.kernels[base].precision for it, base in page_data.BUILDS_ON.items())

@@ -34,6 +34,11 @@ those costs, kernels could not issue as much as they do.
 """
 SMALLEST = 32
 """The fewest multiply-adds that a loop needs to count as the kernel's main loop."""
+ON_TENSOR_CORES = {"HGMMA": 0x1F0, "UTMALDG": 0x1B4, "SYNCS": 0x1A7}
+"""The low nine bits of matrix instructions, of copies of boxes to shared memory, and of waits and arrivals at the barriers there.
+
+nvdisasm of CUDA 13 shows them so for sm_90a.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,24 @@ def mix(cubin: bytes, fewest: int = 16) -> dict[str, int]:
         for step in max(bodies, key=_share, default=[])
     ]
     return {name: names.count(name) for name in ("FFMA", "LDS", "LDG", "other")} if names else {}
+
+
+def mix_on_tensor_cores(cubin: bytes) -> dict[str, int]:
+    """Return how many instructions of each kind the loop with the largest share of matrix instructions has; empty without such a loop.
+
+    The kinds are those of `ON_TENSOR_CORES`, and other. Raises `ValueError` if the bytes are not a cubin.
+    """
+    best: list[str] = []
+    for text in code(cubin):
+        steps = [Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]
+        names = [_on_tensor_cores(step) for step in steps]
+        bodies = (names[at + 1 - step.back() : at + 1] for at, step in enumerate(steps) if step.back() <= at + 1)
+        best = max(best, *bodies, key=lambda body: body.count("HGMMA") / max(len(body), 1))
+    return {name: best.count(name) for name in (*ON_TENSOR_CORES, "other")} if "HGMMA" in best else {}
+
+
+def _on_tensor_cores(step: Instruction) -> str:
+    return next((name for name, low in ON_TENSOR_CORES.items() if step.name & 0x1FF == low), "other")
 
 
 def _multiply_adds(body: list[Instruction]) -> int:

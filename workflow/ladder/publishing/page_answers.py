@@ -138,7 +138,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
     `study NAME` is what a study found, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
     that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
-    name of a published dataset may follow `rate` and `share` as the last argument.
+    name of a published dataset, and an element type, may follow `rate` and `share`. Rungs without float32 are shown in bfloat16.
     """
     if name == "claim":
         claim = next((claim for claim in definitions.read(story.root) if claim.id == arguments[0]), None)
@@ -176,7 +176,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
         gain = story.gain(*arguments)
         return NOTHING if gain is None else _gain(gain)
     kernel, problem, *of = arguments
-    data = story.campaign(*of) if of else story.beside(kernel)
+    data = story.campaign(*of) if of else story.beside(kernel, problem)
     row = story.best(kernel, problem, data) if data else None
     if row is None or data is None:
         return NOTHING

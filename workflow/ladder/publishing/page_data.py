@@ -30,8 +30,15 @@ BUILDS_ON = {
     "15_last_wave": "13_snake_order",
     "16_thin_edge": "13_snake_order",
     "21_tensor_split": "15_last_wave",
+    "36_half_cluster_k": "32_half_wide_tile",
+    "37_half_last_wave": "35_half_multicast",
+    "38_half_any_rows": "32_half_wide_tile",
+    "39_half_few_rows": "36_half_cluster_k",
+    "40_half_fitted_tile": "35_half_multicast",
 }
 """The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
+OF_16_BITS = ("nvidia-h100-80gb-hbm3/half", "nvidia-h100-80gb-hbm3/half-unseen")
+"""The datasets of the rungs that have no float32. The pages show their bfloat16. A problem is from the first dataset that has it."""
 
 
 class Story:
@@ -105,22 +112,28 @@ class Story:
         mean = over_machines([(run, Finding((), "", it["ratio"], it["ratio_low"], it["ratio_high"], 1, {})) for run, it in runs])
         return {**row, "ratio": mean.value, "ratio_low": mean.low, "ratio_high": mean.high, "machines": mean.machines}
 
-    def ladder(self, kind: str) -> list[str]:
-        """Return the names of a kind's float32 rungs in their order."""
-        kernels = [kernel for kernel in self.kernels.values() if kernel.kind == kind and "float32" in kernel.element_types]
+    def ladder(self, kind: str, in_float32: bool = True) -> list[str]:
+        """Return the names of a kind's rungs in their order: those with float32, or those without."""
+        kernels = [it for it in self.kernels.values() if it.kind == kind and ("float32" in it.element_types) == in_float32]
         return [kernel.name for kernel in kernels if is_rung(kernel.name)]
 
-    def dataset(self, kernel: str) -> View | None:
-        """Return the dataset of the kernel's device kind."""
-        return self.data.get(self.kernels[kernel].kind) if kernel in self.kernels else None
+    def dataset(self, kernel: str, problem: str = "") -> View | None:
+        """Return the dataset of the kernel's device kind. Without float32, it is the first of `OF_16_BITS` with the problem, or the first."""
+        if kernel not in self.kernels:
+            return None
+        own = self.kernels[kernel]
+        if "float32" in own.element_types:
+            return self.data.get(own.kind)
+        views = [view for name in OF_16_BITS if (view := self.campaign(name, "bfloat16"))]
+        return next((view for view in views if problem in view.order), views[0] if views else None)
 
-    def beside(self, kernel: str) -> View | None:
+    def beside(self, kernel: str, problem: str = "") -> View | None:
         """Return the dataset of the device kind of a kernel or baseline."""
-        return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel)
+        return next((data for data in self.data.values() if kernel in data.baselines), None) or self.dataset(kernel, problem)
 
     def best(self, kernel: str, problem: str, data: View | None = None) -> Row | None:
         """Return the kernel's best configuration on a problem."""
-        data = data or self.dataset(kernel)
+        data = data or self.dataset(kernel, problem)
         if data is None:
             return None
         return data.best_rows.get((kernel, problem))
@@ -130,7 +143,7 @@ class Story:
 
         It is a row of `pairs.csv`, or what `over` computes if that file compares the kernel with another rung.
         """
-        data, base = self.dataset(kernel), self.builds_on(kernel)
+        data, base = self.dataset(kernel, problem), self.builds_on(kernel)
         row = data.gain(kernel, problem) if data else None
         if row is None or row["other"] != base:
             over = self.over(kernel, base, problem) if base else None
@@ -145,7 +158,7 @@ class Story:
 
         It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
         """
-        data = self.beside(kernel)
+        data = self.beside(kernel, problem)
         if data is None:
             return None
         rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
@@ -174,6 +187,7 @@ class Story:
         if kernel in BUILDS_ON:
             return BUILDS_ON[kernel]
         own = self.kernels[kernel]
-        alike = [name for name in self.ladder(own.kind) if self.kernels[name].precision == own.precision]
+        rungs = self.ladder(own.kind, "float32" in own.element_types)
+        alike = [name for name in rungs if self.kernels[name].precision == own.precision]
         index = alike.index(kernel) if kernel in alike else 0
         return alike[index - 1] if index else None

@@ -97,9 +97,10 @@ def best(story: Story, kind: str) -> str:
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
     """Return the results of one rung on some problems, beside the rung that it builds on and the reference."""
-    data, rows, means = story.dataset(kernel), [], []
+    first, rows, means = story.dataset(kernel), [], []
     for problem in problems:
-        row = story.best(kernel, problem)
+        data = story.dataset(kernel, problem)
+        row = story.best(kernel, problem, data)
         if row is None or data is None:
             rows.append(_unmeasured(_shown(problem), 6))
             continue
@@ -108,11 +109,13 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
             _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), f"{_percent(means[-1]['ratio'])} ({_interval(means[-1])})",
             _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
         ])  # fmt: skip
-    unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    interval, processes = _kind(data, means)
+    unit, reference = (first.unit, BASELINE_NAME.get(first.reference, first.reference)) if first else ("rate", "the baseline")
+    interval, notes = _kind(first, means)
+    if first and first.element_type != "float32":
+        notes.append(f"{first.element_type} on one {first.environment['name']}")
     over = f"over rung {base[:2]}" if (base := story.builds_on(kernel)) else "gain"
     columns = ["M × N × K", unit, over, f"of {reference} ({interval})", "blocks", "best configuration"]
-    return _legend(_table(columns, rows, words=(0, -1)), *processes)
+    return _legend(_table(columns, rows, words=(0, -1)), *notes)
 
 
 def mix(story: Story, problem: str, *kernels: str) -> str:
