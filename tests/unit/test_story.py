@@ -327,6 +327,29 @@ def test_every_kernel_is_told():
             assert any(f"\n`{name}`, from " in text for text in PAGES.values()), f"{name} has no page in docs/ladder/"
 
 
+PARTS = (
+    "The bottleneck",
+    "The idea",
+    "Do the arithmetic",
+    "Look at the machine code",
+    "Result",
+    "When it loses",
+    "Try it",
+    "Next",
+)
+
+
+def test_every_rung_has_a_chapter_of_its_own_with_the_same_parts():
+    chapters = {name.split("-")[0]: text for name, text in PAGES.items() if name[0].isdigit()}
+    rungs = {name[:2]: name for in_float32 in (True, False) for name in Story(ROOT).ladder("cuda", in_float32)}
+    assert chapters.keys() == rungs.keys()
+    for number, text in chapters.items():
+        assert f"\n`{rungs[number]}`, from " in text
+        found = re.findall(r"^\*\*(.+?)\.\*\*", text, re.MULTILINE)
+        assert [part for part in found if part in PARTS] == list(PARTS), rungs[number]
+        assert f"<!-- table: rung {rungs[number]} " in text
+
+
 def test_no_rate_stands_outside_a_generated_part():
     by_hand = pages.CITED.sub("", pages.PART.sub("", "\n\n".join(PAGES.values())))
     assert not re.findall(r"\d\s*TFLOP/s", by_hand)
