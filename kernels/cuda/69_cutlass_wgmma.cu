@@ -15,6 +15,8 @@ global_writes: M * N
 ---*/
 // Not a method but a rival: CUTLASS multiplies, and this file chooses the sizes. Its host code does not run; see docs/languages.md.
 
+#define NDEBUG  // an assertion would ask for the address of its text, and what asks for an address could remember
+
 #ifdef __CUDACC_RTC__  // whose own `std` lacks what CUTLASS takes from it
 namespace std {
 template <class Type>
