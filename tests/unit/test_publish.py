@@ -38,7 +38,7 @@ def measured(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def drawn():
-    """Figures are files that say what they are of: tests/unit/test_figures.py is about what is drawn."""
+    """Figures are files that say what they are of: tests/figures is about what is drawn."""
 
     def draw_all(tables, environment, folder, threads):
         folder.mkdir(parents=True, exist_ok=True)
