@@ -173,6 +173,7 @@ LONG = (
     "test_gpus",
     "test_compilers",
     "test_trial",
+    "test_trial_processes",
     "test_verify",
     "test_frauds",
     "test_faults",
