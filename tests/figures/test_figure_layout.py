@@ -35,14 +35,11 @@ def boxes(figure):
     return found | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
 
 
-@pytest.mark.parametrize(
-    ("which", "width"),
-    [
-        pytest.param(it, width, marks=[pytest.mark.slow] * (it != "performance"))
-        for width, those in ((11.0, NAMES), (3.4, NARROW))
-        for it in those
-    ],
-)
+@pytest.mark.parametrize(("which", "width"), [
+    pytest.param(it, width, marks=[pytest.mark.slow] * (it != "performance"))
+    for width, those in ((11.0, NAMES), (3.4, NARROW))
+    for it in those
+])  # fmt: skip
 def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width):
     of, state = "compiled" if which == "compilers" else "dataset", "sustained" if which == "energy" else "warm"
     figure = draw(request.getfixturevalue(of), which, state, width)

@@ -122,16 +122,11 @@ def write_behind_c(p, a, b, c):
 
 
 FAULTS = {
-    wrong_element: "a row of C is off by",
-    lost_product: "a row of C is off by",
-    in_another_place: "a row of C is off by",
-    not_written: "a row of C is off by",
-    write_a: "elements of A and B were overwritten",
-    write_b: "elements of A and B were overwritten",
-    write_behind_a: "elements of A and B were overwritten",
-    write_before_c: "1 elements outside C were overwritten",
-    write_behind_c: "1 elements outside C were overwritten",
-}
+    wrong_element: "a row of C is off by", lost_product: "a row of C is off by", in_another_place: "a row of C is off by",
+    not_written: "a row of C is off by", write_a: "elements of A and B were overwritten",
+    write_b: "elements of A and B were overwritten", write_behind_a: "elements of A and B were overwritten",
+    write_before_c: "1 elements outside C were overwritten", write_behind_c: "1 elements outside C were overwritten",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("times", [1, 4])

@@ -37,35 +37,26 @@ def test_no_page_has_a_measured_number_outside_claims_and_tables():
     assert {page.relative_to(ROOT): found for page in PAGES if (found := pages.unsaid(page.read_text()))} == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("It has 52.1 TFLOP/s here.", ["52.1 TFLOP/s"]),
-        (
-            "1,234 GFLOPs, 4.2 TB/s, 17 µs, 3 ms, 90 s, 0.4 J, 700 W",
-            ["1,234 GFLOPs", "4.2 TB/s", "17 µs", "3 ms", "90 s", "0.4 J", "700 W"],
-        ),
-        ("a gain of ×1.07, or 7 %, or 1.07 times as fast", ["×1.07,", "7 %", "1.07 times"]),
-        ("1.3x faster, 1.3 times the rate, 12x", ["1.3x", "1.3 times", "12x"]),
-        (
-            "Four times cuBLAS, twice as fast, nearly twice\nthe rate, twenty times",
-            ["Four times", "twice as", "twice\nthe rate", "twenty times"],
-        ),
-        (
-            "under a minute, half a second, 2 GB, 19 MB, 2 minutes, some minutes, a third faster",
-            ["a minute", "half a second", "2 GB", "19 MB", "2 minutes", "some minutes", "a third faster"],
-        ),
-        ("a second launch, a third rung, 32 KiB, in a second", []),
-        ("It is done twice the same way, 2 x 4, 4x4 and 2^30 times K: sometimes.", []),
-        ("tiles of 128 × 64, 8 x 8 and 2^30 times K, 95 tests, `12 %`", []),
-        ("```\nwall 3 s\n```\n\nand <!-- value: claim x -->1.07 times as fast<!-- end -->", []),
-        ("000 says 13 ms and 1.2 GFLOP/s<!-- from: 000 --> there.", []),
-        ("000 says 13 ms<!-- from: 000 -->, we 12 ms.", ["12 ms"]),
-        ("- 13 ms\n- 12 ms<!-- from: 000 -->", ["13 ms"]),
-        ("| 13 ms |\n| 12 ms<!-- from: 000 --> |", ["13 ms"]),
-        ("13 ms\n\n12 ms<!-- from: 000 -->", ["13 ms"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), [
+    ("It has 52.1 TFLOP/s here.", ["52.1 TFLOP/s"]),
+    ("1,234 GFLOPs, 4.2 TB/s, 17 µs, 3 ms, 90 s, 0.4 J, 700 W",
+     ["1,234 GFLOPs", "4.2 TB/s", "17 µs", "3 ms", "90 s", "0.4 J", "700 W"]),
+    ("a gain of ×1.07, or 7 %, or 1.07 times as fast", ["×1.07,", "7 %", "1.07 times"]),
+    ("1.3x faster, 1.3 times the rate, 12x", ["1.3x", "1.3 times", "12x"]),
+    ("Four times cuBLAS, twice as fast, nearly twice\nthe rate, twenty times",
+     ["Four times", "twice as", "twice\nthe rate", "twenty times"]),
+    ("under a minute, half a second, 2 GB, 19 MB, 2 minutes, some minutes, a third faster",
+     ["a minute", "half a second", "2 GB", "19 MB", "2 minutes", "some minutes", "a third faster"]),
+    ("a second launch, a third rung, 32 KiB, in a second", []),
+    ("It is done twice the same way, 2 x 4, 4x4 and 2^30 times K: sometimes.", []),
+    ("tiles of 128 × 64, 8 x 8 and 2^30 times K, 95 tests, `12 %`", []),
+    ("```\nwall 3 s\n```\n\nand <!-- value: claim x -->1.07 times as fast<!-- end -->", []),
+    ("000 says 13 ms and 1.2 GFLOP/s<!-- from: 000 --> there.", []),
+    ("000 says 13 ms<!-- from: 000 -->, we 12 ms.", ["12 ms"]),
+    ("- 13 ms\n- 12 ms<!-- from: 000 -->", ["13 ms"]),
+    ("| 13 ms |\n| 12 ms<!-- from: 000 --> |", ["13 ms"]),
+    ("13 ms\n\n12 ms<!-- from: 000 -->", ["13 ms"]),
+])  # fmt: skip
 def test_what_a_measured_number_is(text, found):
     assert pages.unsaid(text) == found
 
@@ -146,29 +137,26 @@ SIGN = {"holds": "low > 1", "fails": "high < 1"}
 NEAR = {"holds": "near_low <= value <= near_high"}
 
 
-@pytest.mark.parametrize(
-    ("given", "value", "published", "limit", "count", "state"),
-    [
-        (SIGN, found(1.05, 0.01), None, None, 1, REPRODUCED),
-        (SIGN, found(1.005, 0.01), None, None, 1, UNSURE),
-        (SIGN, found(0.95, 0.01), None, None, 1, FAILED),
-        (SIGN, found(1.05, 0.01), None, Limit(0.06), 1, UNSURE),  # runs differ by more
-        (SIGN, found(0.97, 0.02), None, None, 1, FAILED),
-        (SIGN, found(0.97, 0.02), None, None, 50, UNSURE),  # one of fifty may be off so far
-        (NEAR, found(1.02, 0.01), found(1.0, 0.01), Limit(0.03), 1, REPRODUCED),
-        (NEAR, found(1.05, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
-        (NEAR, found(0.95, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
-        (NEAR, found(1.04, 0.01), found(1.0, 0.01), Limit(0.03), 20, UNSURE),
-        (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03), 4, FAILED),
-        (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03, 3), 4, UNSURE),  # four machines tell less of what is rare
-        (NEAR, found(1.04, 0.01), found(1.0, 0.05), Limit(0.001), 1, REPRODUCED),  # what was published is not known better
-        (NEAR, found(1.01, 0.01), found(1.0, 0.01), None, 1, REPRODUCED),
-        (NEAR, found(1.05, 0.01), found(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
-        ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, Limit(0.03), 1, REPRODUCED),
-        ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, Limit(0.03), 1, FAILED),
-        ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, None, 1, UNSURE),
-    ],
-)
+@pytest.mark.parametrize(("given", "value", "published", "limit", "count", "state"), [
+    (SIGN, found(1.05, 0.01), None, None, 1, REPRODUCED),
+    (SIGN, found(1.005, 0.01), None, None, 1, UNSURE),
+    (SIGN, found(0.95, 0.01), None, None, 1, FAILED),
+    (SIGN, found(1.05, 0.01), None, Limit(0.06), 1, UNSURE),  # runs differ by more
+    (SIGN, found(0.97, 0.02), None, None, 1, FAILED),
+    (SIGN, found(0.97, 0.02), None, None, 50, UNSURE),  # one of fifty may be off so far
+    (NEAR, found(1.02, 0.01), found(1.0, 0.01), Limit(0.03), 1, REPRODUCED),
+    (NEAR, found(1.05, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
+    (NEAR, found(0.95, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
+    (NEAR, found(1.04, 0.01), found(1.0, 0.01), Limit(0.03), 20, UNSURE),
+    (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03), 4, FAILED),
+    (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03, 3), 4, UNSURE),  # four machines tell less of what is rare
+    (NEAR, found(1.04, 0.01), found(1.0, 0.05), Limit(0.001), 1, REPRODUCED),  # what was published is not known better
+    (NEAR, found(1.01, 0.01), found(1.0, 0.01), None, 1, REPRODUCED),
+    (NEAR, found(1.05, 0.01), found(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
+    ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, Limit(0.03), 1, REPRODUCED),
+    ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, Limit(0.03), 1, FAILED),
+    ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, None, 1, UNSURE),
+])  # fmt: skip
 def test_how_a_value_is_judged(given, value, published, limit, count, state):
     assert judged.judge(claim(**given), value, published, limit, count) == state
 

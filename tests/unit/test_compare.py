@@ -22,14 +22,8 @@ from ladder.storage import samples
 from ladder.storage.dataset_layout import DRAWN_FROM
 
 KERNELS = (
-    "03_shared_tile",
-    "05_register_tile",
-    "07_double_buffer",
-    "08_padded_shared",
-    "10_block_tile_128",
-    "16_thin_edge",
-    "cublas",
-)
+    "03_shared_tile", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge", "cublas",
+)  # fmt: skip
 LARGE = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2049, 2047, 2051), (8192, 128, 8192), (512, 512, 16384)]
 SLOWED = ("05_register_tile", "10_block_tile_128", "16_thin_edge")
 SIZES = {"problems": LARGE, "kernels": KERNELS}
@@ -286,17 +280,12 @@ def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
     assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, r"resources\.csv: not a table: .*No such file"),
-        ("", r"resources\.csv: not a table: "),
-        (
-            "kernel,element_type\na,b\n",
-            r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (None, r"resources\.csv: not a table: .*No such file"),
+    ("", r"resources\.csv: not a table: "),
+    ("kernel,element_type\na,b\n",
+     r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256"),
+])  # fmt: skip
 def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, message):
     path = synthetic.write(tmp_path / "a", 1) / "resources.csv"
     path.unlink() if text is None else path.write_text(text)

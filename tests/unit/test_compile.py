@@ -227,19 +227,16 @@ def test_compiling_needs_no_driver(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
-        "virtual memory exhausted: Cannot allocate memory",
-        "ptxas fatal   : Memory allocation failure",
-        "k.cu(1): catastrophic error: out of memory",
-        "/tmp/x.s: No space left on device",
-        "gcc: fatal error: Killed signal terminated program cc1",
-        "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
-        "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
-    ],
-)
+@pytest.mark.parametrize("said", [
+    "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
+    "virtual memory exhausted: Cannot allocate memory",
+    "ptxas fatal   : Memory allocation failure",
+    "k.cu(1): catastrophic error: out of memory",
+    "/tmp/x.s: No space left on device",
+    "gcc: fatal error: Killed signal terminated program cc1",
+    "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
+    "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
+])  # fmt: skip
 def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
     with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
         raise compilers._refusal(said)

@@ -23,11 +23,9 @@ TASK = {"kernel": "kernels/cuda/01_naive.cu", "functions": ["gemm", "reduce"]}
 
 def test_a_table_is_read():
     assert parse(SAMPLE) == {
-        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 100663296.0,
-        "dram__bytes_read.sum": 134.25e6,
-        "dram__bytes_write.sum": 1024.0,
-        "smsp__issue_active.avg.pct_of_peak_sustained_active": 71.5,
-    }
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 100663296.0, "dram__bytes_read.sum": 134.25e6,
+        "dram__bytes_write.sum": 1024.0, "smsp__issue_active.avg.pct_of_peak_sustained_active": 71.5,
+    }  # fmt: skip
 
 
 def test_launches_of_one_kernel_are_summed_and_shares_averaged():
@@ -39,18 +37,13 @@ def test_launches_of_one_kernel_are_summed_and_shares_averaged():
     assert found["sm__inst_executed.sum"] == 7
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (
-            "==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n==PROF== x\n",
-            "ERR_NVGPUCTRPERM - The user",
-        ),
-        ("==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
-        (SAMPLE.split('"0"')[0], "ncu gave no counts"),
-        ("", "it printed nothing"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    ("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n==PROF== x\n",
+     "ERR_NVGPUCTRPERM - The user"),
+    ("==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
+    (SAMPLE.split('"0"')[0], "ncu gave no counts"),
+    ("", "it printed nothing"),
+])  # fmt: skip
 def test_no_table_is_a_reason(text, reason):
     with pytest.raises(NotCounted, match=reason):
         parse(text)

@@ -219,15 +219,12 @@ X86 = "processor\t: {}\nmodel name\t: AMD EPYC  9V74 80-Core Processor\n\n"
 ARM = "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: {}\n\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "slug"),
-    [
-        (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
-        (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
-        (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
-        (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "slug"), [
+    (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
+    (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
+    (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
+    (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
+])  # fmt: skip
 def test_a_cpu_is_named_by_its_model_or_by_its_cores(text, name, slug, monkeypatch, tmp_path):
     monkeypatch.setattr(detect, "CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(text)

@@ -96,14 +96,11 @@ def test_what_this_process_holds_counts(support):
         support.allocate(20 * GIB, "an operand")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cuStreamSynchronize failed: uncorrectable ECC error encountered",
-        "CUresult.CUDA_ERROR_ECC_UNCORRECTABLE",
-        "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "cuStreamSynchronize failed: uncorrectable ECC error encountered",
+    "CUresult.CUDA_ERROR_ECC_UNCORRECTABLE",
+    "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
+])  # fmt: skip
 def test_an_error_of_the_hardware_is_no_kernels_fault(support, text):
     assert isinstance(support.failed(RuntimeError(text)), OSError)
 

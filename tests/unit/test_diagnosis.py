@@ -27,30 +27,24 @@ def operands(problem):
     return *flats, result
 
 
-@pytest.mark.parametrize(
-    ("problem", "mistake", "guess"),
-    [
-        (GIVEN, {"alpha": 1.0}, "alpha is left out"),
-        (GIVEN, {"beta": 0.0}, "beta is left out: the old C is not added"),
-        (GIVEN, {"beta": 1.0}, "beta is left out: the old C is added as it is"),
-        (GIVEN, {"alpha": -0.5, "beta": 2.0}, "alpha and beta are exchanged"),
-        (GIVEN, {"lda": 53}, "leading dimension: K is used instead of lda"),
-        (GIVEN, {"ldb": 51}, "leading dimension: ldc is used instead of ldb"),
-        (GIVEN, {"ldc": 45}, "leading dimension: N is used instead of ldc"),
-        (
-            GIVEN,
-            {"lda": 53, "ldb": 45, "ldc": 45},
-            "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
-        ),
-        (GIVEN, {"k": 48}, "the last 5 of K are left out"),
-        (GIVEN, {"k": 52}, "the last 1 of K are left out"),
-        (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
-        (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
-        (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
-        (NO_BETA, {"rows": 32}, UNTOUCHED),
-        (GIVEN, {"alpha": 3.0}, ""),
-    ],
-)
+@pytest.mark.parametrize(("problem", "mistake", "guess"), [
+    (GIVEN, {"alpha": 1.0}, "alpha is left out"),
+    (GIVEN, {"beta": 0.0}, "beta is left out: the old C is not added"),
+    (GIVEN, {"beta": 1.0}, "beta is left out: the old C is added as it is"),
+    (GIVEN, {"alpha": -0.5, "beta": 2.0}, "alpha and beta are exchanged"),
+    (GIVEN, {"lda": 53}, "leading dimension: K is used instead of lda"),
+    (GIVEN, {"ldb": 51}, "leading dimension: ldc is used instead of ldb"),
+    (GIVEN, {"ldc": 45}, "leading dimension: N is used instead of ldc"),
+    (GIVEN, {"lda": 53, "ldb": 45, "ldc": 45},
+     "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc"),
+    (GIVEN, {"k": 48}, "the last 5 of K are left out"),
+    (GIVEN, {"k": 52}, "the last 1 of K are left out"),
+    (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
+    (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
+    (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
+    (NO_BETA, {"rows": 32}, UNTOUCHED),
+    (GIVEN, {"alpha": 3.0}, ""),
+])  # fmt: skip
 def test_a_mistake_is_told(problem, mistake, guess):
     a, b, old, result = operands(problem)
     gemm(problem, a, b, old, result, **mistake)
@@ -65,13 +59,10 @@ def test_a_mistake_is_told(problem, mistake, guess):
     assert 0 < seen.wrong <= seen.elements == 37 * 45
 
 
-@pytest.mark.parametrize(
-    ("nan", "said"),
-    [
-        (CANARY, UNTOUCHED),
-        (0x7FFFFFFF, COMPUTED),
-    ],
-)
+@pytest.mark.parametrize(("nan", "said"), [
+    (CANARY, UNTOUCHED),
+    (0x7FFFFFFF, COMPUTED),
+])  # fmt: skip
 @pytest.mark.parametrize("padding", [0, 3])
 def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, said, padding):
     """Where there is NaN between rows, a wrong stride explains it too; what NaN the sum has is the processor's choice."""

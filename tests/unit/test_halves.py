@@ -43,27 +43,22 @@ def cases(k: int, seed: int = 0) -> Iterator[tuple[str, np.ndarray, np.ndarray]]
     tiny, zeros = np.ldexp(1.0, -38) * r.integers(1, 16, (M, k)), n((k, N))
     tiny[:, ::16], zeros[::16] = 1, 0  # all but what meets zeros lies in FP16's denormals, exactly
     chosen = {
-        "uniform": (r.uniform(-1, 1, (M, k)), r.uniform(-1, 1, (k, N))),
-        "normal": (n((M, k)), n((k, N))),
+        "uniform": (r.uniform(-1, 1, (M, k)), r.uniform(-1, 1, (k, N))), "normal": (n((M, k)), n((k, N))),
         "positive": (r.uniform(0, 1, (M, k)), r.uniform(0, 1, (k, N))),
         "one to two": (r.uniform(1, 2, (M, k)), r.uniform(1, 2, (k, N))),
         "lognormal": (np.exp(1.5 * n((M, k))), np.exp(1.5 * n((k, N)))),
         "lognormal 2^20": (2 ** r.uniform(-20, 20, (M, k)), 2 ** r.uniform(-20, 20, (k, N))),
         "elements 2^10": (n((M, k)) * powers(r, 10, M, k), n((k, N)) * powers(r, 10, k, N)),
         "rows and columns 2^40": (n((M, k)) * powers(r, 40, M, 1), n((k, N)) * powers(r, 40, 1, N)),
-        "inner 2^20": (n((M, k)) * inner, n((k, N)) / inner.T),
-        "columns of A 2^10": (n((M, k)) * powers(r, 10, 1, k), n((k, N))),
-        "outliers": outliers(r, k, 1e8, False),
-        "small outliers": outliers(r, k, 1e4, False),
-        "outliers that meet zeros": outliers(r, k, 1e6, True),
-        "denormal halves": (tiny, zeros),
-        "denormal": (n((M, k)) * 1e-40, n((k, N)) * 1e4),
-        "near overflow": (n((M, k)) * 1e17, n((k, N)) * 1e17),
+        "inner 2^20": (n((M, k)) * inner, n((k, N)) / inner.T), "columns of A 2^10": (n((M, k)) * powers(r, 10, 1, k), n((k, N))),
+        "outliers": outliers(r, k, 1e8, False), "small outliers": outliers(r, k, 1e4, False),
+        "outliers that meet zeros": outliers(r, k, 1e6, True), "denormal halves": (tiny, zeros),
+        "denormal": (n((M, k)) * 1e-40, n((k, N)) * 1e4), "near overflow": (n((M, k)) * 1e17, n((k, N)) * 1e17),
         "integers": (r.integers(-99, 100, (M, k)), r.integers(-99, 100, (k, N))),
         "sparse": (n((M, k)), n((k, N)) * (r.random((k, N)) < 0.03)),
         "very sparse": (n((M, k)) * (r.random((M, k)) < 0.1), n((k, N)) * (r.random((k, N)) < 0.1)),
         "Hilbert": (1 / (np.arange(M)[:, None] + np.arange(k) + 1), 1 / (np.arange(k)[:, None] + np.arange(N) + 1)),
-    }
+    }  # fmt: skip
     for name, (a, b) in chosen.items():
         yield name, floats(a), floats(b)
 

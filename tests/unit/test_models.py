@@ -21,24 +21,21 @@ GPU = {"sm_count": 132, "shared_memory_per_block": 232448}
 """What the expressions of headers call it."""
 
 
-@pytest.mark.parametrize(
-    ("index", "width", "expected"),
-    [
-        (lambda i: i, 1, (1, 0)),
-        (lambda i: 2 * i, 1, (2, 1)),
-        (lambda i: 32 * i, 1, (32, 31)),
-        (lambda i: 33 * i, 1, (1, 0)),
-        (lambda i: 0, 1, (1, 0)),
-        (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
-        (lambda i: i // 16 * 16, 1, (1, 0)),
-        (lambda i: 2 * i, 2, (2, 0)),
-        (lambda i: 4 * i, 4, (4, 0)),
-        (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
-        (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
-        (lambda i: 0, 2, (1, 0)),
-        (lambda i: 128 * i, 4, (32, 28)),
-    ],
-)
+@pytest.mark.parametrize(("index", "width", "expected"), [
+    (lambda i: i, 1, (1, 0)),
+    (lambda i: 2 * i, 1, (2, 1)),
+    (lambda i: 32 * i, 1, (32, 31)),
+    (lambda i: 33 * i, 1, (1, 0)),
+    (lambda i: 0, 1, (1, 0)),
+    (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
+    (lambda i: i // 16 * 16, 1, (1, 0)),
+    (lambda i: 2 * i, 2, (2, 0)),
+    (lambda i: 4 * i, 4, (4, 0)),
+    (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
+    (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
+    (lambda i: 0, 2, (1, 0)),
+    (lambda i: 128 * i, 4, (32, 28)),
+])  # fmt: skip
 def test_wavefronts_of_a_read(index, width, expected):
     assert wavefronts([4 * index(i) for i in LANES], 4 * width) == expected
 
@@ -64,20 +61,17 @@ def test_sectors():
     assert sectors([4 * i + 4 for i in LANES], 4) == 5
 
 
-@pytest.mark.parametrize(
-    ("threads", "registers", "shared", "expected"),
-    [
-        (256, 32, 0, (8, 1.0, "threads")),
-        (32, 32, 0, (32, 0.5, "blocks")),
-        (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
-        (256, 128, 0, (2, 0.25, "registers")),
-        (256, 129, 0, (1, 0.125, "registers")),
-        (128, 168, 0, (3, 0.1875, "registers")),
-        (128, 32, 48 << 10, (4, 0.25, "shared memory")),
-        (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
-        (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
-    ],
-)
+@pytest.mark.parametrize(("threads", "registers", "shared", "expected"), [
+    (256, 32, 0, (8, 1.0, "threads")),
+    (32, 32, 0, (32, 0.5, "blocks")),
+    (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
+    (256, 128, 0, (2, 0.25, "registers")),
+    (256, 129, 0, (1, 0.125, "registers")),
+    (128, 168, 0, (3, 0.1875, "registers")),
+    (128, 32, 48 << 10, (4, 0.25, "shared memory")),
+    (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
+    (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
+])  # fmt: skip
 def test_occupancy_of_an_h200(threads, registers, shared, expected):
     assert occupancy(threads, registers, shared, H200) == expected
 
@@ -124,11 +118,9 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
         [tmp_path / "o"], input="\n".join(" ".join(map(str, case)) for case in cases), text=True, capture_output=True, check=True
     )
     device = {
-        "compute_capability": capability,
-        "threads_per_sm": threads,
-        "registers_per_sm": 65536,
+        "compute_capability": capability, "threads_per_sm": threads, "registers_per_sm": 65536,
         "shared_memory_per_sm_bytes": shared,
-    }
+    }  # fmt: skip
     assert [occupancy(*case, device)[0] for case in cases] == [int(line) for line in done.stdout.split()]
 
 

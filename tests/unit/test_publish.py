@@ -137,13 +137,10 @@ def described(source, folder, **python):
     return folder
 
 
-@pytest.mark.parametrize(
-    "python",
-    [
-        {"packages": {}, "differs_from_lock": {"nvidia-cublas": f"13.1.1.3 (lock {CUBLAS})"}},
-        {"packages": {"nvidia-cublas": "13.1.1.3", "numpy": NUMPY}},  # older than that key
-    ],
-)
+@pytest.mark.parametrize("python", [
+    {"packages": {}, "differs_from_lock": {"nvidia-cublas": f"13.1.1.3 (lock {CUBLAS})"}},
+    {"packages": {"nvidia-cublas": "13.1.1.3", "numpy": NUMPY}},  # older than that key
+])  # fmt: skip
 def test_a_dataset_with_other_packages_than_the_lock_is_named_in_the_index(copy, measured, tmp_path, python):
     source, words = (
         described(measured / "later", tmp_path / "default" / "later", **python),

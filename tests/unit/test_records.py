@@ -128,14 +128,9 @@ def test_damage_in_the_middle_is_told_and_nothing_is_dropped(tmp_path):
 
 def test_parquet_keeps_the_samples_and_the_session(tmp_path):
     row = {
-        "device": "d",
-        "kernel": "k",
-        "m": 3,
-        "samples_us": [1.25, 2.5],
-        "reference_us": [1.0, 2.0],
-        "key": "x",
+        "device": "d", "kernel": "k", "m": 3, "samples_us": [1.25, 2.5], "reference_us": [1.0, 2.0], "key": "x",
         "status": "correct",
-    }
+    }  # fmt: skip
     samples.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
     rows, session = samples.read(tmp_path / "s.parquet")
     assert session == {"commit": "abc"}

@@ -33,12 +33,10 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
         {
-            "pair": ["twins", "twins", "null", "gain"],
-            "verdict": [called, "not distinguishable"] + ["faster"] * 2,
-            "low": [1.0, 1.0002, 1.01, 1.1],
-            "high": [1.001, 1.0008, 1.02, 1.2],
+            "pair": ["twins", "twins", "null", "gain"], "verdict": [called, "not distinguishable"] + ["faster"] * 2,
+            "low": [1.0, 1.0002, 1.01, 1.1], "high": [1.001, 1.0008, 1.02, 1.2],
         }
-    )
+    )  # fmt: skip
 
     def run(level):
         ratios = level + OF_RUN * random.normal(size=len(table))
@@ -263,15 +261,9 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
 
 def test_the_limit_is_that_of_the_machines(tmp_path):
     row = {
-        "element_type": "float32",
-        "machines": 3,
-        "problem": "64",
-        "state": "warm",
-        "tensor_cores": False,
-        "other_baseline": False,
-        "repeat_time_limit": 0.01,
-        "reproduce_time_limit": 0.02,
-    }
+        "element_type": "float32", "machines": 3, "problem": "64", "state": "warm", "tensor_cores": False,
+        "other_baseline": False, "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02,
+    }  # fmt: skip
     row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
     other = row | {"problem": "65", "tensor_cores": True, "repeat_time_limit": None}
     csv_files.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")

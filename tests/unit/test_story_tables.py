@@ -119,15 +119,11 @@ def test_limits_of_repeats_are_told_by_problem(small):
     assert "Not measured yet." in fill("table: limits d", small)
     lines = [
         "element_type,problem,state,tensor_cores,other_baseline,machines,repeat_pairs,repeat_limit,reproduce_limit",
-        "float32,64,warm,False,False,4,2,0.01,0.02",
-        "float32,64,warm,True,False,3,1,0.03,0.4",
-        "float32,64,warm,True,True,2,3,0.05,",
-        "float32,64,warm,False,True,2,3,0.06,",
-        "float32,64,cold,False,False,2,2,0.9,0.9",
-        "float32,64x32x16,warm,False,False,3,0,,0.05",
-        "float32,65,warm,False,False,2,0,,",
+        "float32,64,warm,False,False,4,2,0.01,0.02", "float32,64,warm,True,False,3,1,0.03,0.4",
+        "float32,64,warm,True,True,2,3,0.05,", "float32,64,warm,False,True,2,3,0.06,", "float32,64,cold,False,False,2,2,0.9,0.9",
+        "float32,64x32x16,warm,False,False,3,0,,0.05", "float32,65,warm,False,False,2,0,,",
         "float16,64,warm,False,False,2,2,0.8,0.8",
-    ]
+    ]  # fmt: skip
     (small / PUBLISHED / "repeat-d.csv").write_text("\n".join(lines) + "\n")
     told = fill("table: limits d", small)
     assert "| 64 | 1.01 % | 2.02 % | 3.05 % | 49.2 % | 5.13 % | – |" in told

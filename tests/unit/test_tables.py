@@ -49,12 +49,10 @@ def test_what_is_not_correct_has_no_speed(status):
 
 def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
     rows = [
-        row(configuration="slow", samples_us=[3.0] * 10),
-        row(configuration="fast", samples_us=[1.0, 1.1] * 5),
-        row(configuration="tied", samples_us=[1.06] * 10),
-        row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
+        row(configuration="slow", samples_us=[3.0] * 10), row(configuration="fast", samples_us=[1.0, 1.1] * 5),
+        row(configuration="tied", samples_us=[1.06] * 10), row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
         row(kernel="other", status="timeout"),
-    ]
+    ]  # fmt: skip
     (line,) = tables.best(summarise(rows, 1.0), Finalists()).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
 

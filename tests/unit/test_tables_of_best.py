@@ -114,20 +114,17 @@ def test_a_control_is_no_configuration_of_its_kernel():
     assert made(rows)["kernel"].tolist() == ["k"]
 
 
-@pytest.mark.parametrize(
-    ("given", "mark"),
-    [
-        ({}, ""),
-        ({"samples_throttle_reasons": [0x4, *[0x1] * 9]}, "throttled"),
-        ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
-        ({"samples_us": list(np.linspace(1, 1.01, 12)), "reference_us": [1.0] * 12}, "drifting"),
-        ({"samples_us": [1.0] * 12, "reference_us": list(np.linspace(1, 1.01, 12))}, "drifting"),
-        ({"other_processes": 1}, "disturbed"),
-        ({"other_processes": 0.0, "reference": "blas_1"}, ""),
-        ({"stop": "race"}, "raced"),
-        ({"stop": "race", "samples_us": [1.0, 1.2] * 5}, "multimodal; raced"),
-    ],
-)
+@pytest.mark.parametrize(("given", "mark"), [
+    ({}, ""),
+    ({"samples_throttle_reasons": [0x4, *[0x1] * 9]}, "throttled"),
+    ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
+    ({"samples_us": list(np.linspace(1, 1.01, 12)), "reference_us": [1.0] * 12}, "drifting"),
+    ({"samples_us": [1.0] * 12, "reference_us": list(np.linspace(1, 1.01, 12))}, "drifting"),
+    ({"other_processes": 1}, "disturbed"),
+    ({"other_processes": 0.0, "reference": "blas_1"}, ""),
+    ({"stop": "race"}, "raced"),
+    ({"stop": "race", "samples_us": [1.0, 1.2] * 5}, "multimodal; raced"),
+])  # fmt: skip
 def test_marks(given, mark):
     summary = summarise([row(**given)], 1.0)
     assert summary["marks"].tolist() == [mark]
@@ -136,17 +133,14 @@ def test_marks(given, mark):
         assert tables.best(summary, Finalists())["marks"].tolist() == [marks]
 
 
-@pytest.mark.parametrize(
-    ("levels", "unsteady"),
-    [
-        (NEAR, False),
-        ([1.05, 1.06, 1.07], False),
-        ([1.11, 1.111, 1.112], True),
-        ([0.9, 0.901, 0.902], True),
-        ([0.9, 1.0, 1.1], True),  # about 1, and its interval is from 0.77 to 1.29
-        ([0.95, 1.0, 1.05], False),
-    ],
-)
+@pytest.mark.parametrize(("levels", "unsteady"), [
+    (NEAR, False),
+    ([1.05, 1.06, 1.07], False),
+    ([1.11, 1.111, 1.112], True),
+    ([0.9, 0.901, 0.902], True),
+    ([0.9, 1.0, 1.1], True),  # about 1, and its interval is from 0.77 to 1.29
+    ([0.95, 1.0, 1.05], False),
+])  # fmt: skip
 def test_where_the_reference_differs_from_itself_nothing_is_a_result(levels, unsteady):
     of_kernel = swept("a") + again("k", "a", NEAR, "best")
     reference = swept("-", kernel="cublas") + again("cublas", "-", levels, "best")

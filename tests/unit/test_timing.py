@@ -51,13 +51,11 @@ class Scripted(Device):
         errors = Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0) if compare else None
         return [
             Timed(
-                self.times[name](self.round) * sample.times,
-                self.audits.get(name, lambda r: OK)(self.round),
-                errors,
+                self.times[name](self.round) * sample.times, self.audits.get(name, lambda r: OK)(self.round), errors,
                 self.cpu_ns.get(name, lambda r: (0, 0))(self.round),
             )
             for name, sample in zip(names, samples, strict=True)
-        ]
+        ]  # fmt: skip
 
 
 Scripted.__abstractmethods__ = frozenset()

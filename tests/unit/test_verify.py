@@ -128,12 +128,9 @@ def transposed(p, a, b, c):
 
 
 WRONG = {
-    "one element off": off_by(1e-3, (5, 6)),
-    "all elements off": off_by(1e-4, ...),
-    "never written": never_written,
-    "columns in another order": transposed,
-    "a product left out": dropped,
-}
+    "one element off": off_by(1e-3, (5, 6)), "all elements off": off_by(1e-4, ...), "never written": never_written,
+    "columns in another order": transposed, "a product left out": dropped,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", list(WRONG))

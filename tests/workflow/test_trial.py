@@ -79,21 +79,18 @@ def test_what_the_gauntlet_asks_of_a_kernel_that_needs_something_is_said(trials)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize(
-    ("does", "guess"),
-    [
-        ("right(alpha=1)", "alpha is left out"),
-        ("right(alpha=2 * p.alpha)", None),  # on some problems that is 1
-        ("right(alpha=p.alpha * p.alpha)", None),
-        ("right(beta=p.beta and 1)", "beta is left out: the old C is added as it is"),
-        ("right(beta=2 * p.beta)", None),
-        ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
-        ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
-        ("right(k=p.k - 1)", "the last 1 of K are left out"),
-        ("c[:] = p.beta * c + p.alpha * (a @ b)", UNTOUCHED),
-        ("right(alpha=float('nan'))", COMPUTED),
-    ],
-)
+@pytest.mark.parametrize(("does", "guess"), [
+    ("right(alpha=1)", "alpha is left out"),
+    ("right(alpha=2 * p.alpha)", None),  # on some problems that is 1
+    ("right(alpha=p.alpha * p.alpha)", None),
+    ("right(beta=p.beta and 1)", "beta is left out: the old C is added as it is"),
+    ("right(beta=2 * p.beta)", None),
+    ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
+    ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
+    ("right(k=p.k - 1)", "the last 1 of K are left out"),
+    ("c[:] = p.beta * c + p.alpha * (a @ b)", UNTOUCHED),
+    ("right(alpha=float('nan'))", COMPUTED),
+])  # fmt: skip
 def test_the_guess_is_what_most_wrong_problems_suggest(trials, does, guess):
     assert re.findall(r"it looks like this: (.*)", trials.try_(does, code=1)) == ([guess] if guess else [])
 
