@@ -43,13 +43,10 @@ def called(rows):
     return rows["verdict"].isin(["faster", "slower"])
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (1.0011, 1.01, "faster"), (1.0009, 1.01, verdicts.SAME), (0.9, 1.1, verdicts.SAME), (0.99, 0.9991, verdicts.SAME),
-        (0.99, 0.9989, "slower"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("low", "high", "verdict"), [
+    (1.0011, 1.01, "faster"), (1.0009, 1.01, verdicts.SAME), (0.9, 1.1, verdicts.SAME), (0.99, 0.9991, verdicts.SAME),
+    (0.99, 0.9989, "slower"),
+])  # fmt: skip
 def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdict):
     assert verdicts.of(low, high) == verdict
 
@@ -100,14 +97,12 @@ def test_two_runs_of_known_values():
     ratio, low, high = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1]])
     assert math.log(ratio) == pytest.approx(1)
     assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
-    halves = [
-        math.log(between_processes(it)[2] / between_processes(it)[0]) for it in (np.exp([[0], [1], [2]]), [[1], [1], [1.5]])
-    ]
-    whole = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1.5]], 0.99)  # from both intervals too
-    assert half_of_difference((halves[0], 2), (halves[1], 2), 0.99) == pytest.approx(math.log(whole[2] / whole[0]))
-    assert (
-        half_of_difference((0.1, 4), (0.0, 0)) == half_of_difference((0.0, 0), (0.1, 4)) == pytest.approx(0.1)
-    )  # of an exact value
+    two = np.exp([[0], [1], [2]]), [[1], [1], [1.5]]
+    halves = [(math.log(high / value), 2) for value, _, high in map(between_processes, two)]
+    ratio, _, high = between_runs(*two, 0.99)  # from both intervals too
+    assert half_of_difference(*halves, 0.99) == pytest.approx(math.log(high / ratio))
+    exact = half_of_difference((0.1, 4), (0.0, 0)), half_of_difference((0.0, 0), (0.1, 4))
+    assert exact == pytest.approx((0.1, 0.1))
     assert half_of_difference((0.0, 0), (0.0, 0)) == 0
     assert half_of_difference((math.inf, 0), (0.1, 4)) == math.inf
     assert between_runs([[2]], [[1], [1]]) == (2, 0, math.inf)
@@ -132,12 +127,9 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     with_limits = compare.changes(one, other, limits)
     assert called(without).mean() > 0.3
     assert called(with_limits).mean() <= 0.1
-    assert with_limits["limit"].tolist() == pytest.approx(
-        [
-            math.exp(limits["float32", row.problem, row.state, *2 * (row.kernel == "cublas_tf32",)].half)
-            for row in with_limits.itertuples()
-        ]
-    )
+    for row in with_limits.itertuples():
+        tf32 = row.kernel == "cublas_tf32"
+        assert row.limit == pytest.approx(math.exp(limits["float32", row.problem, row.state, tf32, tf32].half))
     slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
     assert compare.changes(one, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
