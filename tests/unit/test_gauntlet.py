@@ -168,12 +168,8 @@ def test_a_problem_is_changed_as_little_as_suffices(what):
 
 def test_the_list_is_where_kernels_go_wrong():
     for element_type, tf32 in (
-        ("float32", False),
-        ("float32", True),
-        ("float64", False),
-        ("float16", False),
-        ("bfloat16", False),
-    ):
+        ("float32", False), ("float32", True), ("float64", False), ("float16", False), ("bfloat16", False),
+    ):  # fmt: skip
         problems = gauntlet.problems(element_type, tf32)
         assert {problem.element_type for problem in problems} == {element_type}
         assert {problem.distribution for problem in problems} == {

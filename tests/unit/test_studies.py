@@ -92,12 +92,9 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
 
 def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
     said = [
-        ("own", "not reproduced"),
-        ("other", "not reproduced"),
-        ("more", "reproduced"),
-        ("again", "reproduced"),
+        ("own", "not reproduced"), ("other", "not reproduced"), ("more", "reproduced"), ("again", "reproduced"),
         ("none", NOTHING),
-    ]
+    ]  # fmt: skip
     (tmp_path / "here").mkdir()
     entries = [{"id": id, "state": state, "dataset": "results/here/gpu"} for id, state in said]
     entries[1]["dataset"] = "published/same-gpu"
