@@ -78,8 +78,7 @@ def test_an_entry_may_have_several_distributions():
 def test_every_configuration_and_baseline_is_planned():
     plan = load(change(parameters={"cuda/03_shared_tile": {"BM": [16, 64], "BN": [16, 32], "BK": [16]}}))
     assert plan.jobs("cuda") == ["baselines.float32", "03_shared_tile.float32"]
-    asked = plan.plan("cuda", "03_shared_tile.float32")
-    objections = {c["label"]: c["objection"] for c in asked["candidates"]}
+    objections = {c["label"]: c["objection"] for c in plan.plan("cuda", "03_shared_tile.float32")["candidates"]}
     assert objections == {
         "BM=16 BN=16 BK=16": "", "BM=16 BN=32 BK=16": "", "BM=64 BN=16 BK=16": "",
         "BM=64 BN=32 BK=16": "2048 threads a block; at most 1024",
@@ -261,8 +260,7 @@ def test_architectures():
 
 def test_a_plan_of_2000_configurations_takes_no_longer_than_a_quick_test_may():
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
-    plan = load(change(parameters={"cuda/03_shared_tile": lists}))
-    asked = plan.plan("cuda", "03_shared_tile.float32")
+    asked = load(change(parameters={"cuda/03_shared_tile": lists})).plan("cuda", "03_shared_tile.float32")
     digest(asked)
     assert len(asked["candidates"]) == 2000
 

@@ -133,8 +133,7 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
     assert compare.changes(one, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
-    of_two_machines = {key: replace(limit, degrees=1) for key, limit in limits.items()}
-    found = compare.changes(one, slowed, of_two_machines)
+    found = compare.changes(one, slowed, {key: replace(limit, degrees=1) for key, limit in limits.items()})
     assert (found["verdict"] == "slower").all()
     assert not found["sure"].any()
 
@@ -219,8 +218,7 @@ def test_nights_on_several_machines_have_the_limits_of_machines(tmp_path):
         return Dataset.open(folder)
 
     *nights, b = [night(number) for number in range(4)]
-    several = repeatability.of_nights(nights, b)
-    assert {limit.degrees for limit in several.values()} == {2}
+    assert {limit.degrees for limit in repeatability.of_nights(nights, b).values()} == {2}
     again = Dataset.open(synthetic.write(tmp_path / "again", 9, of_run=0.003, fingerprint={"uuids": ["GPU-2"]}, **SMALL))
     assert repeatability.of_nights(nights, again) == {}  # none of these machines was measured twice
 

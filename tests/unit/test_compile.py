@@ -94,8 +94,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
     text = cuda_kernel("t", CU_RIGHT)
     first = build(folder, "cuda/20_test.cu", text)
     times = {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()}
-    again = build(folder, "cuda/20_test.cu", text)
-    assert again == first
+    assert build(folder, "cuda/20_test.cu", text) == first
     assert {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()} == times
     shutil.rmtree(folder / "build")
     assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]

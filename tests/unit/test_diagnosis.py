@@ -23,8 +23,7 @@ def gemm(problem, a, b, old, result, lda=0, ldb=0, ldc=0, alpha=None, beta=None,
 def operands(problem):
     random = np.random.default_rng(1)
     flats = [random.integers(-4, 5, 3000).astype(np.float32) for _ in range(3)]
-    result = flats[2].copy() if problem.beta else np.full(3000, CANARY, np.uint32).view(np.float32)
-    return *flats, result
+    return *flats, flats[2].copy() if problem.beta else np.full(3000, CANARY, np.uint32).view(np.float32)
 
 
 @pytest.mark.parametrize(("problem", "mistake", "guess"), [
@@ -69,11 +68,9 @@ def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, said,
     problem = Problem(37, 45, 53, padding=padding, distribution="integers")
     a, b, old, result = operands(problem)
     for flat, rows, columns, ld in ((a, 37, 53, problem.lda), (b, 53, 45, problem.ldb)):
-        between = np.arange(3000) % ld >= columns
-        flat[between | (np.arange(3000) >= rows * ld)] = np.nan
+        flat[(np.arange(3000) % ld >= columns) | (np.arange(3000) >= rows * ld)] = np.nan
     result[:] = np.full(3000, nan, np.uint32).view(np.float32)
-    seen = diagnose(problem, a, b, old, result, result.copy(), 0.0)
-    assert seen.guesses[0] == said
+    assert diagnose(problem, a, b, old, result, result.copy(), 0.0).guesses[0] == said
 
 
 def test_two_launches_that_differ_are_a_race():

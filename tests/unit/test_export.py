@@ -122,8 +122,7 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     folder, at = written(tmp_path / "it", kernel, configuration), recording.addresses(problem)
     expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
     assert in_cpp(build(folder, driver, kernel), env, problem, at).stdout.splitlines() == expected
-    typestr = "<f8" if problem.element_type == "float64" else "<f4"
-    arrays = interfaces(problem, at, typestr)
+    arrays = interfaces(problem, at, "<f8" if problem.element_type == "float64" else "<f4")
     assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
 
 

@@ -91,8 +91,7 @@ def test_halves_and_the_three_products_lose_what_the_proof_says():
     for name, a, b in cases(640):
         for half_a, half_b, u, v, size, _ in parts(a, b):
             kept = half_a.high @ half_b.high.T + half_a.high @ half_b.low.T + half_a.low @ half_b.high.T
-            dropped = np.abs(half_a.low) @ np.abs(half_b.low).T
-            assert (dropped <= halves.DROPPED * U * size).all(), name
+            assert (np.abs(half_a.low) @ np.abs(half_b.low).T <= halves.DROPPED * U * size).all(), name
             assert (np.abs(kept + half_a.low @ half_b.low.T - u @ v.T) <= halves.LOST * U * size).all(), name
             seen.add(name)
     assert len(seen) >= 8  # the others are multiplied in float32
@@ -202,8 +201,7 @@ def test_integers_are_exact_whatever_shares_their_tile(k, of_a, of_b):
     a, b, whole = one_real(random.integers(-of_a, of_a + 1, (M, k)), random.integers(-of_b, of_b + 1, (k, N)))
     exact = a.astype(np.float64) @ b.astype(np.float64)
     assert any(halves.judge(x, y, k).tensor and x.lows.any() and y.lows.any() for _, _, x, y in halves.chunks(a, b))
-    wrong = (halves.multiply(a, b) != exact) & whole
-    assert (wrong.sum(), whole.sum()) == (0, 465)
+    assert (((halves.multiply(a, b) != exact) & whole).sum(), whole.sum()) == (0, 465)
 
 
 def test_a_gain_by_the_tile_fails_in_the_gauntlet(monkeypatch):
@@ -229,8 +227,7 @@ def test_the_launch_on_whole_numbers_is_exact(k):
 
 def test_counting_is_exact():
     """A row of zeros and ones times a column of ones, beside real numbers."""
-    random = np.random.default_rng(8)
-    a, b, whole = one_real(random.integers(0, 2, (M, 1024)), np.ones((1024, N)))
+    a, b, whole = one_real(np.random.default_rng(8).integers(0, 2, (M, 1024)), np.ones((1024, N)))
     assert (halves.multiply(a, b) == a.astype(np.float64) @ b.astype(np.float64))[whole].all()
 
 

@@ -56,8 +56,7 @@ def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
     light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
     assert len(rungs) == 2
     assert light == sorted(light)
-    looks = list(found.values())
-    assert all(one["shape"] != other["shape"] for one, other in pairwise(looks))
+    assert all(one["shape"] != other["shape"] for one, other in pairwise(list(found.values())))
     assert [name for name, look in found.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
 
 

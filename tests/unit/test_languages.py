@@ -33,8 +33,7 @@ def test_ptx_is_assembled_in_one_way_only(tmp_path, arch):
     assert (row.function, row.static_shared, row.spill_loads) == ("gemm", 0, 0)
     assert 8 <= row.registers <= 32
     assert row.version.startswith("Build cuda_")
-    found = interface.functions((tmp_path / "build" / row.binary).read_bytes())
-    assert found["gemm"].exact_block == (32, 8, 1)
+    assert interface.functions((tmp_path / "build" / row.binary).read_bytes())["gemm"].exact_block == (32, 8, 1)
     assert build(tmp_path, PTX, "sm_86").sha256 != row.sha256
 
 

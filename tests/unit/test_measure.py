@@ -264,8 +264,7 @@ def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
         run.measure_all()
     (tmp_path / "1.cubin").unlink()
     with pytest.raises(InputError, match=r"1\.cubin: its sha256"):
-        make_again = Sweep(run.job, run.journal, "uuid", lock=0)
-        make_again.measure_all()
+        Sweep(run.job, run.journal, "uuid", lock=0).measure_all()
 
 
 def test_the_best_of_earlier_groups_is_told_to_the_next(make):

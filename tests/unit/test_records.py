@@ -161,8 +161,7 @@ def test_samples_outlive_the_columns_added_since(tmp_path):
     write_old(tmp_path / "old.parquet", old)
     (row,), _ = samples.read(tmp_path / "old.parquet")
     assert (row["samples_us"], row["race"], row["energy_j"]) == ([1.0], None, None)
-    other = pa.schema([*old, pa.field("race", pa.string())])
-    write_old(tmp_path / "other.parquet", other)
+    write_old(tmp_path / "other.parquet", pa.schema([*old, pa.field("race", pa.string())]))
     with pytest.raises(InputError, match="expected the columns"):
         samples.read(tmp_path / "other.parquet")
 

@@ -172,8 +172,7 @@ def test_a_rung_gains_on_one_of_its_own_precision():
     assert told.builds_on("21_tensor_split") == "15_last_wave"
     assert told.builds_on("20_tensor_cores") is None
     assert told.builds_on("02_naive_coalesced") == "01_naive_uncoalesced"
-    names = {name for pair in page_data.BUILDS_ON.items() for name in pair}
-    assert names <= told.kernels.keys()
+    assert {name for pair in page_data.BUILDS_ON.items() for name in pair} <= told.kernels.keys()
     assert all(told.kernels[it].precision == told.kernels[base].precision for it, base in page_data.BUILDS_ON.items())
 
 

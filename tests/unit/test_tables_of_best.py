@@ -88,8 +88,7 @@ def test_what_finalists_had_no_room_for_is_counted():
 def test_states_are_never_mixed():
     rows = swept("a", "b") + again("k", "a", NEAR, "best") + again("k", "b", np.multiply(NEAR, 1.01))
     cold = again("k", "a", np.multiply(NEAR, 3), "best", state="cold") + again("k", "b", np.multiply(NEAR, 2), state="cold")
-    lines = made(rows + cold)
-    assert lines[["state", "configuration"]].to_numpy().tolist() == [["warm", "a"], ["cold", "b"]]
+    assert made(rows + cold)[["state", "configuration"]].to_numpy().tolist() == [["warm", "a"], ["cold", "b"]]
 
 
 def test_what_fails_in_the_confirmation_is_correct_nowhere():

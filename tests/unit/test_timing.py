@@ -75,8 +75,7 @@ def steady(*names):
 
 
 def test_a_steady_kernel_stops_at_the_target_with_the_least_samples():
-    device = steady("kernel")
-    series = run(device)[0]
+    series = run(steady("kernel"))[0]
     assert (series.stop, len(series.samples), series.repeats) == ("target", 10, 5)
     assert series.samples == [100.0] * 10  # of one launch, not of five
     assert series.reference == [50.0] * 10
@@ -322,8 +321,7 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
         return Timed((1e6 if late else 10.0) * sample.times, OK)
 
     device.sustain = sustain
-    limits = Limits(states=["sustained"])
-    asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", limits, 1
+    asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", Limits(states=["sustained"]), 1
     ((_, series),) = filter(None, timing.measure(device, *asked))
     assert (series.samples, series.reference) == ([10.0], [10.0])
     ((_, series),) = filter(None, timing.measure(device, *asked))  # stopped each time

@@ -102,8 +102,7 @@ def off_by(share, which):
     def compute(p, a, b, c):
         forward(p, a, b, c)
         with np.errstate(all="ignore"):
-            scale = np.abs(a).astype(float) @ np.abs(b).astype(float)
-            c[which] += (share * scale)[which].astype(c.dtype)
+            c[which] += (share * (np.abs(a).astype(float) @ np.abs(b).astype(float)))[which].astype(c.dtype)
 
     return compute
 

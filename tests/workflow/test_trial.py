@@ -30,8 +30,7 @@ def trials(tmp_path, monkeypatch, capsys, gpus):
 
 
 def test_a_correct_kernel_is_timed_and_leaves_only_what_the_next_try_needs(trials):
-    output = trials.try_("right()")
-    lines = output.splitlines()
+    lines = trials.try_("right()").splitlines()
     assert lines[0] == "cuda/mine, float32, 32 x 32 x 32 on Simulated"
     assert re.fullmatch(rf"mine: {INTERVAL} TFLOP/s; of cublas {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
     assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
@@ -314,8 +313,7 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
 
 def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus, monkeypatch):
     gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"others": [2]}))
-    path = trials.root / "kernels" / "cuda" / "mine.cu"
-    path.write_text(cuda_kernel("mine", CU_RIGHT))
+    (trials.root / "kernels" / "cuda" / "mine.cu").write_text(cuda_kernel("mine", CU_RIGHT))
     try_ = ["try", "kernels/cuda/mine.cu", "--problem", "8x9x10", "--counters"]
     output = trials.ladder(*try_, "--set", "BX=8,16", "--set", "compiler=nvcc,nvrtc")
     assert output.startswith("cuda/mine, float32, 8 x 9 x 10 on Simulated\n")
