@@ -75,9 +75,8 @@ def test_two_kernels_of_one_name_are_refused(tmp_path):
     assert kernel_file.discover(tmp_path, refused) == {}
     assert list(refused) == ["cuda/mine"]
     for path, other in ((first, second), (second, first)):
-        with pytest.raises(
-            InputError, match=rf"{path.name}: two kernels of one name, beside {other.name}; expected another name"
-        ):
+        message = rf"{path.name}: two kernels of one name, beside {other.name}; expected another name"
+        with pytest.raises(InputError, match=message):
             kernel_file.parse(path)
 
 

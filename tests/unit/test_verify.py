@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from host import checked, host, launch, poke, right
+from host import checked, poke, right
 from ladder.core.types import DISTRIBUTIONS
 from ladder.devices.operands import GUARD, exactly, scalars
 from ladder.measuring.verify import judge
@@ -233,7 +233,5 @@ def test_in_a_whole_c_every_place_along_k_has_an_operand_that_narrower_ones_chan
 def test_no_rounding_is_held_to_be_relative_to_a_denormal_result():
     """Beside larger ones: it is the element farthest off, and as near as float32 can be."""
     problem = Problem(33, 40, 16, distribution="scaled", alpha=2.0**-90)
-    operands = host().operands(problem)
-    found = judge(host().check(launch(host(), right)), problem)
-    host().free(operands)
+    found = verdict(problem, right)
     assert found.status == "correct", found.reason
