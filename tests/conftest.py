@@ -162,22 +162,10 @@ _LEFT_OUT: Counter[str] = Counter()
 
 
 LONG = (
-    "test_smoke",
-    "test_pipeline",
-    "test_robust",
-    "test_result",
-    "test_stale",
-    "test_figures",
-    "test_gpus",
-    "test_compilers",
-    "test_trial",
-    "test_verify",
-    "test_frauds",
-    "test_faults",
-    "test_confirm",
-    "test_studies",
-    "test_command",
-)
+    "test_smoke", "test_pipeline", "test_robust", "test_result", "test_stale", "test_figure_layout", "test_figure_rates",
+    "test_figure_models", "test_gpus", "test_compilers", "test_trial", "test_trial_processes", "test_verify", "test_frauds",
+    "test_faults", "test_confirm", "test_studies", "test_command",
+)  # fmt: skip
 """The files that take longest, which come first: the processes that share the tests then end together."""
 
 

@@ -171,12 +171,8 @@ def test_every_choice_changes_what_is_drawn(page):
     page.open()
     assert len(page.points()) == len(KERNELS) * len(PROBLEMS)
     for name, value in (
-        ("quantity", "percent"),
-        ("scale", "log"),
-        ("state", "cold"),
-        ("quantity", "time"),
-        ("dataset", "nvidia-b"),
-    ):
+        ("quantity", "percent"), ("scale", "log"), ("state", "cold"), ("quantity", "time"), ("dataset", "nvidia-b"),
+    ):  # fmt: skip
         before = page.heights()
         page.choose(name, value)
         assert page.heights() != before, name

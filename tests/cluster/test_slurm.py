@@ -132,14 +132,8 @@ def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smo
 
 def test_only_what_runs_on_a_device_has_a_gpu(smoke):
     for rule, gpu in {
-        "compile": False,
-        "support": False,
-        "probe": True,
-        "measure": True,
-        "confirm": True,
-        "tables": False,
-        "compare": False,
-    }.items():
+        "compile": False, "support": False, "probe": True, "measure": True, "confirm": True, "tables": False, "compare": False,
+    }.items():  # fmt: skip
         slots = [slot for job in smoke.of(rule) for slot in job.slots]
         assert slots, rule
         assert [slot for slot in slots if (slot[1] != "none") != gpu] == [], rule

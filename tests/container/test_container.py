@@ -166,17 +166,12 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
 def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
     """Writes what docs/container.md says of the image, which tests/published/test_pages.py checks. Sizes in MB."""
     parts = {
-        "cuBLAS": "nvidia/cu13/lib/libcublas*",
-        "cuBLASLt": "nvidia/cu13/lib/libcublasLt*",
-        "nvcc": "nvidia/cu13/bin nvidia/cu13/nvvm nvidia/cu13/include",
-        "NVRTC": "nvidia/cu13/lib/libnvrtc*",
-        "PyArrow": "pyarrow*",
-        "bindings": "cuda* nvmath*",
-        "NumPy": "numpy*",
-        "tables and figures": "pandas* matplotlib* fontTools* fonttools*",
-        "page": "vl_convert* altair*",
+        "cuBLAS": "nvidia/cu13/lib/libcublas*", "cuBLASLt": "nvidia/cu13/lib/libcublasLt*",
+        "nvcc": "nvidia/cu13/bin nvidia/cu13/nvvm nvidia/cu13/include", "NVRTC": "nvidia/cu13/lib/libnvrtc*",
+        "PyArrow": "pyarrow*", "bindings": "cuda* nvmath*", "NumPy": "numpy*",
+        "tables and figures": "pandas* matplotlib* fontTools* fonttools*", "page": "vl_convert* altair*",
         "project": "/opt/gemm-ladder",
-    }
+    }  # fmt: skip
     shell = [*HARDENED, "--user=0", "--entrypoint=sh"]
     given = "-not -path '/run/*' -not -path '/etc/host*' -not -path /etc/resolv.conf"  # to the container, by Podman
     seconds, listings, layers = [], [], []

@@ -61,18 +61,8 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
     (folder / "kernel.cpp").write_text(CLUSTER.sub("", text))
     made = folder / "kernel.so"
     command = [
-        "g++",
-        "-std=c++17",
-        "-O2",
-        "-w",
-        "-fPIC",
-        "-shared",
-        f"-I{headers}",
-        f"-I{HERE}",
-        "-o",
-        made,
-        folder / "kernel.cpp",
-    ]
+        "g++", "-std=c++17", "-O2", "-w", "-fPIC", "-shared", f"-I{headers}", f"-I{HERE}", "-o", made, folder / "kernel.cpp",
+    ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:3000]
     return ctypes.CDLL(str(made))

@@ -10,12 +10,9 @@ from ladder.model.problem import Problem
 from problems import complaint, launch, lower_kernel
 
 PROBLEMS = [
-    Problem(1, 1, 1),
-    Problem(17, 33, 40, beta=0.5, padding=3),
-    Problem(24, 20, 1300, alpha=-2.0),
-    Problem(330, 312, 3),
+    Problem(1, 1, 1), Problem(17, 33, 40, beta=0.5, padding=3), Problem(24, 20, 1300, alpha=-2.0), Problem(330, 312, 3),
     Problem(16, 16, 16, offset=1),
-]
+]  # fmt: skip
 """What the gauntlet and a campaign's problems have between them, on numbers that are not whole."""
 FRAUDS = [
     "large_k", "large_c", "one_product", "multiples_of_4", "unwritten", "ldb_for_ldc", "reads_c", "before_c", "low_bits", "whole_only",

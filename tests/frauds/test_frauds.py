@@ -51,17 +51,9 @@ def test_all_for_a_gpu_compile(tmp_path):
             texts.append(f"#define gemm gemm_{kernel.name}\nnamespace of_{kernel.name} {{{renamed}}}\n#undef gemm")
     (tmp_path / "all.cu").write_text("\n".join(texts))
     command = [
-        nvcc(),
-        "-std=c++17",
-        "-arch=sm_90",
-        "-cubin",
-        "-Xptxas",
-        "-O0",
-        f"-I{FOLDER}/kernels/include",
-        "-o",
-        "all.cubin",
+        nvcc(), "-std=c++17", "-arch=sm_90", "-cubin", "-Xptxas", "-O0", f"-I{FOLDER}/kernels/include", "-o", "all.cubin",
         "all.cu",
-    ]
+    ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -70,5 +62,4 @@ def test_all_for_a_gpu_compile(tmp_path):
 def test_on_a_gpu(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
     device = first_gpu()
-    found = planted_frauds.run(device, device.uuids[0], tmp_path, 8)
-    assert complaints("cuda", found) == []
+    assert complaints("cuda", planted_frauds.run(device, device.uuids[0], tmp_path, 8)) == []

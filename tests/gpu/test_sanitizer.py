@@ -55,13 +55,10 @@ def test_every_rung_is_clean(tool, binaries, record_property):
     assert done, output[-500:]
 
 
-@pytest.mark.parametrize(
-    ("tool", "right", "wrong"),
-    [
-        ("memcheck", "row0 + r < M && k0 + k < K", "k0 + k < K"),
-        ("racecheck", "__syncthreads();  // the tiles are complete", ""),
-    ],
-)
+@pytest.mark.parametrize(("tool", "right", "wrong"), [
+    ("memcheck", "row0 + r < M && k0 + k < K", "k0 + k < K"),
+    ("racecheck", "__syncthreads();  // the tiles are complete", ""),
+])  # fmt: skip
 def test_a_planted_fault_is_found(project: Project, tmp_path, tool, right, wrong):
     shutil.copytree(ROOT / "tests" / "gpu", project.folder / "tests" / "gpu")
     for path in (project.folder / "kernels" / "cuda").glob("*.cu"):

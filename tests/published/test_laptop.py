@@ -22,8 +22,7 @@ AROUND = 60
 
 def slowest_us(dataset):
     """The time of the slowest configuration of each kernel on each problem."""
-    records = dataset.summary[dataset.summary["state"] == "warm"]
-    return records.groupby(["kernel", "problem"])["median_us"].max()
+    return dataset.summary[dataset.summary["state"] == "warm"].groupby(["kernel", "problem"])["median_us"].max()
 
 
 def spent(us, limits, fewest, most, seconds):
@@ -52,8 +51,7 @@ def estimate(campaign, dataset):
             us = SLOWER * times[name, problem]
             own = spent(us, limits, limits.min_samples, limits.max_samples, limits.max_seconds)
             sampled += counts[id] * (own + limits.max_samples * max(reference, limits.sample_us))
-            groups = math.ceil(counts[id] / GROUP)
-            warming += groups * (WARM_MOST * WARM_SECONDS * 1e6) + 2 * counts[id] * us
+            warming += math.ceil(counts[id] / GROUP) * (WARM_MOST * WARM_SECONDS * 1e6) + 2 * counts[id] * us
             finalists = min(confirm.finalists, counts[id])
             confirmed += finalists * spent(us, limits, 1, confirm.rounds, confirm.seconds) + 2 * us
         confirmed += confirm.rounds * max(reference, limits.sample_us) + WARM_MOST * WARM_SECONDS * 1e6

@@ -2,7 +2,8 @@
 
 import ctypes
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,20 @@ def right(p: Problem, a: Any, b: Any, c: Any) -> None:
         c[:] = reference(*(float(factor) for factor in scalars(p)), a, b, c)[0]
 
 
-def checked(problem: Problem, compute: Compute) -> Any:
-    """The `Errors` of one launch on a problem."""
+@contextmanager
+def held(problem: Problem) -> Iterator[Any]:
+    """The operands of a problem, which the host has meanwhile."""
     operands = host().operands(problem)
     try:
-        return host().check(launch(host(), compute))
+        yield operands
     finally:
         host().free(operands)
+
+
+def checked(problem: Problem, compute: Compute) -> Any:
+    """The `Errors` of one launch on a problem."""
+    with held(problem):
+        return host().check(launch(host(), compute))
 
 
 def buffers(problem: Problem) -> list[Any]:

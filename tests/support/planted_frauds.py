@@ -26,21 +26,17 @@ from ladder.storage.samples import read
 FOLDER = Path(__file__).resolve().parents[1] / "frauds"
 KERNELS = discover(FOLDER)
 PROBLEMS = {
-    "deep": Problem(24, 20, 1300),
-    "wide": Problem(330, 312, 8),
-    "short": Problem(12, 12, 16, distribution="denormal"),
-}
+    "deep": Problem(24, 20, 1300), "wide": Problem(330, 312, 8), "short": Problem(12, 12, 16, distribution="denormal"),
+}  # fmt: skip
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers that only a campaign can ask for."""
 CAUGHT: dict[str, tuple[str, str]] = {
-    "nothing": ("", ""),
-    "cubin": ("", "its binary keeps state"),
+    "nothing": ("", ""), "cubin": ("", "its binary keeps state"),
     "gauntlet": (r"on M=\d+ N=\d+ K=.*: .*", "the small problems that come first, two launches of each"),
     "exact": (r"(?=C\[).*", "a launch on whole numbers, of the problem's own size"),
     "audit": (r"while timed: sample \d+: .*", "a timed launch, one picked at random in each sample"),
-    "ceiling": ("", "what the device can do at most"),
-    "any": ("", "one of these: which, is left to chance"),
+    "ceiling": ("", "what the device can do at most"), "any": ("", "one of these: which, is left to chance"),
     "supervision": ("", "the process that watches the one in which kernels run"),
-}
+}  # fmt: skip
 """Where a fraud is caught: what its reason begins with, and what that is."""
 CONTROLS = [kernel.name for kernel in KERNELS.values() if kernel.name.startswith("right_")]
 HONEST = 0.3
@@ -131,11 +127,8 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
 
 def _candidate(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
-        "name": name,
-        "label": row["configuration"],
-        "objection": "",
-        "precision": "",
-    }
+        "name": name, "label": row["configuration"], "objection": "", "precision": "",
+    }  # fmt: skip
 
 
 def complaints(kind: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:

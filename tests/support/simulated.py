@@ -234,25 +234,12 @@ class Gpu(Cpu):
             def call() -> None:
                 calls[0] += 1
                 given = {
-                    "a": a,
-                    "b": b,
-                    "c": c,
-                    "p": p,
-                    "call": calls[0],
-                    "timed": self.timing,
-                    "right": right,
-                    "outside": outside,
-                }
+                    "a": a, "b": b, "c": c, "p": p, "call": calls[0], "timed": self.timing, "right": right, "outside": outside,
+                }  # fmt: skip
                 faults = {
-                    "fail": fail,
-                    "hang": Faults.hang,
-                    "die": Faults.die,
-                    "slow": slow,
-                    "Refused": Refused,
-                    "os": os,
-                    "lose": lose,
-                    "stop": stop,
-                }
+                    "fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os,
+                    "lose": lose, "stop": stop,
+                }  # fmt: skip
                 self.factor = 1.0
                 exec(code, {**given, **faults, **parameters})
                 self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor

@@ -101,13 +101,9 @@ def write(
     _write_resources(folder, configurations)
     sizes = [Problem(*size) for size in problems]
     session = {
-        "fingerprint": facts["fingerprint"],
-        "code": "made up",
-        "wall_seconds": 1.0,
-        "busy_seconds": 0.9,
-        "children": 1,
+        "fingerprint": facts["fingerprint"], "code": "made up", "wall_seconds": 1.0, "busy_seconds": 0.9, "children": 1,
         "measured": 1,
-    }
+    }  # fmt: skip
     session |= {"peak_memory_bytes": 1, **facts["project"]}
     jobs, swept = {}, {}
     for index, name in enumerate(kernels):

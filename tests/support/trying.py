@@ -1,5 +1,6 @@
 """`ladder new` and `ladder try` in the test's own process, in a folder that has only the kernels that the test puts there."""
 
+import json
 import sys
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -15,7 +16,15 @@ from ladder.compiling import compile, compilers
 from ladder.measuring import probe, session, worker
 from ladder.measuring import trial as measuring_trial
 
+INTERVAL = r"[\d.e+-]+ \(interval [\d.e+-]+ to [\d.e+-]+\)"
+SINCE = "since the last correct try: "
 HEADER = "/*---\ntitle: mine\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{}---*/\n// python: {}\n"
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
 class SameProcess(Executor):
@@ -61,6 +70,9 @@ class Trials:
         done = self.capsys.readouterr()
         assert ended.value.code == code, done.out + done.err
         return str(done.out + done.err)
+
+    def history(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.kept / "history.jsonl").read_text().splitlines()]
 
     def write(self, does: str, header: str = "", name: str = "mine", kind: str = "cuda") -> str:
         """Write a kernel for a simulated device, with what a launch does; returns its path as the command takes it."""

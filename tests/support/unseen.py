@@ -39,11 +39,9 @@ class Call:
 
 
 CALLS = [
-    Call("float32", "float32", "TF32", TF32_DIGITS),
-    Call("TF32", "float32", "bfloat16", 8),
-    Call("float64", "float64", "float32", 24),
-    Call("float16", "float16", "bfloat16", 8),
-]
+    Call("float32", "float32", "TF32", TF32_DIGITS), Call("TF32", "float32", "bfloat16", 8),
+    Call("float64", "float64", "float32", 24), Call("float16", "float16", "bfloat16", 8),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -151,13 +149,9 @@ def table() -> list[str]:
         return f"{100 * value:.2g} %" if value else "0"
 
     columns = [
-        "result",
-        "K",
-        "the bound, in largest errors of a correct result",
-        "one element off by, of C's root mean square",
-        "one product left out, in so many of 100 elements",
-        "narrower operands in a part of K",
-    ]
+        "result", "K", "the bound, in largest errors of a correct result", "one element off by, of C's root mean square",
+        "one product left out, in so many of 100 elements", "narrower operands in a part of K",
+    ]  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for call in CALLS:
         for k in DEPTHS:

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from host import host, launch, poke, right
-from ladder.devices.operands import BOUND, exactly
+from host import checked, held, host, launch, poke, right
+from ladder.devices.operands import BOUND, exactly, places
 from ladder.measuring.verify import fault, judge
 from ladder.model.problem import Problem
 
@@ -23,12 +23,9 @@ ROUNDS = 3
 
 def faults_of(problem, compute, times=1, rounds=ROUNDS):
     """What the audits of some rounds find, each on operands of its own."""
-    device = host()
-    operands = device.operands(problem)
-    sample = device.sample(launch(device, compute), times)
-    found = [device.time_round([sample], False, seed)[0].audit for seed in range(rounds)]
-    device.free(operands)
-    return [fault(audit, problem) for audit in found]
+    with held(problem):
+        sample = host().sample(launch(host(), compute), times)
+        return [fault(host().time_round([sample], False, seed)[0].audit, problem) for seed in range(rounds)]
 
 
 def rounded(p, a, b, c):
@@ -122,16 +119,11 @@ def write_behind_c(p, a, b, c):
 
 
 FAULTS = {
-    wrong_element: "a row of C is off by",
-    lost_product: "a row of C is off by",
-    in_another_place: "a row of C is off by",
-    not_written: "a row of C is off by",
-    write_a: "elements of A and B were overwritten",
-    write_b: "elements of A and B were overwritten",
-    write_behind_a: "elements of A and B were overwritten",
-    write_before_c: "1 elements outside C were overwritten",
-    write_behind_c: "1 elements outside C were overwritten",
-}
+    wrong_element: "a row of C is off by", lost_product: "a row of C is off by", in_another_place: "a row of C is off by",
+    not_written: "a row of C is off by", write_a: "elements of A and B were overwritten",
+    write_b: "elements of A and B were overwritten", write_behind_a: "elements of A and B were overwritten",
+    write_before_c: "1 elements outside C were overwritten", write_behind_c: "1 elements outside C were overwritten",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("times", [1, 4])
@@ -176,49 +168,40 @@ def test_a_result_of_earlier_operands_is_found(element_type):
 
 def test_any_launch_of_a_sample_may_be_looked_at():
     """A kernel that leaves one launch in four out is caught, whichever it is; most often where it is the last, which has none after it."""
-    device, problem = host(), Problem(20, 30, 40)
-    operands, calls = device.operands(problem), itertools.count()
+    calls = itertools.count()
     for left_out in range(4):
 
         def lazy(p, a, b, c, left_out=left_out):
             if next(calls) % 4 != left_out:
                 right(p, a, b, c)
 
-        sample = device.sample(launch(device, lazy), 4)
-        caught = [bool(fault(device.time_round([sample], False, seed)[0].audit, problem)) for seed in range(80)]
-        least, most = (
-            (28, 72) if left_out == 3 else (1, 25)
-        )  # of 50, and of 10, expected: five standard deviations to either side
-        assert least <= sum(caught) <= most
-    device.free(operands)
+        caught = sum(map(bool, faults_of(Problem(20, 30, 40), lazy, 4, rounds=80)))
+        least, most = (28, 72) if left_out == 3 else (1, 25)  # of 50 and 10 expected: five standard deviations to either side
+        assert least <= caught <= most
 
 
 def test_launches_of_a_sample_have_rows_of_their_own_but_where_the_distribution_depends_on_them():
     for distribution, steps in (("uniform", {0, 4, 8, 12}), ("alternating", {0, 4, 8, 12}), *((bound, {0}) for bound in BOUND)):
-        device, problem, seen = host(), Problem(5, 6, 7, distribution=distribution), set()
-        operands = device.operands(problem)
+        problem, seen = Problem(5, 6, 7, distribution=distribution), set()
 
         def look(p, a, b, c, seen=seen):
             seen.add(b.ctypes.data)
             right(p, a, b, c)
 
-        device.time_round([device.sample(launch(device, look), 4)], False, 1)
+        faults_of(problem, look, 4, rounds=1)
         first = min(seen)
         assert {(address - first) // (4 * problem.ldb) for address in seen} == steps
-        device.free(operands)
 
 
 def test_a_b_and_c_begin_as_far_from_a_boundary_as_is_asked():
-    device, seen = host(), []
-    operands = device.operands(Problem(5, 6, 7, offset="1,0,3", padding="1,2,0"))
+    problem, seen = Problem(5, 6, 7, offset="1,0,3", padding="1,2,0"), []
 
     def look(p, *matrices):
         seen.append([matrix.ctypes.data % 16 for matrix in matrices] + [matrix.strides[0] for matrix in matrices])
         right(p, *matrices)
 
-    device.check(launch(device, look))
-    device.time_round([device.sample(launch(device, look), 3)], False, 1)
-    device.free(operands)
+    checked(problem, look)
+    faults_of(problem, look, 3, rounds=1)
     assert {tuple(one[:2]) for one in seen} == {(4, 0)}
     assert {one[2] % 8 for one in seen} == {4}  # C begins at random places in its room
     assert {tuple(one[3:]) for one in seen} == {(4 * 8, 4 * 8, 4 * 6)}
@@ -226,42 +209,38 @@ def test_a_b_and_c_begin_as_far_from_a_boundary_as_is_asked():
 
 def test_where_the_next_launch_has_its_c_is_left_to_chance():
     """Or a launch could compute for those after it."""
-    device, problem, seen = host(), Problem(5, 6, 7), []
-    operands = device.operands(problem)
+    problem, seen = Problem(5, 6, 7), []
 
     def look(p, a, b, c):
         seen.append(c.ctypes.data)
         right(p, a, b, c)
 
-    device.time_round([device.sample(launch(device, look), 50)], False, 1)
-    steps = np.diff(seen[-50:])
+    faults_of(problem, look, 50, rounds=1)
+    steps, room = np.diff(seen[-50:]), 4 * places(problem)[2].total
     assert len(set(steps.tolist())) > 10
-    assert (steps >= 4 * operands.places[2].total).all()
-    assert {address % 64 for address in seen} <= {(seen[0] + turn * 4 * operands.places[2].total) % 64 for turn in range(16)}
-    device.free(operands)
+    assert (steps >= room).all()
+    assert {address % 64 for address in seen} <= {(seen[0] + turn * room) % 64 for turn in range(16)}
 
 
 def test_with_compare_every_element_of_the_kept_launch_is_compared():
-    device, problem = host(), Problem(20, 30, 40)
-    operands = device.operands(problem)
-    for compute, status in ((right, "correct"), (wrong_element, "incorrect")):
-        sample = device.sample(launch(device, compute), 4)
-        for seed in (problem.seed, 7):
-            (timed,) = device.time_round([sample], False, seed, compare=True)
-            assert judge(timed.errors, problem).status == status
-    assert device.time_round([sample], False, 8)[0].errors is None
-    device.free(operands)
+    problem = Problem(20, 30, 40)
+    with held(problem):
+        for compute, status in ((right, "correct"), (wrong_element, "incorrect")):
+            sample = host().sample(launch(host(), compute), 4)
+            for seed in (problem.seed, 7):
+                (timed,) = host().time_round([sample], False, seed, compare=True)
+                assert judge(timed.errors, problem).status == status
+        assert host().time_round([sample], False, 8)[0].errors is None
 
 
 def test_rounding_of_tf32_is_no_fault_of_what_says_so_and_one_of_what_does_not():
-    problem, device = Problem(32, 32, 512), host()
+    problem = Problem(32, 32, 512)
 
     def tf32(p, a, b, c):
         cut = [np.ldexp(np.round(np.ldexp(f, 11)), e - 11) for f, e in (np.frexp(x.astype(np.float64)) for x in (a, b))]
         c[:] = cut[0] @ cut[1]
 
-    operands = device.operands(problem)
-    audits = [device.time_round([device.sample(launch(device, tf32), 1)], False, seed)[0].audit for seed in range(5)]
-    device.free(operands)
+    with held(problem):
+        audits = [host().time_round([host().sample(launch(host(), tf32), 1)], False, seed)[0].audit for seed in range(5)]
     assert all(fault(audit, problem) for audit in audits)
     assert not any(fault(audit, problem, tf32=True) for audit in audits)

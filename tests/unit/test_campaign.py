@@ -34,32 +34,28 @@ def change(**keys: object) -> str:
     return yaml.safe_dump(yaml.safe_load(BASE) | keys)
 
 
+def problems(entries: list[object], **keys: object) -> list[Problem]:
+    """The problems of a campaign on GPUs that lists these entries."""
+    return load(change(problems={"cuda": entries}, **keys)).problems("cuda", "float32")
+
+
 def test_problems_are_crossed_and_listed():
-    plan = load(change(problems={"cuda": [{"M": [1, 2], "N": 3, "K": [4, 5]}, {"square": [7, 7]}, [1, 3, 4]]}))
-    assert [(p.m, p.n, p.k) for p in plan.problems("cuda", "float32")] == [(1, 3, 4), (1, 3, 5), (2, 3, 4), (2, 3, 5), (7, 7, 7)]
+    found = problems([{"M": [1, 2], "N": 3, "K": [4, 5]}, {"square": [7, 7]}, [1, 3, 4]])
+    assert [(p.m, p.n, p.k) for p in found] == [(1, 3, 4), (1, 3, 5), (2, 3, 4), (2, 3, 5), (7, 7, 7)]
 
 
 def test_a_problem_may_have_operands_of_its_own():
-    entries = [
-        {"square": 64},
-        {"square": [64, 65], "beta": 0.5, "padding": 3},
-        {"M": 8, "N": 9, "K": 10, "alpha": 2},
-        [64, 64, 64],
-    ]
-    plan = load(change(problems={"cuda": entries}, beta=0.25))
-    problems = plan.problems("cuda", "float32")
-    assert [(p.label, p.lda) for p in problems] == [
-        ("8x9x10 alpha=2 beta=0.25", 10),
-        ("64 beta=0.25", 64),
-        ("64 beta=0.5 padding=3", 67),
-        ("65 beta=0.5 padding=3", 68),
-    ]
+    own = [{"square": [64, 65], "beta": 0.5, "padding": 3}, {"M": 8, "N": 9, "K": 10, "alpha": 2}]
+    found = problems([{"square": 64}, *own, [64, 64, 64]], beta=0.25)
+    assert [(p.label, p.lda) for p in found] == [
+        ("8x9x10 alpha=2 beta=0.25", 10), ("64 beta=0.25", 64), ("64 beta=0.5 padding=3", 67), ("65 beta=0.5 padding=3", 68),
+    ]  # fmt: skip
     assert Problem(64, 64, 64).label == "64"
 
 
 def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
     entries = [{"square": [64, 65], "padding": [1, 4, 2], "offset": [0, 1, 3]}, {"square": 66, "offset": 2}, [67, 67, 67]]
-    found = load(change(problems={"cuda": entries}, padding=[0, 5, 0])).problems("cuda", "float32")
+    found = problems(entries, padding=[0, 5, 0])
     assert [(p.label, p.lda, p.ldb, p.ldc, p.offsets, p.names()["alignment"]) for p in found] == [
         ("64 padding=1,4,2 offset=0,1,3", 65, 68, 66, [0, 1, 3], 4),
         ("65 padding=1,4,2 offset=0,1,3", 66, 69, 67, [0, 1, 3], 4),
@@ -69,25 +65,20 @@ def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
 
 
 def test_an_entry_may_have_several_distributions():
-    entries = [
-        {"M": 8, "N": 9, "K": [10, 20], "distribution": ["normal", "sparse"]},
-        {"square": 64, "distribution": "huge"},
-        {"square": 64},
-    ]
-    problems = load(change(problems={"cuda": entries}, distribution="positive")).problems("cuda", "float32")
-    assert [p.label for p in problems] == [
+    several = {"M": 8, "N": 9, "K": [10, 20], "distribution": ["normal", "sparse"]}
+    found = problems([several, {"square": 64, "distribution": "huge"}, {"square": 64}], distribution="positive")
+    assert [p.label for p in found] == [
         "8x9x10 distribution=normal", "8x9x10 distribution=sparse", "8x9x20 distribution=normal", "8x9x20 distribution=sparse",
         "64 distribution=huge", "64 distribution=positive",
     ]  # fmt: skip
     with pytest.raises(InputError, match=r'problems.cuda\[0\]: got .*"gamma".*'):
-        load(change(problems={"cuda": [{"square": 64, "distribution": "gamma"}]}))
+        problems([{"square": 64, "distribution": "gamma"}])
 
 
 def test_every_configuration_and_baseline_is_planned():
     plan = load(change(parameters={"cuda/03_shared_tile": {"BM": [16, 64], "BN": [16, 32], "BK": [16]}}))
     assert plan.jobs("cuda") == ["baselines.float32", "03_shared_tile.float32"]
-    asked = plan.plan("cuda", "03_shared_tile.float32")
-    objections = {c["label"]: c["objection"] for c in asked["candidates"]}
+    objections = {c["label"]: c["objection"] for c in plan.plan("cuda", "03_shared_tile.float32")["candidates"]}
     assert objections == {
         "BM=16 BN=16 BK=16": "", "BM=16 BN=32 BK=16": "", "BM=64 BN=16 BK=16": "",
         "BM=64 BN=32 BK=16": "2048 threads a block; at most 1024",
@@ -118,87 +109,62 @@ def test_configurations_are_compiled_in_every_way_asked_for():
     assert len(plan.configurations["cpu/03_blocked"]) == len(load(BASE).configurations["cpu/03_blocked"])
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"compiler": "clang"}, 'compiler: got "clang"; expected nvcc, nvrtc, or a list of both'),
-        ({"options": {"use_fast_math": True}}, "options: unknown key 'use_fast_math'; expected one of dlcm, maxrregcount"),
-        (
-            {"options": {"maxrregcount": [128, 256]}},
-            "options.maxrregcount: got [128, 256]; expected a whole number from 16 to 255",
-        ),
-        ({"options": {"dlcm": "cv"}}, 'options.dlcm: got "cv"; expected ca, cg, or a list of both'),
-        ({"problem": 1}, "config/test.yaml: unknown key 'problem'; did you mean `problems`? Expected one of alpha,"),
-        ({"campaign": "Über"}, 'campaign: got "\\u00dcber"; expected a name'),
-        ({"figures": {"width": 1}}, "figures.width: got 1; expected a width in inches from 3 to 20, such as 3.4 or 7.1"),
-        ({"figures": {"wide": 4}}, "figures: unknown key 'wide'; expected one of formats, width"),
-        ({"figures": {"formats": ["gif"]}}, 'figures.formats[0]: got "gif"; expected pdf or png'),
-        ({"campaign": "redrawn"}, 'campaign: got "redrawn"; expected a name other than'),
-        ({"alpha": "one"}, 'alpha: got "one"; expected a number'),
-        ({"problems": {"cuda": [{"square": [64, -5]}]}}, 'problems.cuda[0]: got {"square": [64, -5]}; expected a problem'),
-        ({"problems": {"cuda": [{"square": [0]}]}}, "sizes are whole numbers from 1"),
-        ({"problems": {"cuda": [[64, 64]]}}, "problems.cuda[0]: got [64, 64]; expected a problem"),
-        ({"problems": {"cuda": [{"square": 64, "padding": -1}]}}, "problems.cuda[0]: got"),
-        ({"problems": {"cuda": [{"square": 64, "offset": [1, 2]}]}}, "problems.cuda[0]: got"),
-        ({"padding": [1, 2]}, "padding: got [1, 2]; expected a whole number of elements from 0 to 4096, or three of them"),
-        ({"problems": {"cuda": [{"square": 64, "seed": 1}]}}, "problems.cuda[0]: got"),
-        ({"problems": {"gpu": [[1, 1, 1]]}}, "problems: unknown key 'gpu'; expected one of cpu, cuda"),
-        ({"partitions": {"a": {}}}, "partitions.a: missing key device"),
-        ({"partitions": {"a": {"device": "nvidia-h200"}}}, "partitions.a: missing key architecture; expected that of its GPUs"),
-        ({"partitions": {"build": {"device": "cpu-x"}}}, 'partitions: got "build"; expected a name'),
-        (
-            {"partitions": {"a": {"device": "cpu-x", "resources": {"gpu": 1.5}}}},
-            "resources.gpu: got 1.5; expected a whole number",
-        ),
-        ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
-        (
-            {"kernels": ["cuda/03_shared"]},
-            'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_shared_tile`? Expected one of',
-        ),
-        ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
-        (
-            {"element_types": ["float32"] * 2},
-            'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once',
-        ),
-        ({"kernels": ["cuda/03_shared"]}, 'got "cuda/03_shared"; did you mean `cuda/03_shared_tile`? Expected one of'),
-        ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
-        (
-            {"parameters": {"cuda/03_shared_tile": {"BQ": [1]}}},
-            "parameters.cuda/03_shared_tile.BQ: got [1]; expected one of BM, BN, BK",
-        ),
-        (
-            {"parameters": {"cuda/03_shared_tile": {"BM": ["x"]}}},
-            'parameters.cuda/03_shared_tile.BM[0]: got "x"; expected a whole number',
-        ),
-        ({"parameters": {"cuda/03_shared_tile": {"BM": [512]}}}, "none of the 2 configurations is legal; expected at least one"),
-        ({"element_types": ["float33"]}, 'element_types[0]: got "float33"; expected float32'),
-        ({"element_types": ["float16"]}, 'element_types: got ["float16"]; cpu/03_blocked supports float32, float64 only'),
-        ({"measure": {"min_samples": 20, "max_samples": 10}}, "measure.max_samples: got 10; expected at least min_samples, 20"),
-        ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; did you mean `sample_us`? Expected one of max_samples,"),
-        ({"measure": {"sustained": [0]}}, "measure.sustained[0]: got 0; expected a problem such as 4096 or 64x4096x4096"),
-        (
-            {"measure": {"sustained": ["4096x2"]}},
-            'measure.sustained[0]: got "4096x2"; expected a problem such as 4096 or 64x4096x4096',
-        ),
-        (
-            {"confirm": {"process": 3}},
-            "confirm: unknown key 'process'; did you mean `processes`? Expected one of cpu, cuda, finalists, processes, rounds",
-        ),
-        (
-            {"confirm": {"processes": 2}},
-            "confirm.processes: got 2; expected 0, which leaves the confirmation out, or at least 3: how far",
-        ),
-        (
-            {"confirm": {"cpu": {"processes": 3}}},
-            "confirm.cpu: unknown key 'processes'; expected one of finalists, rounds, seconds",
-        ),
-        ({"confirm": {"cpu": {"rounds": 2}}}, "confirm.cpu.rounds: got 2; expected a whole number from 3 to 10000"),
-        ({"confirm": {"rounds": 2}}, "confirm.rounds: got 2; expected a whole number from 3 to 10000"),
-        ({"confirm": {"within": 2}}, "confirm.within: got 2; expected a share from 0 to 0.5"),
-        ({"baselines": {"cuda": ["cublas_tf32"]}}, "that has cublas, the reference, in it"),
-        ({"architectures": ["90"]}, 'architectures: got ["90"]; expected auto, or a list'),
-    ],
-)
+NAMED: list[tuple[dict[str, object], str]] = [
+    ({"compiler": "clang"}, 'compiler: got "clang"; expected nvcc, nvrtc, or a list of both'),
+    ({"options": {"use_fast_math": True}}, "options: unknown key 'use_fast_math'; expected one of dlcm, maxrregcount"),
+    ({"options": {"maxrregcount": [128, 256]}}, "options.maxrregcount: got [128, 256]; expected a whole number from 16 to 255"),
+    ({"options": {"dlcm": "cv"}}, 'options.dlcm: got "cv"; expected ca, cg, or a list of both'),
+    ({"problem": 1}, "config/test.yaml: unknown key 'problem'; did you mean `problems`? Expected one of alpha,"),
+    ({"campaign": "Über"}, 'campaign: got "\\u00dcber"; expected a name'),
+    ({"figures": {"width": 1}}, "figures.width: got 1; expected a width in inches from 3 to 20, such as 3.4 or 7.1"),
+    ({"figures": {"wide": 4}}, "figures: unknown key 'wide'; expected one of formats, width"),
+    ({"figures": {"formats": ["gif"]}}, 'figures.formats[0]: got "gif"; expected pdf or png'),
+    ({"campaign": "redrawn"}, 'campaign: got "redrawn"; expected a name other than'),
+    ({"alpha": "one"}, 'alpha: got "one"; expected a number'),
+    ({"problems": {"cuda": [{"square": [64, -5]}]}}, 'problems.cuda[0]: got {"square": [64, -5]}; expected a problem'),
+    ({"problems": {"cuda": [{"square": [0]}]}}, "sizes are whole numbers from 1"),
+    ({"problems": {"cuda": [[64, 64]]}}, "problems.cuda[0]: got [64, 64]; expected a problem"),
+    ({"problems": {"cuda": [{"square": 64, "padding": -1}]}}, "problems.cuda[0]: got"),
+    ({"problems": {"cuda": [{"square": 64, "offset": [1, 2]}]}}, "problems.cuda[0]: got"),
+    ({"padding": [1, 2]}, "padding: got [1, 2]; expected a whole number of elements from 0 to 4096, or three of them"),
+    ({"problems": {"cuda": [{"square": 64, "seed": 1}]}}, "problems.cuda[0]: got"),
+    ({"problems": {"gpu": [[1, 1, 1]]}}, "problems: unknown key 'gpu'; expected one of cpu, cuda"),
+    ({"partitions": {"a": {}}}, "partitions.a: missing key device"),
+    ({"partitions": {"a": {"device": "nvidia-h200"}}}, "partitions.a: missing key architecture; expected that of its GPUs"),
+    ({"partitions": {"build": {"device": "cpu-x"}}}, 'partitions: got "build"; expected a name'),
+    ({"partitions": {"a": {"device": "cpu-x", "resources": {"gpu": 1.5}}}}, "resources.gpu: got 1.5; expected a whole number"),
+    ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
+    ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_shared_tile`? Expected one of'),
+    ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
+    ({"element_types": ["float32"] * 2},
+     'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once'),
+    ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
+    ({"parameters": {"cuda/03_shared_tile": {"BQ": [1]}}},
+     "parameters.cuda/03_shared_tile.BQ: got [1]; expected one of BM, BN, BK"),
+    ({"parameters": {"cuda/03_shared_tile": {"BM": ["x"]}}},
+     'parameters.cuda/03_shared_tile.BM[0]: got "x"; expected a whole number'),
+    ({"parameters": {"cuda/03_shared_tile": {"BM": [512]}}}, "none of the 2 configurations is legal; expected at least one"),
+    ({"element_types": ["float33"]}, 'element_types[0]: got "float33"; expected float32'),
+    ({"element_types": ["float16"]}, 'element_types: got ["float16"]; cpu/03_blocked supports float32, float64 only'),
+    ({"measure": {"min_samples": 20, "max_samples": 10}}, "measure.max_samples: got 10; expected at least min_samples, 20"),
+    ({"measure": {"samples": 1}}, "measure: unknown key 'samples'; did you mean `sample_us`? Expected one of max_samples,"),
+    ({"measure": {"sustained": [0]}}, "measure.sustained[0]: got 0; expected a problem such as 4096 or 64x4096x4096"),
+    ({"measure": {"sustained": ["4096x2"]}},
+     'measure.sustained[0]: got "4096x2"; expected a problem such as 4096 or 64x4096x4096'),
+    ({"confirm": {"process": 3}},
+     "confirm: unknown key 'process'; did you mean `processes`? Expected one of cpu, cuda, finalists, processes, rounds"),
+    ({"confirm": {"processes": 2}},
+     "confirm.processes: got 2; expected 0, which leaves the confirmation out, or at least 3: how far"),
+    ({"confirm": {"cpu": {"processes": 3}}}, "confirm.cpu: unknown key 'processes'; expected one of finalists, rounds, seconds"),
+    ({"confirm": {"cpu": {"rounds": 2}}}, "confirm.cpu.rounds: got 2; expected a whole number from 3 to 10000"),
+    ({"confirm": {"rounds": 2}}, "confirm.rounds: got 2; expected a whole number from 3 to 10000"),
+    ({"confirm": {"within": 2}}, "confirm.within: got 2; expected a share from 0 to 0.5"),
+    ({"baselines": {"cuda": ["cublas_tf32"]}}, "that has cublas, the reference, in it"),
+    ({"architectures": ["90"]}, 'architectures: got ["90"]; expected auto, or a list'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "message"), NAMED)
 def test_a_bad_key_is_named(keys, message):
     with pytest.raises(InputError) as error:
         load(change(**keys))
@@ -214,9 +180,8 @@ def test_yaml_that_is_none_is_named():
 
 def test_a_problem_must_fit_the_device():
     plan = load(change(problems={"cuda": [{"square": 100000}], "cpu": [[1, 1, 1]]}))
-    with pytest.raises(
-        InputError, match=r"problems\.cuda: got \[100000, 100000, 100000\] in float32, which takes .* GiB of NVIDIA H200"
-    ):
+    message = r"problems\.cuda: got \[100000, 100000, 100000\] in float32, which takes .* GiB of NVIDIA H200"
+    with pytest.raises(InputError, match=message):
         detect.resolve(plan, [H200], CPU)
 
 
@@ -228,7 +193,7 @@ def test_devices():
         ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no usable GPU was found here"),
         (
             {"devices": ["nvidia-h200"]},
-            r"got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test",
+            "got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test",
         ),
         ({"devices": ["cpu"], "problems": {"cuda": [[1, 1, 1]]}}, "problems.cpu: missing"),
         ({"problems": {"cuda": [[1, 1, 1]]}}, "problems: got none for cpu"),
@@ -295,8 +260,7 @@ def test_architectures():
 
 def test_a_plan_of_2000_configurations_takes_no_longer_than_a_quick_test_may():
     lists = {"BM": [*range(1, 21)], "BN": [*range(1, 21)], "BK": [1, 2, 3, 4, 5]}
-    plan = load(change(parameters={"cuda/03_shared_tile": lists}))
-    asked = plan.plan("cuda", "03_shared_tile.float32")
+    asked = load(change(parameters={"cuda/03_shared_tile": lists})).plan("cuda", "03_shared_tile.float32")
     digest(asked)
     assert len(asked["candidates"]) == 2000
 
@@ -338,11 +302,9 @@ def test_a_kernel_s_own_configurations_are_tried_beside_lists_where_asked_for():
 
 def test_a_device_kind_may_be_confirmed_in_its_own_way():
     plan = load(change(confirm={"rounds": 7, "finalists": 2, "cpu": {"rounds": 4, "seconds": 0.03}}))
-    of = {kind: plan.confirmation(kind) for kind in ("cuda", "cpu")}
-    kept = {
-        kind: (given["limits"]["max_samples"], given["limits"]["max_seconds"], given["finalists"]) for kind, given in of.items()
-    }
-    assert kept == {"cuda": (7, 0.3, 2), "cpu": (4, 0.03, 2)}
+    for kind, expected in (("cuda", (7, 0.3, 2)), ("cpu", (4, 0.03, 2))):
+        given = plan.confirmation(kind)
+        assert (given["limits"]["max_samples"], given["limits"]["max_seconds"], given["finalists"]) == expected
 
 
 def test_every_key_is_explained():
@@ -357,16 +319,19 @@ def test_every_key_is_explained():
     assert set(whole["$defs"]["distribution"]["enum"]) == set(DISTRIBUTIONS) - {"exact", "exact_tf32"}
 
 
-def test_the_campaign_that_the_command_line_asks_for(tmp_path):
-    folder = tmp_path / "config"
-    folder.mkdir()
-    (folder / "config.yaml").write_text("campaign: default\nkernels: all\n")
-    (folder / "b.yaml").write_text("campaign: other\n")
-    assert campaign_file.read(folder, [], {"kernels": "x"}) == (
-        {"campaign": "default", "kernels": "x"},
-        "config/config.yaml and --config",
-    )
-    assert campaign_file.read(folder, [], {"campaign": "other"}) == ({"campaign": "other"}, "config/b.yaml")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the default campaign and another."""
+    (found := tmp_path / "config").mkdir()
+    (found / "config.yaml").write_text("campaign: default\nkernels: all\n")
+    (found / "b.yaml").write_text("campaign: other\nkernels: [cpu/a]\n")
+    return found
+
+
+def test_the_campaign_that_the_command_line_asks_for(folder):
+    merged = {"campaign": "default", "kernels": "x"}, "config/config.yaml and --config"
+    assert campaign_file.read(folder, [], {"kernels": "x"}) == merged
+    assert campaign_file.read(folder, [], {"campaign": "other"}) == ({"campaign": "other", "kernels": ["cpu/a"]}, "config/b.yaml")
     with pytest.raises(InputError, match=r"campaign=third: no such campaign in .*; expected one of other, default"):
         campaign_file.read(folder, [], {"campaign": "third"})
     data, source = campaign_file.read(folder, [folder / "b.yaml", folder / "config.yaml"], {"campaign": "merged"})
@@ -376,12 +341,8 @@ def test_the_campaign_that_the_command_line_asks_for(tmp_path):
         campaign_file.read(folder, [folder / "c.yaml"], {"campaign": "b"})
 
 
-def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
+def test_other_kernels_are_a_campaign_of_their_own(folder):
     """Else a run of one kernel would put its tables and figures in the place of those of all."""
-    folder = tmp_path / "config"
-    folder.mkdir()
-    (folder / "config.yaml").write_text("campaign: default\nkernels: all\n")
-    (folder / "b.yaml").write_text("campaign: other\nkernels: [cpu/a]\n")
 
     def name(*files, **given):
         return campaign_file.read(folder, files, given)[0]["campaign"]
@@ -392,27 +353,23 @@ def test_other_kernels_are_a_campaign_of_their_own(tmp_path):
     assert name(folder / "b.yaml", campaign="other", kernels=["cpu/a"]) == "other"
     assert name(folder / "b.yaml", campaign="other", kernels="all") == "other"
     assert name(folder / "b.yaml", campaign="other", kernels=["cpu/b"]) == "other-cpu-b"
-    shortened = [name(kernels=[f"cpu/{letter * 60}"]) for letter in "ab"] + [
-        name(kernels=[one]) for one in ("cpu/a", "cpu/a*", "cpu/A")
-    ]
-    assert len(set(shortened)) == 5
-    checked = [{"campaign": one, "problems": {"cpu": [[1, 1, 1]]}} for one in shortened]
-    for data in checked:
-        campaign_file.load(data, "t", KERNELS)
+    shortened = {name(kernels=[f"cpu/{one}"]) for one in ("a" * 60, "b" * 60, "a", "a*", "A")}
+    assert len(shortened) == 5
+    for one in shortened:
+        campaign_file.load({"campaign": one, "problems": {"cpu": [[1, 1, 1]]}}, "t", KERNELS)
     assert name(kernels=[3]) == "default"  # refused by the schema
 
 
-def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(tmp_path):
+def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(folder):
     """Snakemake reads them as text."""
-    folder = tmp_path / "config"
-    folder.mkdir()
-    (folder / "config.yaml").write_text("campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {sustained: ['4096']}\n")
+    (file := folder / "config.yaml").write_text(
+        "campaign: default\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {sustained: ['4096']}\n"
+    )
     given = {"problems": {"cpu": [["256", "256", "256"]]}, "measure": {"max_seconds": "1", "race": "false"}, "kernels": ["cpu/a"]}
     data, _ = campaign_file.read(folder, [], given)
     assert data["problems"] == {"cpu": [[256, 256, 256]]}
     assert data["measure"] == {"max_seconds": 1, "race": False}
     assert data["kernels"] == ["cpu/a"]
-    file = folder / "config.yaml"
     data, _ = campaign_file.read(folder, [file], {"measure": {"sustained": ["4096"]}, "problems": {"cpu": [["2", "2", "2"]]}})
     assert (data["measure"], data["problems"]) == ({"sustained": ["4096"]}, {"cpu": [[2, 2, 2]]})
 

@@ -21,19 +21,16 @@ def test_lanes_of_an_sm():
     assert flop_per_clock(CPU) is None
 
 
-@pytest.mark.parametrize(
-    ("environment", "element_type", "tensor_cores", "expected"),
-    [
-        (gpu(), "float32", False, 25.6),
-        (gpu(), "float16", False, 4 * 25.6),
-        (gpu(), "bfloat16", False, 4 * 25.6),
-        (gpu(), "float32", True, 409.6),
-        (gpu(compute_capability="8.0"), "float32", True, 204.8),
-        (gpu(compute_capability="12.0"), "float16", True, 1638.4),  # of one that is not in the table, the most there is
-        (gpu(max_sm_clock_mhz=None), "float32", False, 30.0),  # half again what was measured
-        (CPU, "float32", False, 1.6),  # whatever was measured: other work may have had the cores
-    ],
-)
+@pytest.mark.parametrize(("environment", "element_type", "tensor_cores", "expected"), [
+    (gpu(), "float32", False, 25.6),
+    (gpu(), "float16", False, 4 * 25.6),
+    (gpu(), "bfloat16", False, 4 * 25.6),
+    (gpu(), "float32", True, 409.6),
+    (gpu(compute_capability="8.0"), "float32", True, 204.8),
+    (gpu(compute_capability="12.0"), "float16", True, 1638.4),  # of one that is not in the table, the most there is
+    (gpu(max_sm_clock_mhz=None), "float32", False, 30.0),  # half again what was measured
+    (CPU, "float32", False, 1.6),  # whatever was measured: other work may have had the cores
+])  # fmt: skip
 def test_the_peak(environment, element_type, tensor_cores, expected):
     assert peak_tflops(environment, element_type, tensor_cores) == pytest.approx(expected)
 

@@ -29,8 +29,7 @@ def test_help_is_as_wide_as_the_terminal(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     with pytest.raises(SystemExit, match="0"):
         command.main([name, "--help"])
-    told = capsys.readouterr().out.partition("\nexample:")[0]
-    assert max(map(len, told.splitlines())) <= 60
+    assert max(map(len, capsys.readouterr().out.partition("\nexample:")[0].splitlines())) <= 60
 
 
 def test_help_names_every_command_at_once():

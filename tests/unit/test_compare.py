@@ -22,14 +22,8 @@ from ladder.storage import samples
 from ladder.storage.dataset_layout import DRAWN_FROM
 
 KERNELS = (
-    "03_shared_tile",
-    "05_register_tile",
-    "07_double_buffer",
-    "08_padded_shared",
-    "10_block_tile_128",
-    "16_thin_edge",
-    "cublas",
-)
+    "03_shared_tile", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge", "cublas",
+)  # fmt: skip
 LARGE = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2049, 2047, 2051), (8192, 128, 8192), (512, 512, 16384)]
 SLOWED = ("05_register_tile", "10_block_tile_128", "16_thin_edge")
 SIZES = {"problems": LARGE, "kernels": KERNELS}
@@ -49,13 +43,10 @@ def called(rows):
     return rows["verdict"].isin(["faster", "slower"])
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (1.0011, 1.01, "faster"), (1.0009, 1.01, verdicts.SAME), (0.9, 1.1, verdicts.SAME), (0.99, 0.9991, verdicts.SAME),
-        (0.99, 0.9989, "slower"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("low", "high", "verdict"), [
+    (1.0011, 1.01, "faster"), (1.0009, 1.01, verdicts.SAME), (0.9, 1.1, verdicts.SAME), (0.99, 0.9991, verdicts.SAME),
+    (0.99, 0.9989, "slower"),
+])  # fmt: skip
 def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdict):
     assert verdicts.of(low, high) == verdict
 
@@ -106,14 +97,12 @@ def test_two_runs_of_known_values():
     ratio, low, high = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1]])
     assert math.log(ratio) == pytest.approx(1)
     assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
-    halves = [
-        math.log(between_processes(it)[2] / between_processes(it)[0]) for it in (np.exp([[0], [1], [2]]), [[1], [1], [1.5]])
-    ]
-    whole = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1.5]], 0.99)  # from both intervals too
-    assert half_of_difference((halves[0], 2), (halves[1], 2), 0.99) == pytest.approx(math.log(whole[2] / whole[0]))
-    assert (
-        half_of_difference((0.1, 4), (0.0, 0)) == half_of_difference((0.0, 0), (0.1, 4)) == pytest.approx(0.1)
-    )  # of an exact value
+    two = np.exp([[0], [1], [2]]), [[1], [1], [1.5]]
+    halves = [(math.log(high / value), 2) for value, _, high in map(between_processes, two)]
+    ratio, _, high = between_runs(*two, 0.99)  # from both intervals too
+    assert half_of_difference(*halves, 0.99) == pytest.approx(math.log(high / ratio))
+    exact = half_of_difference((0.1, 4), (0.0, 0)), half_of_difference((0.0, 0), (0.1, 4))
+    assert exact == pytest.approx((0.1, 0.1))
     assert half_of_difference((0.0, 0), (0.0, 0)) == 0
     assert half_of_difference((math.inf, 0), (0.1, 4)) == math.inf
     assert between_runs([[2]], [[1], [1]]) == (2, 0, math.inf)
@@ -138,17 +127,13 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     with_limits = compare.changes(one, other, limits)
     assert called(without).mean() > 0.3
     assert called(with_limits).mean() <= 0.1
-    assert with_limits["limit"].tolist() == pytest.approx(
-        [
-            math.exp(limits["float32", row.problem, row.state, *2 * (row.kernel == "cublas_tf32",)].half)
-            for row in with_limits.itertuples()
-        ]
-    )
+    for row in with_limits.itertuples():
+        tf32 = row.kernel == "cublas_tf32"
+        assert row.limit == pytest.approx(math.exp(limits["float32", row.problem, row.state, tf32, tf32].half))
     slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
     assert compare.changes(one, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
-    of_two_machines = {key: replace(limit, degrees=1) for key, limit in limits.items()}
-    found = compare.changes(one, slowed, of_two_machines)
+    found = compare.changes(one, slowed, {key: replace(limit, degrees=1) for key, limit in limits.items()})
     assert (found["verdict"] == "slower").all()
     assert not found["sure"].any()
 
@@ -233,8 +218,7 @@ def test_nights_on_several_machines_have_the_limits_of_machines(tmp_path):
         return Dataset.open(folder)
 
     *nights, b = [night(number) for number in range(4)]
-    several = repeatability.of_nights(nights, b)
-    assert {limit.degrees for limit in several.values()} == {2}
+    assert {limit.degrees for limit in repeatability.of_nights(nights, b).values()} == {2}
     again = Dataset.open(synthetic.write(tmp_path / "again", 9, of_run=0.003, fingerprint={"uuids": ["GPU-2"]}, **SMALL))
     assert repeatability.of_nights(nights, again) == {}  # none of these machines was measured twice
 
@@ -286,17 +270,12 @@ def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
     assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, r"resources\.csv: not a table: .*No such file"),
-        ("", r"resources\.csv: not a table: "),
-        (
-            "kernel,element_type\na,b\n",
-            r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (None, r"resources\.csv: not a table: .*No such file"),
+    ("", r"resources\.csv: not a table: "),
+    ("kernel,element_type\na,b\n",
+     r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256"),
+])  # fmt: skip
 def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, message):
     path = synthetic.write(tmp_path / "a", 1) / "resources.csv"
     path.unlink() if text is None else path.write_text(text)

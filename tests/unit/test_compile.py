@@ -45,9 +45,8 @@ def test_resources_of_a_cubin(folder):
 
 @pytest.mark.slow
 def test_the_loop_is_modelled_where_the_architecture_is_known(folder, monkeypatch):
-    text = cuda_kernel(
-        "t", "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
-    )
+    body = "  float s = 0;\n#pragma unroll 64\n  for (int k = 0; k < K; ++k) s = fmaf(A[k], B[k], s);\n  C[row] = s;"
+    text = cuda_kernel("t", body)
     for arch, modelled in (("sm_90", True), ("sm_90a", True), ("sm_80", False)):
         row, *_ = build(folder, "cuda/20_test.cu", text, arch=arch)
         assert (row.multiply_adds_per_clock is not None) == modelled
@@ -71,12 +70,19 @@ def test_what_a_version_with_other_columns_compiled_is_compiled_anew(folder, mon
     assert note.stat().st_mtime_ns > before
 
 
-def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder):
+NVRTC = ("compiler", "nvrtc")
+
+
+@pytest.mark.parametrize(("build_with", "label"), [((), "BX=8"), ((NVRTC,), "BX=8 compiler=nvrtc")])
+def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder, build_with, label):
     text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
-    bad, good = build(folder, "cuda/20_test.cu", text)
-    assert (bad.configuration, bad.status, good.status) == ("BX=8", "compile_error", "compiled")
+    bad, good = build(folder, "cuda/20_test.cu", text, builds=[build_with])
+    assert (bad.configuration, bad.status, good.status) == (label, "compile_error", "compiled")
     line = 1 + text[: text.index("no eights")].count("\n")
     assert f'20_test.cu({line}): error: static assertion failed with "no eights"' in bad.reason
+
+
+def test_the_message_of_the_c_compiler_is_kept(folder):
     (row,) = build(folder, "cpu/20_test.c", c_kernel("t", "  undeclared;"))
     assert row.status == "compile_error"
     assert "20_test.c:7" in row.reason
@@ -88,8 +94,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
     text = cuda_kernel("t", CU_RIGHT)
     first = build(folder, "cuda/20_test.cu", text)
     times = {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()}
-    again = build(folder, "cuda/20_test.cu", text)
-    assert again == first
+    assert build(folder, "cuda/20_test.cu", text) == first
     assert {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()} == times
     shutil.rmtree(folder / "build")
     assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]
@@ -97,9 +102,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
 
 @pytest.mark.slow
 def test_a_damaged_binary_and_a_changed_header_are_compiled_again(folder):
-    text = '#include "store.cuh"\n'.join(cuda_kernel("t", CU_RIGHT).split("extern", 1)).replace(
-        '"C" __global__', 'extern "C" __global__'
-    )
+    text = cuda_kernel("t", CU_RIGHT).replace('extern "C"', '#include "store.cuh"\nextern "C"', 1)
     first = build(folder, "cuda/20_test.cu", text)
     (folder / "build" / first[0].binary).write_bytes(b"half")
     assert build(folder, "cuda/20_test.cu", text)[0].sha256 == first[0].sha256
@@ -111,9 +114,8 @@ def test_a_damaged_binary_and_a_changed_header_are_compiled_again(folder):
 
 def test_an_architecture_that_is_too_old_is_a_row(folder):
     text = cuda_kernel("t", CU_RIGHT).replace("title:", "compute_capability: 10.0\ntitle:")
-    assert {(row.status, row.reason) for row in build(folder, "cuda/20_test.cu", text)} == {
-        ("not_supported", "needs compute capability 10.0")
-    }
+    rows = build(folder, "cuda/20_test.cu", text)
+    assert {(row.status, row.reason) for row in rows} == {("not_supported", "needs compute capability 10.0")}
 
 
 @pytest.mark.slow
@@ -122,13 +124,9 @@ def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder
     text = cuda_kernel("t", code).replace("title:", "architecture: sm_90a\ntitle:")
     assert {(row.status, row.arch) for row in build(folder, "cuda/20_test.cu", text)} == {("compiled", "sm_90a")}
     for other in ("sm_80", "sm_100"):
-        assert {(row.status, row.reason) for row in build(folder, "cuda/20_test.cu", text, arch=other)} == {
-            ("not_supported", "needs architecture sm_90a")
-        }
+        rows = build(folder, "cuda/20_test.cu", text, arch=other)
+        assert {(row.status, row.reason) for row in rows} == {("not_supported", "needs architecture sm_90a")}
     assert {row.status for row in build(folder, "cuda/20_test.cu", cuda_kernel("t", code))} == {"compile_error"}
-
-
-NVRTC = ("compiler", "nvrtc")
 
 
 @pytest.mark.slow
@@ -159,26 +157,21 @@ def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     assert all((folder / "build" / row.binary).read_bytes().startswith(b"\x7fELF") for row in rows)
 
 
-def test_nvrtcs_own_message_is_kept_and_the_rest_goes_on(folder):
-    text = cuda_kernel("t", '  static_assert(BX != 8, "no eights");' + CU_RIGHT)
-    bad, good = build(folder, "cuda/20_test.cu", text, builds=[(NVRTC,)])
-    assert (bad.configuration, bad.status, good.status) == ("BX=8 compiler=nvrtc", "compile_error", "compiled")
-    line = 1 + text[: text.index("no eights")].count("\n")
-    assert f'20_test.cu({line}): error: static assertion failed with "no eights"' in bad.reason
+MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end like this, too"
 
 
-@pytest.mark.parametrize("number", [9, 5])
-def test_an_nvrtc_that_dies_takes_nothing_along(folder, monkeypatch, number):
-    """Killed from outside says nothing of the kernel; a crash does."""
+@pytest.mark.parametrize(("number", "reason"), [(5, "NVRTC died due to signal 5"), (11, "NVRTC " + MAYBE_MEMORY.format(4))])
+def test_an_nvrtc_that_crashes_is_a_row(folder, monkeypatch, number, reason):
     monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), number))
-    if number == 9:
-        with pytest.raises(
-            InputError, match=r"the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
-        ):
-            build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
-    else:
-        rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
-        assert {(row.status, row.reason) for row in rows} == {("compile_error", "NVRTC died due to signal 5")}
+    rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
+    assert {(row.status, row.reason) for row in rows} == {("compile_error", reason)}
+
+
+def test_an_nvrtc_that_is_killed_from_outside_says_nothing_of_the_kernel(folder, monkeypatch):
+    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 9))
+    message = "the compiler was cut off, which says nothing of the kernel; .* NVRTC died due to signal 9"
+    with pytest.raises(InputError, match=message):
+        build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
 
 
 PTXAS = """ptxas info    : 0 bytes gmem
@@ -214,32 +207,25 @@ def test_compiling_needs_no_driver(tmp_path):
     code = "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compiling.compilers import _nvcc, CompileError\n" \
            "from pathlib import Path\n" \
            "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT / "workflow",
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "workflow", env=env, capture_output=True, text=True, check=True
     )
-    assert "said:" in done.stdout
-    assert "oops" in done.stdout
+    assert "said:" in said.stdout
+    assert "oops" in said.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
-        "virtual memory exhausted: Cannot allocate memory",
-        "ptxas fatal   : Memory allocation failure",
-        "k.cu(1): catastrophic error: out of memory",
-        "/tmp/x.s: No space left on device",
-        "gcc: fatal error: Killed signal terminated program cc1",
-        "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
-        "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
-    ],
-)
+@pytest.mark.parametrize("said", [
+    "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
+    "virtual memory exhausted: Cannot allocate memory",
+    "ptxas fatal   : Memory allocation failure",
+    "k.cu(1): catastrophic error: out of memory",
+    "/tmp/x.s: No space left on device",
+    "gcc: fatal error: Killed signal terminated program cc1",
+    "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
+    "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
+])  # fmt: skip
 def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
     with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
         raise compilers._refusal(said)
@@ -247,13 +233,18 @@ def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
     assert isinstance(compilers._refusal("kernel.c:3: error: memory"), compilers.CompileError)
 
 
+def script(path, text):
+    """Write a program in place of a compiler."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp_path, monkeypatch):
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho 'as: not found' >&2\nexit 1\n")
-    broken.chmod(0o755)
+    broken = script(tmp_path / "broken", "echo 'as: not found' >&2\nexit 1")
     kernel = kernel_file.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
     configurations = list(kernel.expand({}, ["float32"]))
-    monkeypatch.setattr(compilers, "cc", lambda: str(broken))
+    monkeypatch.setattr(compilers, "cc", lambda: broken)
     with pytest.raises(InputError, match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found"):
         compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
 
@@ -266,17 +257,14 @@ def test_what_a_compiler_says_is_printable_and_bounded():
 
 
 def compiled_under_a_limit(kernel, build):
-    return compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", build, 1), resource.getrlimit(
-        resource.RLIMIT_CPU
-    )
+    rows = compiling.compile_kernel(kernel, list(kernel.expand({}, ["float32"])), "here", build, 1)
+    return rows, resource.getrlimit(resource.RLIMIT_CPU)
 
 
 @pytest.mark.slow
 def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
-    endless = tmp_path / "endless"
-    endless.write_text("#!/bin/sh\ncase $PWD in *stop*) exit 1;; esac\nwhile :; do :; done\n")
-    endless.chmod(0o755)
-    monkeypatch.setattr(compilers, "cc", lambda: str(endless))
+    endless = script(tmp_path / "endless", "case $PWD in *stop*) exit 1;; esac\nwhile :; do :; done")
+    monkeypatch.setattr(compilers, "cc", lambda: endless)
     monkeypatch.setattr(compilers, "COMPILE_SECONDS", 1)
     monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
     path = folder / "kernels" / "cpu" / "a.c"
@@ -299,9 +287,6 @@ NUMBERS = (
 """2^26 classes, and 2^28 numbers: some 10 GB each."""
 
 
-MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end like this, too"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
 def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler):
@@ -320,12 +305,6 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-def test_of_a_compiler_that_crashes_the_memory_is_told_that_it_may_have_wanted(folder, monkeypatch):
-    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: os.kill(os.getpid(), 11))
-    row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
-    assert (row.status, row.reason) == ("compile_error", "NVRTC " + MAYBE_MEMORY.format(4))
-
-
 def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder, monkeypatch):
     def starve(theirs, errors, *_):
         os.write(errors, b"LLVM ERROR: out of memory\n")
@@ -333,10 +312,8 @@ def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder
 
     monkeypatch.setattr(compilers, "_nvrtc_child", starve)
     row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
-    assert (row.status, row.reason) == (
-        "compile_error",
-        "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory",
-    )
+    said = "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory"
+    assert (row.status, row.reason) == ("compile_error", said)
 
 
 def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch):

@@ -21,11 +21,8 @@ SMALL, LARGE = Problem(8, 8, 8), Problem(16, 16, 16)
 
 def row(kernel, configuration, us, problem=SMALL, **given):
     """A row of the sweep, beside a reference of 1 microsecond."""
-    base = (
-        dict.fromkeys(records.SCHEMA.names)
-        | vars(problem)
-        | {"kernel": kernel, "configuration": configuration, "state": "warm", "reference": "cublas"}
-    )
+    base = dict.fromkeys(records.SCHEMA.names) | vars(problem) | {"state": "warm", "reference": "cublas"}
+    base |= {"kernel": kernel, "configuration": configuration}
     return base | {"status": "correct", "stop": "target", "samples_us": [us] * 3, "reference_us": [1.0] * 3} | given
 
 
@@ -86,11 +83,7 @@ class Child:
         Child.asked.append((self.number, what, self.problem.m, who or tuple(vars(request).values())))
         if what == "time":
             Child.states.append((self.number, request.state))
-        for part in (
-            [key]
-            if what != "time"
-            else [key, ("time", "with", *[name for name in who if ("time", "with", name) in Child.faults])]
-        ):
+        for part in [key, *(("time", "with", name) for name in who)]:
             if Child.faults.get(part):
                 raise Child.faults[part].pop(0)
         if what == "time":
@@ -130,9 +123,8 @@ def make(tmp_path, monkeypatch):
     def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
         data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
         plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).confirmation("cuda")
-        job = confirmation.ConfirmationJob(
-            "d", "cuda", plan, binaries, tmp_path, {}, "code", FACTS, samples=[samples], swept="swept", refill_us=refill_us
-        )
+        given = {"samples": [samples], "swept": "swept", "refill_us": refill_us}
+        job = confirmation.ConfirmationJob("d", "cuda", plan, binaries, tmp_path, {}, "code", FACTS, **given)
         Child.asked, Child.states, Child.count = [], [], 0
         session = confirmation.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
         return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session
@@ -151,12 +143,14 @@ ALL = ("a", "b", "cublas")
 def test_all_are_timed_side_by_side_in_fresh_processes(make):
     asked, rows, session = make()
     assert sorted(timed(asked)) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]
+    assert [[m for number, m, _ in timed(asked) if number == process] for process in (1, 2, 3)] == [
+        [8, 16]
+    ] * 3  # the small first
     loads = [(number, m, given[1].name) for number, what, m, given in asked if what == "load"]
     assert sorted(loads) == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]  # each once
     assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), ALL))
-    assert {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows} == {
-        ("correct", "best", "cublas", 4, "GPU-1")
-    }
+    found = {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows}
+    assert found == {("correct", "best", "cublas", 4, "GPU-1")}
     assert rows[0]["frobenius_error"] == 1e-7
     assert (session["job"], session["children"], session["measured"]) == ("confirmed", 3, 18)
     assert session["jobs"] == {"all": hashlib.sha256(make.samples.read_bytes()).hexdigest()}
@@ -168,11 +162,6 @@ def test_a_baseline_that_is_only_context_has_rounds_of_its_own(make, tmp_path):
     asked, rows, _ = make(samples=tmp_path / "context.parquet")
     assert [who for _, _, who in timed(asked)] == [("a", "cublas", "b"), ("cublas_tf32",)] * 3
     assert len(rows) == 12
-
-
-def test_small_problems_come_before_large_ones_in_every_process(make):
-    asked, _, _ = make()
-    assert [[m for number, m, _ in timed(asked) if number == process] for process in (1, 2, 3)] == [[8, 16]] * 3
 
 
 def test_what_is_faster_than_the_device_is_incorrect_there_too(make, monkeypatch):
@@ -203,10 +192,7 @@ def test_a_journal_is_gone_on_with_on_its_own_gpu(make):
     assert {r["uuid"] for r in rows} == {"GPU-1"}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"seed": 1}, {"measure": {"sample_us": 1}}, {"confirm": {"processes": 3, "rounds": 9}}],
-)
+@pytest.mark.parametrize("change", [{"seed": 1}, {"measure": {"sample_us": 1}}, {"confirm": {"processes": 3, "rounds": 9}}])
 def test_what_it_depends_on_makes_it_anew(make, change):
     make()
     assert make(**change)[2]["measured"] == 18
@@ -288,9 +274,8 @@ def test_the_best_are_measured_back_to_back_thrice_in_rounds_of_their_own_after_
         order = [state for _, state in of_process]
         assert order.count("sustained") == (1 if number <= 3 else 0)
         assert "sustained" not in order[:-1]
-    assert {(r["energy_j"], r["power_w"], r["sm_clock_mhz"], r["stop"]) for r in sustained(rows)} == {
-        (0.5, 250e3, 1300.0, "settled")
-    }
+    readings = {(r["energy_j"], r["power_w"], r["sm_clock_mhz"], r["stop"]) for r in sustained(rows)}
+    assert readings == {(0.5, 250e3, 1300.0, "settled")}
     assert {r["energy_j"] for r in rows if r["state"] != "sustained"} == {None}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host import host, launch, right
+from host import checked, held, host, launch, right
 from ladder.compiling.compile import compile_kernel
 from ladder.devices import cpu, detect
 from ladder.devices.base import Refused
@@ -41,12 +41,11 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
     rows = compile_kernel(kernel, [(configuration, "") for configuration in chosen], "here", tmp_path, 2)
     wrong = []
     for problem in problems(element_type):
-        operands = host().operands(problem)
-        for configuration, row in zip(chosen, rows, strict=True):
-            found = judge(host().check(host().kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())), problem)
-            if found.status != "correct":
-                wrong.append((configuration.label, gauntlet.describe(problem), found.reason))
-        host().free(operands)
+        with held(problem):
+            for configuration, row in zip(chosen, rows, strict=True):
+                found = judge(host().check(host().kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())), problem)
+                if found.status != "correct":
+                    wrong.append((configuration.label, gauntlet.describe(problem), found.reason))
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
@@ -54,9 +53,8 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_blas_is_right_everywhere(name, element_type):
     for problem in problems(element_type, baseline=True):
-        operands = host().operands(problem)
-        found = judge(host().check(host().baseline(name)), problem)
-        host().free(operands)
+        with held(problem):
+            found = judge(host().check(host().baseline(name)), problem)
         assert found.status == "correct", (gauntlet.describe(problem), found.reason)
 
 
@@ -107,7 +105,6 @@ def test_time_in_which_the_process_had_no_core_is_none_in_which_threads_computed
 
 def test_a_sample_has_the_cpu_time_of_the_process_and_of_its_thread():
     """Those of a call that computes beside another thread: what the machine does besides changes neither."""
-    operands = host().operands(Problem(8, 8, 8))
     numbers = np.random.default_rng(0).random(500_000)
 
     def compute(p, a, b, c):
@@ -116,33 +113,32 @@ def test_a_sample_has_the_cpu_time_of_the_process_and_of_its_thread():
         np.sort(numbers[:50_000])
         beside.join()
 
-    for call, company in ((lambda p, a, b, c: np.sort(numbers), False), (compute, True)):
-        (timed,) = host().time_round([host().sample(launch(host(), call), 1)], False, 1)
-        process, thread = timed.cpu_ns
-        assert thread > 0
-        assert (process > 2 * thread) == company
-    host().free(operands)
+    with held(Problem(8, 8, 8)):
+        for call, company in ((lambda p, a, b, c: np.sort(numbers), False), (compute, True)):
+            (timed,) = host().time_round([host().sample(launch(host(), call), 1)], False, 1)
+            process, thread = timed.cpu_ns
+            assert thread > 0
+            assert (process > 2 * thread) == company
 
 
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
 def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
-    operands, found = host().operands(Problem(8, 8, 8)), []
-    sample = host().sample(launch(host(), lambda p, a, b, c: found.append(c.copy()) or c.fill(1)), 1, cold)
+    found = []
     monkeypatch.setattr(host(), "settle", lambda: waited)
-    host().time_round([sample], cold, 1)
+    with held(Problem(8, 8, 8)):
+        sample = host().sample(launch(host(), lambda p, a, b, c: found.append(c.copy()) or c.fill(1)), 1, cold)
+        host().time_round([sample], cold, 1)
     assert len(found) == launches
     assert all(np.isnan(c).all() for c in found[-1:])  # poisoned before it is timed
-    host().free(operands)
 
 
 def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
     """Else a kernel that keeps its results would find that of the launch that is timed."""
     problem, seen = Problem(8, 9, 10), []
-    operands = host().operands(problem)
-    sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)
     monkeypatch.setattr(host(), "settle", lambda: True)
-    timed = [one for seed in (1, 2) for one in host().time_round([sample, sample], False, seed)]
-    host().free(operands)
+    with held(problem):
+        sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)
+        timed = [one for seed in (1, 2) for one in host().time_round([sample, sample], False, seed)]
     assert len(seen) == 8
     for turn in range(0, 8, 2):
         assert not np.isin(seen[turn][0], seen[turn + 1][0]).any()
@@ -176,42 +172,38 @@ void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb
 
 def test_a_kernel_that_keeps_to_a_core_leaves_the_others_theirs():
     """OpenMP starts no more threads than cores are left."""
-    before, operands = os.sched_getaffinity(0), host().operands(Problem(8, 8, 8))
-    host().check(launch(host(), lambda p, a, b, c: os.sched_setaffinity(0, {min(before)})))
+    before = os.sched_getaffinity(0)
+    checked(Problem(8, 8, 8), lambda p, a, b, c: os.sched_setaffinity(0, {min(before)}))
     found = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before)
-    host().free(operands)
     assert found == before
 
 
 def test_a_kernel_that_sets_the_number_of_threads_leaves_the_others_theirs():
-    openmp, operands = ThreadpoolController().select(user_api="openmp").lib_controllers, host().operands(Problem(8, 8, 8))
+    openmp = ThreadpoolController().select(user_api="openmp").lib_controllers
     before = [library.get_num_threads() for library in openmp]
 
     def alone(p, a, b, c):
         for library in openmp:
             library.set_num_threads(before[0] + 1)
 
-    host().check(launch(host(), alone))
+    checked(Problem(8, 8, 8), alone)
     found = [library.get_num_threads() for library in openmp]
-    host().free(operands)
     assert openmp
     assert found == before
 
 
 @pytest.mark.machine
 def test_a_cold_launch_finds_no_operand_in_the_caches():
-    operands = host().operands(Problem(8, 8, 16384))  # 1 MB: not too much for the caches
-
     def reads(p, a, b, c):  # and little else
         c[:] = a.max() + b.max()
 
-    sample = host().sample(launch(host(), reads), 1)
     times: dict[bool, list[float]] = {False: [], True: []}
-    for seed in range(60):
-        cold = seed % 2 == 1
-        times[cold].append(host().time_round([sample], cold, seed)[0].us)
-    host().free(operands)
+    with held(Problem(8, 8, 16384)):  # 1 MB: not too much for the caches
+        sample = host().sample(launch(host(), reads), 1)
+        for seed in range(60):
+            cold = seed % 2 == 1
+            times[cold].append(host().time_round([sample], cold, seed)[0].us)
     assert min(times[True]) > 1.2 * min(times[False])  # of each the one that neighbours disturbed least
 
 
@@ -219,15 +211,12 @@ X86 = "processor\t: {}\nmodel name\t: AMD EPYC  9V74 80-Core Processor\n\n"
 ARM = "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: {}\n\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "slug"),
-    [
-        (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
-        (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
-        (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
-        (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "slug"), [
+    (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
+    (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
+    (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
+    (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
+])  # fmt: skip
 def test_a_cpu_is_named_by_its_model_or_by_its_cores(text, name, slug, monkeypatch, tmp_path):
     monkeypatch.setattr(detect, "CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(text)

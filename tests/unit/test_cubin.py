@@ -91,14 +91,11 @@ def test_state_is_named_on_every_architecture(arch):
         assert found == names
 
 
-@pytest.mark.parametrize(
-    ("name", "compiler", "expected"),
-    [
-        ("03_shared_tile", "nvcc", False),
-        ("20_tensor_cores", "nvrtc", True),
-        ("21_tensor_split", "nvcc", True),
-    ],
-)
+@pytest.mark.parametrize(("name", "compiler", "expected"), [
+    ("03_shared_tile", "nvcc", False),
+    ("20_tensor_cores", "nvrtc", True),
+    ("21_tensor_split", "nvcc", True),
+])  # fmt: skip
 def test_the_rungs(name, compiler, expected):
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))

@@ -71,19 +71,15 @@ def test_a_b_and_c_begin_at_their_own_offsets(support):
     assert launch == (a + 4 * GUARD, b + 4 * (GUARD + 1) + 2 * 4 * 10 * 4, at._result(2) + 4 * (GUARD + 3))
 
 
-def test_what_is_too_large_for_the_device_is_not_supported(support):
+@pytest.mark.parametrize(("gib", "raised", "message"), [
+    (73, Refused, r"no 73\.0 GiB left for an operand"),
+    (20, OSError, r"no 20\.0 GiB left for an operand, and 80\.0 GiB in all: something else holds its memory"),
+])  # fmt: skip
+def test_what_would_fit_but_for_another_process_is_the_machines_fault_and_no_kernels(support, gib, raised, message):
     support.left = 10 * GIB
-    with pytest.raises(Refused, match=r"no 73\.0 GiB left for an operand") as refused:
-        support.allocate(73 * GIB, "an operand")
-    assert refused.value.status == "not_supported"
-
-
-def test_what_would_fit_but_for_another_process_is_the_machines_fault(support):
-    support.left = 10 * GIB
-    with pytest.raises(
-        OSError, match=r"no 20\.0 GiB left for the workspace, and 80\.0 GiB in all: something else holds its memory"
-    ):
-        support.allocate(20 * GIB, "the workspace")
+    with pytest.raises(raised, match=message) as refused:
+        support.allocate(gib * GIB, "an operand")
+    assert getattr(refused.value, "status", "not_supported") == "not_supported"
 
 
 def test_what_this_process_holds_counts(support):
@@ -96,23 +92,19 @@ def test_what_this_process_holds_counts(support):
         support.allocate(20 * GIB, "an operand")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cuStreamSynchronize failed: uncorrectable ECC error encountered",
-        "CUresult.CUDA_ERROR_ECC_UNCORRECTABLE",
-        "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "cuStreamSynchronize failed: uncorrectable ECC error encountered",
+    "CUresult.CUDA_ERROR_ECC_UNCORRECTABLE",
+    "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
+])  # fmt: skip
 def test_an_error_of_the_hardware_is_no_kernels_fault(support, text):
     assert isinstance(support.failed(RuntimeError(text)), OSError)
 
 
 def test_an_error_of_a_kernel_is_its_own(support):
     refused = support.failed(RuntimeError("cuStreamSynchronize failed: an illegal memory access was encountered"))
-    assert (refused.status, refused.fatal, refused.reason) == (
-        "launch_error", True, "cuStreamSynchronize failed: an illegal memory access was encountered",
-    )  # fmt: skip
+    assert (refused.status, refused.fatal) == ("launch_error", True)
+    assert refused.reason == "cuStreamSynchronize failed: an illegal memory access was encountered"
     assert not support.failed(RuntimeError("named symbol not found"), "the cubin cannot be used: ", fatal=False).fatal
 
 
@@ -170,10 +162,8 @@ def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
         loads.emptied = True
 
     l2 = 1 << 20
-    found = memory_peaks.measure(loads, time_calls, 4, l2, empty)
-    assert found == pytest.approx(
-        {"l2_tb_s": memory_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12, "l2_latency_ns": 250, "memory_latency_ns": 600}
-    )
+    expected = {"l2_tb_s": memory_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12, "l2_latency_ns": 250, "memory_latency_ns": 600}
+    assert memory_peaks.measure(loads, time_calls, 4, l2, empty) == pytest.approx(expected)
     chases = [launch for launch in loads.queued if launch[0] == "peak_chase"]
     assert {launch[1:3] for launch in chases} == {((4, 1), (1, 1, 1))}  # one thread on each SM
     assert {launch[3:5] for launch in chases} == {(1, l2 // 4 // 128), (2, 8 * l2 // 128)}

@@ -23,34 +23,27 @@ def gemm(problem, a, b, old, result, lda=0, ldb=0, ldc=0, alpha=None, beta=None,
 def operands(problem):
     random = np.random.default_rng(1)
     flats = [random.integers(-4, 5, 3000).astype(np.float32) for _ in range(3)]
-    result = flats[2].copy() if problem.beta else np.full(3000, CANARY, np.uint32).view(np.float32)
-    return *flats, result
+    return *flats, flats[2].copy() if problem.beta else np.full(3000, CANARY, np.uint32).view(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("problem", "mistake", "guess"),
-    [
-        (GIVEN, {"alpha": 1.0}, "alpha is left out"),
-        (GIVEN, {"beta": 0.0}, "beta is left out: the old C is not added"),
-        (GIVEN, {"beta": 1.0}, "beta is left out: the old C is added as it is"),
-        (GIVEN, {"alpha": -0.5, "beta": 2.0}, "alpha and beta are exchanged"),
-        (GIVEN, {"lda": 53}, "leading dimension: K is used instead of lda"),
-        (GIVEN, {"ldb": 51}, "leading dimension: ldc is used instead of ldb"),
-        (GIVEN, {"ldc": 45}, "leading dimension: N is used instead of ldc"),
-        (
-            GIVEN,
-            {"lda": 53, "ldb": 45, "ldc": 45},
-            "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
-        ),
-        (GIVEN, {"k": 48}, "the last 5 of K are left out"),
-        (GIVEN, {"k": 52}, "the last 1 of K are left out"),
-        (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
-        (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
-        (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
-        (NO_BETA, {"rows": 32}, UNTOUCHED),
-        (GIVEN, {"alpha": 3.0}, ""),
-    ],
-)
+@pytest.mark.parametrize(("problem", "mistake", "guess"), [
+    (GIVEN, {"alpha": 1.0}, "alpha is left out"),
+    (GIVEN, {"beta": 0.0}, "beta is left out: the old C is not added"),
+    (GIVEN, {"beta": 1.0}, "beta is left out: the old C is added as it is"),
+    (GIVEN, {"alpha": -0.5, "beta": 2.0}, "alpha and beta are exchanged"),
+    (GIVEN, {"lda": 53}, "leading dimension: K is used instead of lda"),
+    (GIVEN, {"ldb": 51}, "leading dimension: ldc is used instead of ldb"),
+    (GIVEN, {"ldc": 45}, "leading dimension: N is used instead of ldc"),
+    (GIVEN, {"lda": 53, "ldb": 45, "ldc": 45},
+     "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc"),
+    (GIVEN, {"k": 48}, "the last 5 of K are left out"),
+    (GIVEN, {"k": 52}, "the last 1 of K are left out"),
+    (GIVEN, {"rows": 32}, "an edge: only the last 5 rows are wrong"),
+    (GIVEN, {"columns": 44}, "an edge: only the last 1 columns are wrong"),
+    (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
+    (NO_BETA, {"rows": 32}, UNTOUCHED),
+    (GIVEN, {"alpha": 3.0}, ""),
+])  # fmt: skip
 def test_a_mistake_is_told(problem, mistake, guess):
     a, b, old, result = operands(problem)
     gemm(problem, a, b, old, result, **mistake)
@@ -65,24 +58,19 @@ def test_a_mistake_is_told(problem, mistake, guess):
     assert 0 < seen.wrong <= seen.elements == 37 * 45
 
 
-@pytest.mark.parametrize(
-    ("nan", "said"),
-    [
-        (CANARY, UNTOUCHED),
-        (0x7FFFFFFF, COMPUTED),
-    ],
-)
+@pytest.mark.parametrize(("nan", "said"), [
+    (CANARY, UNTOUCHED),
+    (0x7FFFFFFF, COMPUTED),
+])  # fmt: skip
 @pytest.mark.parametrize("padding", [0, 3])
 def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, said, padding):
     """Where there is NaN between rows, a wrong stride explains it too; what NaN the sum has is the processor's choice."""
     problem = Problem(37, 45, 53, padding=padding, distribution="integers")
     a, b, old, result = operands(problem)
     for flat, rows, columns, ld in ((a, 37, 53, problem.lda), (b, 53, 45, problem.ldb)):
-        between = np.arange(3000) % ld >= columns
-        flat[between | (np.arange(3000) >= rows * ld)] = np.nan
+        flat[(np.arange(3000) % ld >= columns) | (np.arange(3000) >= rows * ld)] = np.nan
     result[:] = np.full(3000, nan, np.uint32).view(np.float32)
-    seen = diagnose(problem, a, b, old, result, result.copy(), 0.0)
-    assert seen.guesses[0] == said
+    assert diagnose(problem, a, b, old, result, result.copy(), 0.0).guesses[0] == said
 
 
 def test_two_launches_that_differ_are_a_race():

@@ -34,10 +34,8 @@ def seen(made):
     """What a process sees with such a driver."""
 
     def look(*gpus, **given):
-        done = subprocess.run(
-            [sys.executable, "-c", SEEN], env=made.environment(*gpus, **given), capture_output=True, text=True, check=True
-        )
-        return json.loads(done.stdout)
+        environment = made.environment(*gpus, **given)
+        return json.loads(subprocess.check_output([sys.executable, "-c", SEEN], env=environment, text=True))
 
     return look
 

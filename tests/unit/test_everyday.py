@@ -30,13 +30,8 @@ def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
     """What is installed there names the folder where it was."""
     here, moved = tmp_path / "here", tmp_path / "moved"
     for name in (
-        "envs/requirements.lock",
-        "envs/bootstrap.lock",
-        "envs/start.py",
-        "pyproject.toml",
-        ".venv/.ready",
-        ".venv/bin/ladder",
-    ):
+        "envs/requirements.lock", "envs/bootstrap.lock", "envs/start.py", "pyproject.toml", ".venv/.ready", ".venv/bin/ladder",
+    ):  # fmt: skip
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).touch()
     shutil.copy(ROOT / "Makefile", here)
@@ -128,11 +123,8 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, 
     """The script of docs/nightly.md, with stand-ins for all that it calls."""
     (script,) = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "nightly.md").read_text(), re.DOTALL | re.MULTILINE)
     for name, ends in (
-        ("git", 0),
-        ("make", 0),
-        ("gemm-ladder/.venv/bin/snakemake", measured),
-        ("gemm-ladder/.venv/bin/ladder", compared),
-    ):
+        ("git", 0), ("make", 0), ("gemm-ladder/.venv/bin/snakemake", measured), ("gemm-ladder/.venv/bin/ladder", compared),
+    ):  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"\nexit {ends}\n')

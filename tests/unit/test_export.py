@@ -110,11 +110,9 @@ CASES = {
     "02_naive_coalesced": Problem(5, 70, 3, "float64", alpha=-1.5, beta=0.5, padding=1),
     "11_split_k": Problem(256, 300, 1000, beta=0.5),
     "13_snake_order": Problem(1000, 999, 33, alpha=2, padding="1,4,2", offset="0,1,3"),
-    "14_cluster_split_k": Problem(96, 160, 2240),
-    "15_last_wave": Problem(4096, 4096, 64, padding=4),
-    "16_thin_edge": Problem(1025, 512, 8),
-    "21_tensor_split": Problem(300, 200, 100, offset=1),
-}
+    "14_cluster_split_k": Problem(96, 160, 2240), "15_last_wave": Problem(4096, 4096, 64, padding=4),
+    "16_thin_edge": Problem(1025, 512, 8), "21_tensor_split": Problem(300, 200, 100, offset=1),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -124,8 +122,7 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     folder, at = written(tmp_path / "it", kernel, configuration), recording.addresses(problem)
     expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
     assert in_cpp(build(folder, driver, kernel), env, problem, at).stdout.splitlines() == expected
-    typestr = "<f8" if problem.element_type == "float64" else "<f4"
-    arrays = interfaces(problem, at, typestr)
+    arrays = interfaces(problem, at, "<f8" if problem.element_type == "float64" else "<f4")
     assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
 
 
@@ -210,23 +207,13 @@ def test_python_names_the_array_that_does_not_fit(needy, driver):
 def test_expressions_in_cpp_are_those_of_headers(tmp_path):
     names = {"M": 7, "N": 12, "K": -5}
     texts = [
-        "M // 2 * 3 - K",
-        "K // 2",
-        "K % 3",
-        "-K % 4",
-        "N / 8",
-        "2 ** 31 - M",
-        "ceil_div(M, 2) + ceil_div(K, 2)",
+        "M // 2 * 3 - K", "K // 2", "K % 3", "-K % 4", "N / 8", "2 ** 31 - M", "ceil_div(M, 2) + ceil_div(K, 2)",
         "max(M, N, 1 > 0)",
-    ]
+    ]  # fmt: skip
     texts += [
-        "min(M, K) if M < N <= 12 else 0",
-        "not M",
-        "(M % 4 or N) * 4",
-        "(M and K > 0) + 1",
-        "M - (N - K)",
+        "min(M, K) if M < N <= 12 else 0", "not M", "(M % 4 or N) * 4", "(M and K > 0) + 1", "M - (N - K)",
         "0 if M == 8 else 1.5",
-    ]
+    ]  # fmt: skip
     body = "".join(f'std::printf("%.17g\\n", double({cpp(text)}));' for text in texts)
     header = (ROOT / "workflow" / "ladder" / "cli" / "exported.h").read_text()
     functions = [line for line in header.splitlines() if line.startswith("  static double") and line.endswith("}")]
@@ -238,22 +225,14 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
     assert dict(zip(texts, map(float, printed.split()), strict=True)) == {text: evaluate(text, names) for text in texts}
 
 
-@pytest.mark.parametrize(
-    ("name", "assignments", "element_type", "message"),
-    [
-        ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
-        (
-            "33_half_tile_order",
-            [],
-            "bfloat16",
-            "cuda/33_half_tile_order: tensor_maps: got 3; expected a kernel without tensor maps",
-        ),
-        ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
-        ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
-        ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),
-        ("11_split_k", ["BM=3"], "float32", "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles"),
-    ],
-)
+@pytest.mark.parametrize(("name", "assignments", "element_type", "message"), [
+    ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
+    ("33_half_tile_order", [], "bfloat16", "cuda/33_half_tile_order: tensor_maps: got 3; expected a kernel without tensor maps"),
+    ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
+    ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
+    ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),
+    ("11_split_k", ["BM=3"], "float32", "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles"),
+])  # fmt: skip
 def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(name, assignments, element_type, message):
     with pytest.raises(InputError) as error:
         export.export(name, assignments, element_type)

@@ -143,11 +143,8 @@ def test_a_kernel_that_fits_no_problem_is_asked_none(worker, tmp_path):
 
 GIVEN = Problem(31, 45, 257, padding="1,0,3", offset="1,0,2", alpha=-0.5, beta=2.0)
 NEEDS = {
-    "nothing": ([], GIVEN),
-    "what is so": (["K > 1", "beta != 0"], GIVEN),
-    "N alone": (["N % 16 == 0"], replace(GIVEN, n=48)),
-    "M and K": (["M % 4 == 0", "K % 64 == 0"], replace(GIVEN, m=32, k=320)),
-    "a leading dimension": (["ldc % 4 == 0"], GIVEN),
+    "nothing": ([], GIVEN), "what is so": (["K > 1", "beta != 0"], GIVEN), "N alone": (["N % 16 == 0"], replace(GIVEN, n=48)),
+    "M and K": (["M % 4 == 0", "K % 64 == 0"], replace(GIVEN, m=32, k=320)), "a leading dimension": (["ldc % 4 == 0"], GIVEN),
     "all leading dimensions": (["lda % 4 + ldb % 4 + ldc % 4 == 0"], replace(GIVEN, padding="3,3,3")),
     "an address": (["alignment_a >= 8"], replace(GIVEN, offset="2,0,2")),
     "all addresses": (["alignment == 16"], replace(GIVEN, offset="4,0,4")),
@@ -158,7 +155,7 @@ NEEDS = {
     "only A B": (["alpha == 1", "beta == 0"], replace(GIVEN, alpha=1.0, beta=0.0)),
     "A B + C": (["alpha == 1", "beta == 1", "M % 2 == 0"], replace(GIVEN, m=32, alpha=1.0, beta=1.0)),
     "what cannot be": (["M < 4"], None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", list(NEEDS))
@@ -171,21 +168,13 @@ def test_a_problem_is_changed_as_little_as_suffices(what):
 
 def test_the_list_is_where_kernels_go_wrong():
     for element_type, tf32 in (
-        ("float32", False),
-        ("float32", True),
-        ("float64", False),
-        ("float16", False),
-        ("bfloat16", False),
-    ):
+        ("float32", False), ("float32", True), ("float64", False), ("float16", False), ("bfloat16", False),
+    ):  # fmt: skip
         problems = gauntlet.problems(element_type, tf32)
         assert {problem.element_type for problem in problems} == {element_type}
         assert {problem.distribution for problem in problems} == {
-            "exact_tf32" if tf32 else "exact",
-            "uniform",
-            "nonfinite",
-            "positive",
-            "mixed",
-        }
+            "exact_tf32" if tf32 else "exact", "uniform", "nonfinite", "positive", "mixed",
+        }  # fmt: skip
         whole = [problem for problem in problems if problem.distribution.startswith("exact")]
         assert all(exactly(problem, tf32) == problem for problem in whole)  # factors that leave whole numbers whole
         for side in ("m", "n", "k"):

@@ -43,27 +43,22 @@ def cases(k: int, seed: int = 0) -> Iterator[tuple[str, np.ndarray, np.ndarray]]
     tiny, zeros = np.ldexp(1.0, -38) * r.integers(1, 16, (M, k)), n((k, N))
     tiny[:, ::16], zeros[::16] = 1, 0  # all but what meets zeros lies in FP16's denormals, exactly
     chosen = {
-        "uniform": (r.uniform(-1, 1, (M, k)), r.uniform(-1, 1, (k, N))),
-        "normal": (n((M, k)), n((k, N))),
+        "uniform": (r.uniform(-1, 1, (M, k)), r.uniform(-1, 1, (k, N))), "normal": (n((M, k)), n((k, N))),
         "positive": (r.uniform(0, 1, (M, k)), r.uniform(0, 1, (k, N))),
         "one to two": (r.uniform(1, 2, (M, k)), r.uniform(1, 2, (k, N))),
         "lognormal": (np.exp(1.5 * n((M, k))), np.exp(1.5 * n((k, N)))),
         "lognormal 2^20": (2 ** r.uniform(-20, 20, (M, k)), 2 ** r.uniform(-20, 20, (k, N))),
         "elements 2^10": (n((M, k)) * powers(r, 10, M, k), n((k, N)) * powers(r, 10, k, N)),
         "rows and columns 2^40": (n((M, k)) * powers(r, 40, M, 1), n((k, N)) * powers(r, 40, 1, N)),
-        "inner 2^20": (n((M, k)) * inner, n((k, N)) / inner.T),
-        "columns of A 2^10": (n((M, k)) * powers(r, 10, 1, k), n((k, N))),
-        "outliers": outliers(r, k, 1e8, False),
-        "small outliers": outliers(r, k, 1e4, False),
-        "outliers that meet zeros": outliers(r, k, 1e6, True),
-        "denormal halves": (tiny, zeros),
-        "denormal": (n((M, k)) * 1e-40, n((k, N)) * 1e4),
-        "near overflow": (n((M, k)) * 1e17, n((k, N)) * 1e17),
+        "inner 2^20": (n((M, k)) * inner, n((k, N)) / inner.T), "columns of A 2^10": (n((M, k)) * powers(r, 10, 1, k), n((k, N))),
+        "outliers": outliers(r, k, 1e8, False), "small outliers": outliers(r, k, 1e4, False),
+        "outliers that meet zeros": outliers(r, k, 1e6, True), "denormal halves": (tiny, zeros),
+        "denormal": (n((M, k)) * 1e-40, n((k, N)) * 1e4), "near overflow": (n((M, k)) * 1e17, n((k, N)) * 1e17),
         "integers": (r.integers(-99, 100, (M, k)), r.integers(-99, 100, (k, N))),
         "sparse": (n((M, k)), n((k, N)) * (r.random((k, N)) < 0.03)),
         "very sparse": (n((M, k)) * (r.random((M, k)) < 0.1), n((k, N)) * (r.random((k, N)) < 0.1)),
         "Hilbert": (1 / (np.arange(M)[:, None] + np.arange(k) + 1), 1 / (np.arange(k)[:, None] + np.arange(N) + 1)),
-    }
+    }  # fmt: skip
     for name, (a, b) in chosen.items():
         yield name, floats(a), floats(b)
 
@@ -96,8 +91,7 @@ def test_halves_and_the_three_products_lose_what_the_proof_says():
     for name, a, b in cases(640):
         for half_a, half_b, u, v, size, _ in parts(a, b):
             kept = half_a.high @ half_b.high.T + half_a.high @ half_b.low.T + half_a.low @ half_b.high.T
-            dropped = np.abs(half_a.low) @ np.abs(half_b.low).T
-            assert (dropped <= halves.DROPPED * U * size).all(), name
+            assert (np.abs(half_a.low) @ np.abs(half_b.low).T <= halves.DROPPED * U * size).all(), name
             assert (np.abs(kept + half_a.low @ half_b.low.T - u @ v.T) <= halves.LOST * U * size).all(), name
             seen.add(name)
     assert len(seen) >= 8  # the others are multiplied in float32
@@ -108,10 +102,8 @@ def test_the_tensor_cores_cut_off_what_the_proof_says():
         for half_a, half_b, u, v, _, verdict in parts(a, b):
             for at in [slice(q, q + 1) for q in range(4)] if verdict.steep else [slice(None)]:
                 k = slice(at.start * 16, at.stop * 16) if verdict.steep else slice(None)
-                exact = sum(
-                    p[:, k] @ q[:, k].T
-                    for p, q in ((half_a.high, half_b.high), (half_a.high, half_b.low), (half_a.low, half_b.high))
-                )
+                products = (half_a.high, half_b.high), (half_a.high, half_b.low), (half_a.low, half_b.high)
+                exact = sum(p[:, k] @ q[:, k].T for p, q in products)
                 cut = np.abs(halves.on_tensor_cores(half_a, half_b, at) - exact)
                 assert (cut <= halves.CUT * U * (np.abs(u[:, k]) @ np.abs(v[:, k]).T)).all(), name
 
@@ -142,8 +134,12 @@ def test_small_halves_count_as_losing_digits_though_they_are_exact(monkeypatch):
     assert halves.off(a, b, halves.multiply(a, b)) > halves.bound(k)
 
 
+def product(a, b):
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
 def frobenius(a, b, c):
-    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = product(a, b)
     return np.linalg.norm(c - exact) / np.linalg.norm(exact) / U
 
 
@@ -170,7 +166,7 @@ def test_what_is_not_finite_is_multiplied_in_float32(value):
     a, b = floats(random.standard_normal((M, 200))), floats(random.standard_normal((200, N)))
     a[3, 100] = value
     with np.errstate(invalid="ignore"):
-        expected = a.astype(np.float64) @ b.astype(np.float64)
+        expected = product(a, b)
     found = halves.multiply(a, b)
     assert np.array_equal(np.isnan(found), np.isnan(expected))
     assert np.array_equal(np.isinf(found), np.isinf(expected))
@@ -184,8 +180,7 @@ def test_what_overflows_for_certain_is_infinite_with_the_sign_of_its_products():
     a *= floats(random.choice([-1e30, 1, 1e30], (M, 1)))
     b *= floats(random.choice([-1e30, 1, 1e30], (1, N)))
     assert not any(halves.judge(x, y, 200).tensor for _, _, x, y in halves.chunks(a, b))
-    exact = a.astype(np.float64) @ b.astype(np.float64)
-    found, expected = halves.multiply(a, b), floats(exact)
+    found, expected = halves.multiply(a, b), floats(product(a, b))
     assert len(set(expected[np.isinf(expected)])) == 2
     assert (found[np.isinf(expected)] == expected[np.isinf(expected)]).all()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -205,10 +200,9 @@ def test_integers_are_exact_whatever_shares_their_tile(k, of_a, of_b):
     """If one side has 11 bits at most, the other 23."""
     random = np.random.default_rng(6)
     a, b, whole = one_real(random.integers(-of_a, of_a + 1, (M, k)), random.integers(-of_b, of_b + 1, (k, N)))
-    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = product(a, b)
     assert any(halves.judge(x, y, k).tensor and x.lows.any() and y.lows.any() for _, _, x, y in halves.chunks(a, b))
-    wrong = (halves.multiply(a, b) != exact) & whole
-    assert (wrong.sum(), whole.sum()) == (0, 465)
+    assert (((halves.multiply(a, b) != exact) & whole).sum(), whole.sum()) == (0, 465)
 
 
 def test_a_gain_by_the_tile_fails_in_the_gauntlet(monkeypatch):
@@ -234,9 +228,8 @@ def test_the_launch_on_whole_numbers_is_exact(k):
 
 def test_counting_is_exact():
     """A row of zeros and ones times a column of ones, beside real numbers."""
-    random = np.random.default_rng(8)
-    a, b, whole = one_real(random.integers(0, 2, (M, 1024)), np.ones((1024, N)))
-    assert (halves.multiply(a, b) == a.astype(np.float64) @ b.astype(np.float64))[whole].all()
+    a, b, whole = one_real(np.random.default_rng(8).integers(0, 2, (M, 1024)), np.ones((1024, N)))
+    assert (halves.multiply(a, b) == product(a, b))[whole].all()
 
 
 @pytest.mark.parametrize("bits", [23, 24])
@@ -255,7 +248,7 @@ def test_sums_of_numbers_with_low_halves_get_the_gain():
     random = np.random.default_rng(10)
     a, b = floats(random.uniform(0, 1, (M, 640))), floats(random.uniform(0, 1, (640, N)))
     a[: M // 2], b[:, : N // 2] = np.rint(9 * a[: M // 2]), np.rint(9 * b[:, : N // 2])
-    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = product(a, b)
     off = (halves.multiply(a, b) - exact) / exact / U
     assert (off[: M // 2, : N // 2] == 0).all()
     assert abs(off[M // 2 :, N // 2 :].mean()) < 2

@@ -30,11 +30,10 @@ def made(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def bundled():
     """The page's library, which is always the same, is bundled once."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(explorer.vl_convert, "javascript_bundle", cache(explorer.vl_convert.javascript_bundle))
-    patch.setattr(explorer, "charts", cache(explorer.charts))
-    yield
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explorer.vl_convert, "javascript_bundle", cache(explorer.vl_convert.javascript_bundle))
+        patch.setattr(explorer, "charts", cache(explorer.charts))
+        yield
 
 
 def data(page):
@@ -56,8 +55,7 @@ def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
     light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
     assert len(rungs) == 2
     assert light == sorted(light)
-    looks = list(found.values())
-    assert all(one["shape"] != other["shape"] for one, other in pairwise(looks))
+    assert all(one["shape"] != other["shape"] for one, other in pairwise(list(found.values())))
     assert [name for name, look in found.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
 
 
@@ -76,9 +74,8 @@ def test_it_has_what_the_tables_say(made):
     assert len(shown) == len(best)
     for row, expected in zip(shown, best.to_dict("records"), strict=True):
         assert row["configuration"] == expected["configuration"]
-        assert (row["tflops"] or 0) == pytest.approx(
-            0 if expected["tflops"] != expected["tflops"] else expected["tflops"], rel=1e-4
-        )
+        rate = 0 if expected["tflops"] != expected["tflops"] else expected["tflops"]
+        assert (row["tflops"] or 0) == pytest.approx(rate, rel=1e-4)
     rung = next(row for row in shown if row["kernel"] == "05_register_tile" and row["tflops"])
     models = made[0]["models"]
     model = models[(models["kernel"] == "05_register_tile") & (models["configuration"] == rung["configuration"])].iloc[0]
@@ -89,15 +86,12 @@ def test_it_has_what_the_tables_say(made):
 
 def test_of_a_dataset_without_models_or_energy_the_rest_is_shown(made):
     tables = dict(made[0])
-    tables["models"], tables["resources"] = (
-        tables["models"].head(0),
-        tables["resources"][["kernel", "configuration", "element_type"]],
-    )
+    tables["models"] = tables["models"].head(0)
+    tables["resources"] = tables["resources"][["kernel", "configuration", "element_type"]]
     tables["best"] = tables["best"].drop(columns=["energy_low_j", "energy_high_j", "tied_with"])
     (one,) = data(explorer.page("x", {"nvidia-a": (tables, made[1])}))["datasets"]
-    (row,) = [
-        row for row in rows(one["best"]) if (row["kernel"], row["problem"], row["state"]) == ("05_register_tile", "4096", "warm")
-    ]
+    key = ("05_register_tile", "4096", "warm")
+    (row,) = (row for row in rows(one["best"]) if (row["kernel"], row["problem"], row["state"]) == key)
     assert row["tflops"] > 0
     assert (row["registers"], row["occupancy"], row["energy_low_j"]) == (None, None, None)
 

@@ -65,9 +65,8 @@ def test_functions_of_later_launches_are_checked_too(tmp_path):
     gemm = HEADER.format(block=64, more=WORKSPACE) + f"{GEMM}({ARGUMENTS}, T *workspace) {{}}\n"
     reduce = f"{GEMM}({ARGUMENTS}, T *workspace) {{}}\n".replace("gemm", "reduce")
     assert build(tmp_path, gemm + reduce).status == "compiled"
-    assert build(tmp_path, gemm).reason == f"no function reduce; found gemm; {EXPECTED[:-1]}, void *workspace)".replace(
-        "void gemm", "void reduce"
-    )
+    expected = f"{EXPECTED[:-1]}, void *workspace)".replace("void gemm", "void reduce")
+    assert build(tmp_path, gemm).reason == f"no function reduce; found gemm; {expected}"
     short = build(tmp_path, gemm + reduce.replace(", T *workspace", ""))
     assert short.reason.startswith("reduce takes 11 parameters; expected the 12 of reduce(")
     assert short.reason.endswith("the twelfth, workspace, is missing; expected 8 bytes at offset 64")
@@ -99,10 +98,7 @@ def test_the_c_compiler_says_what_is_wrong_with_a_cpu_kernel(tmp_path, what):
     row = build(tmp_path, C_HEADER.format("t") + text, "cpu")
     assert row.status == "compile_error"
     assert reason in row.reason
-    assert row.reason.partition(":")[0] in (
-        "t.c",
-        "no function gemm; found " + row.reason.partition("found ")[2].partition(":")[0],
-    )
+    assert row.reason.startswith(("t.c:", "no function gemm; found "))
 
 
 MAPPED = """struct alignas(64) TensorMap {{ unsigned long long words[16]; }};
@@ -111,13 +107,10 @@ extern "C" __global__ void gemm({arguments}, float* workspace, const __grid_cons
 
 
 def test_tensor_maps_are_parameters_after_the_workspace(tmp_path):
-    header = HEADER.format(
-        block=64, more="workspace: 64\ntensor_maps: [{of: A, box: [4, 4], swizzle: 0}, {of: C, box: [4, 4], swizzle: 0}]\n"
-    )
-    assert (
-        build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=", const __grid_constant__ TensorMap c_map")).status
-        == "compiled"
-    )
+    maps = "workspace: 64\ntensor_maps: [{of: A, box: [4, 4], swizzle: 0}, {of: C, box: [4, 4], swizzle: 0}]\n"
+    header = HEADER.format(block=64, more=maps)
+    row = build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=", const __grid_constant__ TensorMap c_map"))
+    assert row.status == "compiled"
     row = build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=""))
     assert row.reason.endswith("TensorMap a_map, TensorMap c_map): the 14th, c_map, is missing; expected 128 bytes")
     row = build(tmp_path, header + MAPPED.format(arguments=ARGUMENTS, more=", float* c_map"))

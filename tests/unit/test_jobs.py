@@ -22,14 +22,11 @@ def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
     assert (tmp_path / "log").read_text() == said
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        ("KeyboardInterrupt", r"Interrupted\n"),
-        ("ladder.core.errors.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
-        ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
-    ],
-)
+@pytest.mark.parametrize(("error", "said"), [
+    ("KeyboardInterrupt", r"Interrupted\n"),
+    ("ladder.core.errors.InputError('a: got 1; expected 2')", r"Error: a: got 1; expected 2\n"),
+    ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
+])  # fmt: skip
 def test_what_the_user_can_mend_is_one_line_outside_of_jobs_too(error, said):
     done = subprocess.run(
         [sys.executable, "-c", f"import ladder.core.errors; raise {error}"], capture_output=True, text=True, check=False

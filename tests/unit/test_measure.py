@@ -244,15 +244,12 @@ def test_what_an_audit_finds_is_incorrect_and_has_no_speed(make):
     assert all("samples_us" not in run.journal.records[entry.key] for entry in run.entries)
 
 
-@pytest.mark.parametrize(
-    ("us", "tensor_cores", "status"),
-    [
-        (LEAST_US * 1.01, False, "correct"),
-        (LEAST_US * 0.9, False, "incorrect"),
-        (LEAST_US * 0.9, True, "correct"),  # its binary has the instructions of the tensor cores
-        (LEAST_US / 20, True, "incorrect"),
-    ],
-)
+@pytest.mark.parametrize(("us", "tensor_cores", "status"), [
+    (LEAST_US * 1.01, False, "correct"),
+    (LEAST_US * 0.9, False, "incorrect"),
+    (LEAST_US * 0.9, True, "correct"),  # its binary has the instructions of the tensor cores
+    (LEAST_US / 20, True, "incorrect"),
+])  # fmt: skip
 def test_what_is_faster_than_the_device_is_incorrect(make, us, tensor_cores, status):
     answers = {RunGauntlet: lambda _: verdict(tensor_cores=tensor_cores), Time: timed(us)}
     ((found, reason),) = outcomes(make(answers, problems=[512], parameters={"BM": [8], "BN": [8], "BK": [8]}))
@@ -267,8 +264,7 @@ def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
         run.measure_all()
     (tmp_path / "1.cubin").unlink()
     with pytest.raises(InputError, match=r"1\.cubin: its sha256"):
-        make_again = Sweep(run.job, run.journal, "uuid", lock=0)
-        make_again.measure_all()
+        Sweep(run.job, run.journal, "uuid", lock=0).measure_all()
 
 
 def test_the_best_of_earlier_groups_is_told_to_the_next(make):

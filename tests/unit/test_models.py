@@ -21,24 +21,21 @@ GPU = {"sm_count": 132, "shared_memory_per_block": 232448}
 """What the expressions of headers call it."""
 
 
-@pytest.mark.parametrize(
-    ("index", "width", "expected"),
-    [
-        (lambda i: i, 1, (1, 0)),
-        (lambda i: 2 * i, 1, (2, 1)),
-        (lambda i: 32 * i, 1, (32, 31)),
-        (lambda i: 33 * i, 1, (1, 0)),
-        (lambda i: 0, 1, (1, 0)),
-        (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
-        (lambda i: i // 16 * 16, 1, (1, 0)),
-        (lambda i: 2 * i, 2, (2, 0)),
-        (lambda i: 4 * i, 4, (4, 0)),
-        (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
-        (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
-        (lambda i: 0, 2, (1, 0)),
-        (lambda i: 128 * i, 4, (32, 28)),
-    ],
-)
+@pytest.mark.parametrize(("index", "width", "expected"), [
+    (lambda i: i, 1, (1, 0)),
+    (lambda i: 2 * i, 1, (2, 1)),
+    (lambda i: 32 * i, 1, (32, 31)),
+    (lambda i: 33 * i, 1, (1, 0)),
+    (lambda i: 0, 1, (1, 0)),
+    (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
+    (lambda i: i // 16 * 16, 1, (1, 0)),
+    (lambda i: 2 * i, 2, (2, 0)),
+    (lambda i: 4 * i, 4, (4, 0)),
+    (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
+    (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
+    (lambda i: 0, 2, (1, 0)),
+    (lambda i: 128 * i, 4, (32, 28)),
+])  # fmt: skip
 def test_wavefronts_of_a_read(index, width, expected):
     assert wavefronts([4 * index(i) for i in LANES], 4 * width) == expected
 
@@ -64,20 +61,17 @@ def test_sectors():
     assert sectors([4 * i + 4 for i in LANES], 4) == 5
 
 
-@pytest.mark.parametrize(
-    ("threads", "registers", "shared", "expected"),
-    [
-        (256, 32, 0, (8, 1.0, "threads")),
-        (32, 32, 0, (32, 0.5, "blocks")),
-        (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
-        (256, 128, 0, (2, 0.25, "registers")),
-        (256, 129, 0, (1, 0.125, "registers")),
-        (128, 168, 0, (3, 0.1875, "registers")),
-        (128, 32, 48 << 10, (4, 0.25, "shared memory")),
-        (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
-        (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
-    ],
-)
+@pytest.mark.parametrize(("threads", "registers", "shared", "expected"), [
+    (256, 32, 0, (8, 1.0, "threads")),
+    (32, 32, 0, (32, 0.5, "blocks")),
+    (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
+    (256, 128, 0, (2, 0.25, "registers")),
+    (256, 129, 0, (1, 0.125, "registers")),
+    (128, 168, 0, (3, 0.1875, "registers")),
+    (128, 32, 48 << 10, (4, 0.25, "shared memory")),
+    (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
+    (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
+])  # fmt: skip
 def test_occupancy_of_an_h200(threads, registers, shared, expected):
     assert occupancy(threads, registers, shared, H200) == expected
 
@@ -120,22 +114,26 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
     subprocess.run(["g++", *flags, "o.cpp", "-o", "o"], cwd=tmp_path, check=True)
     cases = [(t, r, s) for t in (32, 64, 96, 128, 256, 512, 1024) for r in (16, 32, 33, 40, 64, 127, 128, 129, 168, 255)
              for s in (0, 4096, 8448, 16896, 49152) if t * r <= 65536]  # fmt: skip
-    done = subprocess.run(
-        [tmp_path / "o"], input="\n".join(" ".join(map(str, case)) for case in cases), text=True, capture_output=True, check=True
-    )
-    device = {
-        "compute_capability": capability,
-        "threads_per_sm": threads,
-        "registers_per_sm": 65536,
-        "shared_memory_per_sm_bytes": shared,
-    }
+    given = "\n".join(" ".join(map(str, case)) for case in cases)
+    done = subprocess.run([tmp_path / "o"], input=given, text=True, capture_output=True, check=True)
+    device = {"compute_capability": capability, "threads_per_sm": threads, "registers_per_sm": 65536}
+    device |= {"shared_memory_per_sm_bytes": shared}
     assert [occupancy(*case, device)[0] for case in cases] == [int(line) for line in done.stdout.split()]
 
 
-CUDA = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"]
+CUDA = {kernel.name: kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"}
+ENVIRONMENT = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel in CUDA if kernel.accesses], ids=lambda kernel: kernel.name)
+def modelled(name, size, element_type="float32", shared=0, environment=ENVIRONMENT, resource=(), **given):
+    """The model of a rung in its default configuration on a square problem."""
+    kernel = CUDA[name]
+    resource = {"function": "gemm", "registers": "32", "static_shared": str(shared)} | dict(resource)
+    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+    return kernel_model.model(kernel, configuration, Problem(size, size, size, element_type), resource, environment, **given)
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel in CUDA.values() if kernel.accesses], ids=lambda kernel: kernel.name)
 def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
     """Where the tiles divide the problem, both count the same elements; what is put into shared memory is what was read."""
     problem = Problem(512, 512, 512)
@@ -157,7 +155,7 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
 
 def test_every_warp_of_a_block_accesses_shared_memory_alike():
     """So the first may stand for all."""
-    for kernel in CUDA:
+    for kernel in CUDA.values():
         for configuration, objection in kernel.expand({}, ["float32"]):
             block = kernel.launches(configuration, Problem(1, 1, 1).names() | GPU)[0].block
             names = configuration.names() if not objection else {}
@@ -176,11 +174,8 @@ def test_every_warp_of_a_block_accesses_shared_memory_alike():
 
 def test_a_row_by_hand():
     """A 32 x 32 tile of rung 03: two rows of A and one of B for each k, in three quarters of a wavefront each four k."""
-    kernel = next(kernel for kernel in CUDA if kernel.name == "03_shared_tile")
-    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
-    configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
-    resource = {"function": "gemm", "registers": "32", "static_shared": "8192"}
-    row = kernel_model.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ)
+    assert CUDA["03_shared_tile"].parameters == {"BM": 32, "BN": 32, "BK": 32}
+    row = modelled("03_shared_tile", 1024, shared=8192)
     assert row["flops"] == 2 * 1024**3
     assert row["global_reads"] == 2 * 1024**3 / 32
     assert row["shared_reads"] == 2 * 1024**3
@@ -195,11 +190,7 @@ def test_a_row_by_hand():
 
 
 def test_what_uses_the_tensor_cores_has_no_lowest_bound():
-    kernel = next(kernel for kernel in CUDA if kernel.name == "03_shared_tile")
-    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
-    configuration = Configuration("float32", (("BM", 32), ("BN", 32), ("BK", 32)))
-    resource = {"function": "gemm", "registers": "32", "static_shared": "8192"}
-    row = kernel_model.model(kernel, configuration, Problem(1024, 1024, 1024), resource, environ, tensor_cores=True)
+    row = modelled("03_shared_tile", 1024, shared=8192, tensor_cores=True)
     assert not {"bound", "bound_tflops"} & set(row)
     assert row["memory_tflops"] == pytest.approx(4 * 1024 / 6)
 
@@ -224,9 +215,8 @@ then:
 ---*/
 """)
     kernel = kernel_file.parse(path)
-    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
     resource = {"function": "multiply", "registers": "168", "static_shared": "1000"}
-    row = kernel_model.model(kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, environ)
+    row = kernel_model.model(kernel, Configuration("float32", ()), Problem(64, 64, 512), resource, ENVIRONMENT)
     assert row["global_sectors"] == 132 * 2 * 2 * 4  # blocks, warps, elements a thread, sectors of 32 neighbours
     assert row["shared_reads"] == 4 * 128 * 512
     assert (row["shared_wavefronts"], row["bank_conflicts"]) == (2 * 4 * 4 * 512, 4 * 4 * 512)
@@ -239,44 +229,31 @@ then:
     ({"multiply_adds_per_clock": "0.8"}, "float64", None),
 ])  # fmt: skip
 def test_what_a_loop_can_issue_is_a_share_of_the_peak(said, element_type, expected):
-    kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
-    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
-    resource = {"function": "gemm", "registers": "32", "static_shared": "0"} | said
-    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
-    row = kernel_model.model(kernel, configuration, Problem(64, 64, 64, element_type), resource, environ)
+    row = modelled("02_naive_coalesced", 64, element_type, resource=said)
     assert row.get("issue_tflops") == expected
     assert row["bound"] != "issue"
 
 
 def test_the_measured_peak_is_a_bound_of_float32_alone():
-    kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
-    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 1e-3, "copy_tb_s": 4.0}}
-    resource = {"function": "gemm", "registers": "32", "static_shared": "0"}
-    rows = [
-        kernel_model.model(
-            kernel, Configuration(name, tuple(kernel.parameters.items())), Problem(64, 64, 64, name), resource, environ
-        )
-        for name in ("float32", "float64")
-    ]
-    assert (rows[0]["bound"], rows[0]["bound_tflops"]) == ("arithmetic", 1e-3)
-    assert rows[1]["bound"] != "arithmetic"
+    slow = ENVIRONMENT | {"peaks": {"fp32_tflops": 1e-3, "copy_tb_s": 4.0}}
+    single, double = (modelled("02_naive_coalesced", 64, name, environment=slow) for name in ("float32", "float64"))
+    assert (single["bound"], single["bound_tflops"]) == ("arithmetic", 1e-3)
+    assert double["bound"] != "arithmetic"
 
 
 def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
-    kernel = next(kernel for kernel in CUDA if kernel.name == "02_naive_coalesced")
-    environ = {"kind": "cuda", "attributes": H200, "peaks": {"fp32_tflops": 65.0, "copy_tb_s": 4.0}}
+    kernel = CUDA["02_naive_coalesced"]
     ran = {"kernel": kernel.name, "element_type": "float32", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0, "padding": 0,
            "problem": "64", "tensor_cores": False}  # fmt: skip
     summary = pd.DataFrame(
         [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
         + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]
     )
-    resources = summary[["kernel", "element_type", "configuration"]].assign(
-        status="compiled", function="gemm", registers="32", static_shared="0"
-    )
+    said = {"status": "compiled", "function": "gemm", "registers": "32", "static_shared": "0"}
+    resources = summary[["kernel", "element_type", "configuration"]].assign(**said)
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
-    table = tables.models(summary, [kernel], resources, environ)
+    table = tables.models(summary, [kernel], resources, ENVIRONMENT)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY
     assert table["bound"].tolist() == ["l1", "l1"]
-    assert tables.models(summary.assign(tensor_cores=True), [kernel], resources, environ)["bound"].isna().all()
+    assert tables.models(summary.assign(tensor_cores=True), [kernel], resources, ENVIRONMENT)["bound"].isna().all()
     assert list(table.columns) == kernel_model.COLUMNS

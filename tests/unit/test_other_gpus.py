@@ -13,13 +13,9 @@ from planted import ROOT
 PAGE = ROOT / "docs" / "workstation.md"
 HEAD = "| Compute capability | For example | Rungs that compile and fit | Too much shared memory | Not supported |\n|---|---|---|---|---|\n"
 GPUS = {
-    "7.5": (64, "RTX 20, T4"),
-    "8.0": (163, "A100"),
-    "8.6": (99, "RTX 30, A10"),
-    "8.9": (99, "RTX 40, L4"),
-    "10.0": (227, "B200"),
+    "7.5": (64, "RTX 20, T4"), "8.0": (163, "A100"), "8.6": (99, "RTX 30, A10"), "8.9": (99, "RTX 40, L4"), "10.0": (227, "B200"),
     "12.0": (99, "RTX 50"),
-}
+}  # fmt: skip
 """The KiB of shared memory that a block may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 REGISTERS = 65536
 """The most that a block may have (same table)."""

@@ -28,9 +28,8 @@ RUN, LATER = "2026-01-01T0123-5dee", "2026-01-01T0223-5dee"
 def measured(tmp_path_factory):
     """Datasets of two devices, and a later one of the second, as campaigns leave them, with three kernels on three problems."""
     folder = tmp_path_factory.mktemp("measured") / "default"
-    for seed, (name, device, hour) in enumerate(
-        (("nvidia-a", "nvidia-a", 1), ("nvidia-b", "nvidia-b", 1), ("later", "nvidia-b", 2))
-    ):
+    devices = (("nvidia-a", "nvidia-a", 1), ("nvidia-b", "nvidia-b", 1), ("later", "nvidia-b", 2))
+    for seed, (name, device, hour) in enumerate(devices):
         facts = {"time": f"2026-01-01T0{hour}:23:45+00:00", "fingerprint": {"uuids": [UUID]}}
         synthetic.write(folder / name, seed, device=device, problems=synthetic.SMALL, kernels=KERNELS, processes=3, **facts)
     return folder
@@ -38,7 +37,7 @@ def measured(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def drawn():
-    """Figures are files that say what they are of: tests/unit/test_figures.py is about what is drawn."""
+    """Figures are files that say what they are of: tests/figures is about what is drawn."""
 
     def draw_all(tables, environment, folder, threads):
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,11 +48,10 @@ def drawn():
     def draw_comparison(tables, environments, stem):
         stem.with_suffix(".svg").write_text(" ".join(environments))
 
-    patch = pytest.MonkeyPatch()
-    patch.setattr(draw, "draw_all", draw_all)
-    patch.setattr(draw, "draw_comparison", draw_comparison)
-    yield
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "draw_all", draw_all)
+        patch.setattr(draw, "draw_comparison", draw_comparison)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -137,23 +135,14 @@ def described(source, folder, **python):
     return folder
 
 
-@pytest.mark.parametrize(
-    "python",
-    [
-        {"packages": {}, "differs_from_lock": {"nvidia-cublas": f"13.1.1.3 (lock {CUBLAS})"}},
-        {"packages": {"nvidia-cublas": "13.1.1.3", "numpy": NUMPY}},  # older than that key
-    ],
-)
+@pytest.mark.parametrize("python", [
+    {"packages": {}, "differs_from_lock": {"nvidia-cublas": f"13.1.1.3 (lock {CUBLAS})"}},
+    {"packages": {"nvidia-cublas": "13.1.1.3", "numpy": NUMPY}},  # older than that key
+])  # fmt: skip
 def test_a_dataset_with_other_packages_than_the_lock_is_named_in_the_index(copy, measured, tmp_path, python):
-    source, words = (
-        described(measured / "later", tmp_path / "default" / "later", **python),
-        f"nvidia-cublas 13.1.1.3 (lock {CUBLAS})",
-    )
-    before = published_index.read(copy)
-    with pytest.raises(
-        InputError,
-        match=rf"later: measured with nvidia-cublas 13\.1\.1\.3 \(lock {re.escape(CUBLAS)}\); expected .*--not-from-lock",
-    ):
+    source = described(measured / "later", tmp_path / "default" / "later", **python)
+    words, before = f"nvidia-cublas 13.1.1.3 (lock {CUBLAS})", published_index.read(copy)
+    with pytest.raises(InputError, match=rf"later: measured with {re.escape(words)}; expected .*--not-from-lock"):
         publish.publish(source, copy, "other cuBLAS", repeat=True)
     assert published_index.read(copy) == before
     publish.publish(source, copy, "other cuBLAS", repeat=True, not_from_lock=True)
@@ -169,9 +158,8 @@ def test_whether_the_packages_were_those_of_the_lock(copy, measured, tmp_path):
     index = published_index.read(copy)
     assert "not_from_lock" not in index[B]
     for run, known in ((LATER, "yes"), (RUN, "not known")):  # the latter's environment says nothing
-        assert (
-            published_index.from_lock(index, f"{B}/{run}", json.loads((copy / B / run / "environment.json").read_text())) == known
-        )
+        environment = json.loads((copy / B / run / "environment.json").read_text())
+        assert published_index.from_lock(index, f"{B}/{run}", environment) == known
 
 
 def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_path):
@@ -190,12 +178,9 @@ def test_another_figure_or_table_is_named(copy):
     (drawn / "figures" / "ladder-warm.svg").write_text("another")
     (drawn / "best.csv").unlink()
     (drawn / "figures" / "new-warm.svg").write_text("new")
-    with pytest.raises(InputError) as told:
+    said = "best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
+    with pytest.raises(InputError, match=f"nvidia-a/default: {re.escape(said)}"):
         publish.check_drawn(copy / A, drawn)
-    assert (
-        "nvidia-a/default: best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
-        in str(told.value)
-    )
 
 
 def test_damaged_missing_and_added_data_are_named_with_advice(copy):
@@ -233,14 +218,12 @@ def test_checksums_that_are_none(copy):
     path = copy / A / "SHA256SUMS"
     path.write_text(path.read_text() + "abc  best.csv\n")
     number = path.read_text().count("\n")
-    with pytest.raises(
-        InputError, match=rf"SHA256SUMS: line {number}: got 'abc  best.csv'; expected a checksum, two blanks and a path"
-    ):
+    message = rf"SHA256SUMS: line {number}: got 'abc  best.csv'; expected a checksum, two blanks and a path"
+    with pytest.raises(InputError, match=message):
         publish.check_data(copy / A)
     path.unlink()
-    with pytest.raises(
-        InputError, match=r"SHA256SUMS: missing; expected the checksums that `ladder publish` writes.*git checkout"
-    ):
+    message = "SHA256SUMS: missing; expected the checksums that `ladder publish` writes.*git checkout"
+    with pytest.raises(InputError, match=message):
         publish.check_data(copy / A)
 
 
@@ -253,27 +236,26 @@ def test_a_page_that_shows_what_is_not_drawn(copy):
         publish.refresh(copy, B)
 
 
-def test_what_was_measured_from_a_changed_checkout_is_not_published(measured, tmp_path):
-    folder = tmp_path / "x"
-    shutil.copytree(measured / "nvidia-a", folder)
-    path = folder / "environment.json"
-    path.write_text(re.sub('"dirty": false', '"dirty": true', path.read_text()))
-    with pytest.raises(InputError, match=r"environment\.json was made from a checkout with changes"):
-        publish.publish(folder, tmp_path / "published", "why")
+@pytest.mark.parametrize(("file", "old", "new", "message"), [
+    ("environment.json", '"dirty": false', '"dirty": true', r"environment\.json was made from a checkout with changes"),
+    ("environment.json", '"fingerprint": {', '"fingerprint": {"simulated": true, ', "x: measured on a simulated GPU; expected a real"),
+    ("environment.json", "^.*$", "x", r"x/environment\.json: "),
+    ("resources.csv", "^.*$", "x", r"x/resources\.csv: "),
+])  # fmt: skip
+def test_what_is_damaged_or_of_no_commit_or_of_no_device_is_not_published(measured, tmp_path, file, old, new, message):
+    shutil.copytree(measured / "nvidia-a", tmp_path / "x")
+    path = tmp_path / "x" / file
+    text, count = re.subn(old, new, path.read_text(), count=1, flags=re.DOTALL)
+    assert count == 1
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        publish.publish(tmp_path / "x", tmp_path / "published", "why")
     assert not (tmp_path / "published").exists()
 
 
-def test_what_simulated_gpus_gave_says_so_and_is_not_published(measured, tmp_path, gpus):
+def test_what_simulated_gpus_gave_says_so(gpus):
     (gpu,) = detect.detect_gpus()
-    described = provenance.describe(gpu)
-    assert described["fingerprint"]["simulated"] is True
-    folder = tmp_path / "x"
-    shutil.copytree(measured / "nvidia-a", folder)
-    path = folder / "environment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": described["fingerprint"]}))
-    with pytest.raises(InputError, match=r"x: measured on a simulated GPU; expected a real device"):
-        publish.publish(folder, tmp_path / "published", "why")
-    assert not (tmp_path / "published").exists()
+    assert provenance.describe(gpu)["fingerprint"]["simulated"] is True
 
 
 def test_no_command_offers_simulated_gpus():
@@ -299,12 +281,3 @@ def test_what_is_published_already_is_left_as_it_is(copy):
     with pytest.raises(InputError, match=rf"{RUN}: is published already; expected another folder"):
         publish.publish(copy / A / RUN, copy, "why")
     assert files(copy) == before
-
-
-@pytest.mark.parametrize("name", ["environment.json", "resources.csv"])
-def test_a_dataset_with_a_damaged_file_is_not_published(measured, tmp_path, name):
-    shutil.copytree(measured / "nvidia-a", tmp_path / "x")
-    (tmp_path / "x" / name).write_text("x\n")
-    with pytest.raises(InputError, match=rf"x/{name}: "):
-        publish.publish(tmp_path / "x", tmp_path / "published", "why")
-    assert not (tmp_path / "published").exists()

@@ -35,31 +35,17 @@ def test_nothing_is_published_at_first(tmp_path):
     assert published_index.runs(tmp_path) == published_index.together(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("    '2': made up\n", "", rf"index\.yaml: {HEADLINE}/2: missing; expected why .*/{HEADLINE}/2/ is kept"),
-        ("    '2': made up", "    '2': ''", rf'index\.yaml: {HEADLINE}\.runs\.2: got ""; expected why the run is kept'),
-        (
-            "    '2': made up",
-            "    '3': made up",
-            rf"index\.yaml: {HEADLINE}/3: got no such dataset; expected .*/3/environment\.json",
-        ),
-        (f"{HEADLINE}:\n  featured: '1'", f"{HEADLINE}:\n  featured: '3'", rf"{HEADLINE}\.featured: got 3; expected one of 1, 2"),
-        (
-            f"{HEADLINE}:\n  featured: '1'",
-            f"{HEADLINE}:\n  featured: ['1', '2']",
-            rf"{HEADLINE}\.featured: .*; expected the name of one run",
-        ),
-        (
-            f"{HEADLINE}:\n",
-            f"{HEADLINE}:\n  not_from_lock: {{'3': numpy 1 (lock 2)}}\n",
-            rf"{HEADLINE}\.not_from_lock: got 3; expected one of 1, 2",
-        ),
-        (f"{HEADLINE}:\n", f"{HEADLINE}:\n  featured: '2'\n", r"index\.yaml: not valid YAML: .*the key featured is given twice"),
-    ],
-    ids=["missing", "no reason", "extra", "unknown", "two", "packages", "twice"],
-)
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("    '2': made up\n", "", rf"index\.yaml: {HEADLINE}/2: missing; expected why .*/{HEADLINE}/2/ is kept"),
+    ("    '2': made up", "    '2': ''", rf'index\.yaml: {HEADLINE}\.runs\.2: got ""; expected why the run is kept'),
+    ("    '2': made up", "    '3': made up", rf"index\.yaml: {HEADLINE}/3: got no such dataset; expected .*/3/environment\.json"),
+    (f"{HEADLINE}:\n  featured: '1'", f"{HEADLINE}:\n  featured: '3'", rf"{HEADLINE}\.featured: got 3; expected one of 1, 2"),
+    (f"{HEADLINE}:\n  featured: '1'", f"{HEADLINE}:\n  featured: ['1', '2']",
+     rf"{HEADLINE}\.featured: .*; expected the name of one run"),
+    (f"{HEADLINE}:\n", f"{HEADLINE}:\n  not_from_lock: {{'3': numpy 1 (lock 2)}}\n",
+     rf"{HEADLINE}\.not_from_lock: got 3; expected one of 1, 2"),
+    (f"{HEADLINE}:\n", f"{HEADLINE}:\n  featured: '2'\n", r"index\.yaml: not valid YAML: .*the key featured is given twice"),
+], ids=["missing", "no reason", "extra", "unknown", "two", "packages", "twice"])  # fmt: skip
 def test_what_is_wrong_with_the_index_is_named(published, old, new, message):
     path = published / published_index.INDEX
     assert old in path.read_text()

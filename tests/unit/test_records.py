@@ -128,14 +128,9 @@ def test_damage_in_the_middle_is_told_and_nothing_is_dropped(tmp_path):
 
 def test_parquet_keeps_the_samples_and_the_session(tmp_path):
     row = {
-        "device": "d",
-        "kernel": "k",
-        "m": 3,
-        "samples_us": [1.25, 2.5],
-        "reference_us": [1.0, 2.0],
-        "key": "x",
+        "device": "d", "kernel": "k", "m": 3, "samples_us": [1.25, 2.5], "reference_us": [1.0, 2.0], "key": "x",
         "status": "correct",
-    }
+    }  # fmt: skip
     samples.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
     rows, session = samples.read(tmp_path / "s.parquet")
     assert session == {"commit": "abc"}
@@ -166,8 +161,7 @@ def test_samples_outlive_the_columns_added_since(tmp_path):
     write_old(tmp_path / "old.parquet", old)
     (row,), _ = samples.read(tmp_path / "old.parquet")
     assert (row["samples_us"], row["race"], row["energy_j"]) == ([1.0], None, None)
-    other = pa.schema([*old, pa.field("race", pa.string())])
-    write_old(tmp_path / "other.parquet", other)
+    write_old(tmp_path / "other.parquet", pa.schema([*old, pa.field("race", pa.string())]))
     with pytest.raises(InputError, match="expected the columns"):
         samples.read(tmp_path / "other.parquet")
 

@@ -33,12 +33,10 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
         {
-            "pair": ["twins", "twins", "null", "gain"],
-            "verdict": [called, "not distinguishable"] + ["faster"] * 2,
-            "low": [1.0, 1.0002, 1.01, 1.1],
-            "high": [1.001, 1.0008, 1.02, 1.2],
+            "pair": ["twins", "twins", "null", "gain"], "verdict": [called, "not distinguishable"] + ["faster"] * 2,
+            "low": [1.0, 1.0002, 1.01, 1.1], "high": [1.001, 1.0008, 1.02, 1.2],
         }
-    )
+    )  # fmt: skip
 
     def run(level):
         ratios = level + OF_RUN * random.normal(size=len(table))
@@ -58,19 +56,6 @@ def test_the_spread_of_runs_and_of_machines_is_found():
     assert (found["reproduce_limit"] / found["reproduce_sd"]).tolist() == pytest.approx([math.sqrt(2) * 4.3027] * 2, rel=1e-4)
     for name in ("repeat", "reproduce"):
         assert found[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * found[f"{name}_limit"]))
-
-
-def test_what_uses_the_tensor_cores_has_a_limit_of_its_own():
-    """It draws another power; few such finalists would not be seen among many others."""
-    found = runs(["a", "b", "c"], contestants=60)
-    hot = found[0].ratios["kernel"].isin(["k0", "k1", "k2"])
-    for number, run in enumerate(found):
-        run.ratios["tensor_cores"] = hot
-        run.ratios.loc[hot, "log_ratio"] = 0.2 * number
-    limits = repeatability.table(found).set_index(["problem", "tensor_cores"])
-    assert limits.loc[("64", True), "contestants"] == 3
-    assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
-    assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
 
 
 def test_what_there_are_no_pairs_of_is_empty():
@@ -117,9 +102,8 @@ def test_a_difference_is_within_welchs_interval():
         values = random.normal(scale=OF_RUN, size=(len(names), few))
         half = 2.7764 * values.std(axis=1, ddof=1) / math.sqrt(few)
         table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
-        return repeatability.Run(
-            name, "d", "a", {}, table.assign(log_ratio=values.mean(axis=1), half=half, processes=few, log_us=0.0), EMPTY
-        )
+        table = table.assign(log_ratio=values.mean(axis=1), half=half, processes=few, log_us=0.0)
+        return repeatability.Run(name, "d", "a", {}, table, EMPTY)
 
     one, other = run("one"), run("other")
     assert repeatability.claims([one, other])["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
@@ -127,20 +111,26 @@ def test_a_difference_is_within_welchs_interval():
     assert (abs(one.ratios["log_ratio"] - other.ratios["log_ratio"]) <= both).mean() > 0.968
 
 
-def test_baselines_have_limits_of_their_own():
-    """One may choose another algorithm on another machine; that says nothing of kernels."""
+@pytest.mark.parametrize("column", [
+    "tensor_cores",  # which draw another power; few such finalists would not be seen among many others
+    "other_baseline",  # which may choose another algorithm on another machine: that says nothing of kernels
+])  # fmt: skip
+def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
     found = runs(["a", "b", "c"], contestants=60)
+    apart = found[0].ratios["kernel"].isin(["k0", "k1", "k2"])
     for number, run in enumerate(found):
-        chosen = run.ratios["kernel"] == "k0"
-        run.ratios.loc[chosen, "other_baseline"] = True
-        run.ratios.loc[chosen, "log_ratio"] = 0.2 * number
-    limits = repeatability.table(found).set_index(["problem", "other_baseline"])
+        run.ratios.loc[apart, column] = True
+        run.ratios.loc[apart, "log_ratio"] = 0.2 * number
+    limits = repeatability.table(found).set_index(["problem", column])
+    assert limits.loc[("64", True), "contestants"] == 3
     assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
     assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
+
+
+def test_all_baselines_but_the_reference_are_limited_apart():
     row = {"element_type": "float32", "problem": 64, "state": "warm"}
-    assert [repeatability.limited(row | {"kernel": name})[-1] for name in ("cublas_tf32", "blas_all", "cublas", "01_a")] == [
-        True, True, False, False
-    ]  # fmt: skip
+    limited = {name: repeatability.limited(row | {"kernel": name})[-1] for name in ("cublas_tf32", "blas_all", "cublas", "01_a")}
+    assert limited == {"cublas_tf32": True, "blas_all": True, "cublas": False, "01_a": False}
 
 
 def test_two_machines_make_no_limit_for_a_third():
@@ -157,13 +147,12 @@ def test_a_limit_from_few_machines_covers_the_next_ones(machines):
     random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
     names = [(f"k{i}", "-", "", "float32", problem, "warm", False, False) for problem in problems for i in range(3)]
     contestants = pd.DataFrame(names, columns=repeatability.CANDIDATE)
-    made = [
-        contestants.assign(log_ratio=np.repeat(random.normal(size=len(problems)), 3), half=0.0, processes=5, log_us=0.0)
-        for _ in range(machines)
-    ]
-    limits = repeatability.table([repeatability.Run("", "d", str(i), {}, one, pd.DataFrame()) for i, one in enumerate(made)])[
-        "reproduce_limit"
-    ]
+    made = []
+    for number in range(machines):
+        ratios = np.repeat(random.normal(size=len(problems)), 3)
+        table = contestants.assign(log_ratio=ratios, half=0.0, processes=5, log_us=0.0)
+        made.append(repeatability.Run("", "d", str(number), {}, table, pd.DataFrame()))
+    limits = repeatability.table(made)["reproduce_limit"]
     assert len(limits) == len(problems)
     covered = [math.erf(limit / 2) for limit in limits]  # the chance that two more machines differ by no more
     assert 0.92 <= np.mean(covered) <= 0.98
@@ -263,15 +252,9 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
 
 def test_the_limit_is_that_of_the_machines(tmp_path):
     row = {
-        "element_type": "float32",
-        "machines": 3,
-        "problem": "64",
-        "state": "warm",
-        "tensor_cores": False,
-        "other_baseline": False,
-        "repeat_time_limit": 0.01,
-        "reproduce_time_limit": 0.02,
-    }
+        "element_type": "float32", "machines": 3, "problem": "64", "state": "warm", "tensor_cores": False,
+        "other_baseline": False, "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02,
+    }  # fmt: skip
     row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
     other = row | {"problem": "65", "tensor_cores": True, "repeat_time_limit": None}
     csv_files.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")

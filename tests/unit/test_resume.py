@@ -17,12 +17,10 @@ from ladder.storage.journal import Journal, _parse
 
 KERNEL = "/*---\ntitle: many\nidea: many\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3]}\n---*/\n"
 CAMPAIGN = {
-    "campaign": "t",
-    "problems": {"cuda": [[5, 6, 7]]},
-    "kernels": ["cuda/90_many"],
+    "campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "kernels": ["cuda/90_many"],
     "measure": {"states": ["warm", "cold"], "min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "race": False},
     "confirm": {"processes": 3, "rounds": 3, "within": 0.5},
-}
+}  # fmt: skip
 GROUP = 2
 CHANGES = {"samples_us", "reference_us", "readings", "time"}
 """What two measurements of one configuration need not share."""

@@ -104,12 +104,8 @@ def test_no_geometric_mean_of_what_has_none(values):
 def test_student_is_that_of_the_tables():
     # Abramowitz and Stegun, table 26.10, for probabilities of 95 % and 99 %
     for degrees, at_95, at_99 in [
-        (1, 12.706, 63.657),
-        (2, 4.303, 9.925),
-        (4, 2.776, 4.604),
-        (7, 2.365, 3.499),
-        (120, 1.980, 2.617),
-    ]:
+        (1, 12.706, 63.657), (2, 4.303, 9.925), (4, 2.776, 4.604), (7, 2.365, 3.499), (120, 1.980, 2.617),
+    ]:  # fmt: skip
         assert student_t(degrees) == pytest.approx(at_95, abs=5e-4)
         assert student_t(degrees, 0.99) == pytest.approx(at_99, abs=5e-4)
     with pytest.raises(ValueError, match="no degrees of freedom"):

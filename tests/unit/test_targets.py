@@ -253,8 +253,7 @@ def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
 
 def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
     def contents(text, of="cuda/03_shared_tile"):
-        path = tmp_path / "03_shared_tile.cu"
-        path.write_text(text)
+        (tmp_path / "03_shared_tile.cu").write_text(text)
         changed = KERNELS | {of: replace(KERNELS[of], text=text)}
         found = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [])
         return [found.contents(device) for device in ("nvidia-x", "cpu-y")] + [found.contents_of("nvidia-x", "03_shared_tile.x")]

@@ -51,13 +51,11 @@ class Scripted(Device):
         errors = Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0) if compare else None
         return [
             Timed(
-                self.times[name](self.round) * sample.times,
-                self.audits.get(name, lambda r: OK)(self.round),
-                errors,
+                self.times[name](self.round) * sample.times, self.audits.get(name, lambda r: OK)(self.round), errors,
                 self.cpu_ns.get(name, lambda r: (0, 0))(self.round),
             )
             for name, sample in zip(names, samples, strict=True)
-        ]
+        ]  # fmt: skip
 
 
 Scripted.__abstractmethods__ = frozenset()
@@ -72,9 +70,12 @@ def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, ti
     return {item[0]: item[1] for item in done if item is not None}
 
 
+def steady(*names):
+    return Scripted(**dict.fromkeys(names, lambda r: 100.0), reference=lambda r: 50.0)
+
+
 def test_a_steady_kernel_stops_at_the_target_with_the_least_samples():
-    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
-    series = run(device)[0]
+    series = run(steady("kernel"))[0]
     assert (series.stop, len(series.samples), series.repeats) == ("target", 10, 5)
     assert series.samples == [100.0] * 10  # of one launch, not of five
     assert series.reference == [50.0] * 10
@@ -123,18 +124,12 @@ def test_what_is_done_leaves_and_the_rest_goes_on():
     assert len(device.rounds[-1]) == 2
 
 
-def test_cold_samples_are_single_launches_after_a_flush():
-    device = Scripted(kernel=lambda r: 1.0, reference=lambda r: 1.0)
+@pytest.mark.parametrize(("rotates", "repeats"), [(False, 1), (True, 5)])
+def test_cold_samples_are_single_launches_but_where_their_operands_rotate(rotates, repeats):
+    device = steady("kernel")
+    device.rotates = rotates
     series = run(device, state="cold")[0]
-    assert series.repeats == 1
-    assert all(device.cold)
-
-
-def test_cold_launches_are_repeated_where_their_operands_rotate():
-    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
-    device.rotates = True
-    series = run(device, state="cold")[0]
-    assert (series.repeats, series.samples[0], series.reference[0]) == (5, 100.0, 50.0)
+    assert (series.repeats, series.samples[0], series.reference[0]) == (repeats, 100.0, 50.0)
     assert all(device.cold)
 
 
@@ -157,7 +152,7 @@ def test_a_launch_as_long_as_the_reference_is_repeated_as_often(seed):
 def test_the_first_rounds_are_in_an_order_that_the_seed_chooses():
     first = []
     for seed in range(20):
-        device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+        device = steady("kernel")
         run(device, seed=seed)
         assert device.rounds[0] == device.rounds[1]
         first.append(device.rounds[0][0])
@@ -202,7 +197,7 @@ def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
 
 
 def test_the_best_of_an_earlier_group_counts():
-    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+    device = steady("kernel")
     assert run(device, race=True, best=0.52)[0].stop == "target"
     assert run(device, race=True, best=0.53)[0].stop == "race"
 
@@ -221,7 +216,7 @@ def test_what_drifts_is_not_sampled_to_the_limit():
 
 
 def test_every_sample_has_the_reading_of_its_round():
-    device = Scripted(kernel=lambda r: 100.0, reference=lambda r: 50.0)
+    device = steady("kernel")
     series = run(device)[0]
     assert [reading["sm_clock_mhz"] for reading in series.readings] == [1000 + device.round - 9 + i for i in range(10)]
 
@@ -231,10 +226,6 @@ def test_drift_is_looked_for_ever_more_seldom():
     assert looks[:4] == [20, 22, 25, 27]
     assert all(later <= 1.1 * earlier + 1 for earlier, later in itertools.pairwise(looks))
     assert len(looks) < 70
-
-
-def steady(*names):
-    return Scripted(**dict.fromkeys(names, lambda r: 100.0), reference=lambda r: 50.0)
 
 
 def test_every_round_draws_operands_of_its_own_and_one_at_random_compares_all_of_them():
@@ -330,8 +321,7 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
         return Timed((1e6 if late else 10.0) * sample.times, OK)
 
     device.sustain = sustain
-    limits = Limits(states=["sustained"])
-    asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", limits, 1
+    asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", Limits(states=["sustained"]), 1
     ((_, series),) = filter(None, timing.measure(device, *asked))
     assert (series.samples, series.reference) == ([10.0], [10.0])
     ((_, series),) = filter(None, timing.measure(device, *asked))  # stopped each time

@@ -33,16 +33,13 @@ def made(compiler):
 usual = cache(made)
 
 
-@pytest.mark.parametrize(
-    ("compiler", "name", "value"),
-    [
-        pytest.param(
-            compiler, *pair, marks=pytest.mark.slow if compiler == "nvcc" and pair[1] != "-G" else (), id=f"{compiler}-{pair[0]}"
-        )
-        for compiler, variables in VARIABLES.items()
-        for pair in variables.items()
-    ],
-)
+@pytest.mark.parametrize(("compiler", "name", "value"), [
+    pytest.param(
+        compiler, *pair, marks=pytest.mark.slow if compiler == "nvcc" and pair[1] != "-G" else (), id=f"{compiler}-{pair[0]}"
+    )
+    for compiler, variables in VARIABLES.items()
+    for pair in variables.items()
+])  # fmt: skip
 def test_a_variable_changes_no_binary(tmp_path, monkeypatch, compiler, name, value):
     expected = usual(compiler)
     for file in STALE:

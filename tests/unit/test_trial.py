@@ -103,15 +103,12 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
 
 
-@pytest.mark.parametrize(
-    ("kind", "others", "said"),
-    [
-        ("cpu", 0.0, ""),
-        ("cpu", 1.26, f"timed while other processes used 1.3 of {len(os.sched_getaffinity(0))} cores"),
-        ("cuda", 0, ""),
-        ("cuda", 1, "timed while 1 other process(es) computed on the device"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "others", "said"), [
+    ("cpu", 0.0, ""),
+    ("cpu", 1.26, f"timed while other processes used 1.3 of {len(os.sched_getaffinity(0))} cores"),
+    ("cuda", 0, ""),
+    ("cuda", 1, "timed while 1 other process(es) computed on the device"),
+])  # fmt: skip
 def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
     assert trial_report.beside(kind, others) == said
 

@@ -35,14 +35,11 @@ def test_multiples_are_needs_and_a_part_of_what_is_compiled():
     assert kernel.compiler(configuration) == "triton"
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("uses: [cutlass]", "uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it"),
-        ("workspace: 8", "workspace: got 8; expected none in a Triton kernel"),
-        ("architecture: sm_90a", 'architecture: got "sm_90a"; expected none in a Triton kernel'),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ("uses: [cutlass]", "uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it"),
+    ("workspace: 8", "workspace: got 8; expected none in a Triton kernel"),
+    ("architecture: sm_90a", 'architecture: got "sm_90a"; expected none in a Triton kernel'),
+])  # fmt: skip
 def test_what_a_header_cannot_have_is_refused(tmp_path, line, message):
     with pytest.raises(InputError, match=re.escape(f"mine.py: header: {message}")):
         parse(tmp_path, TEXT.replace("\nblock:", f"\n{line}\nblock:", 1))
@@ -65,25 +62,22 @@ def test_another_version_than_that_of_the_lock_is_refused(tmp_path, monkeypatch)
         toolchain.triton_version()
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("    tl.core.inspect.os.system('true')", "got tl.core"),
-        ("    tl.core.builtins.open('x')", "got tl.core"),
-        ("    open('x')", "got open; expected a name of the kernel"),
-        ("    x = tl", "got tl by itself"),
-        ("    x = A.__class__", "got A.__class__"),
-        ("    import os", "expected imports at the beginning only"),
-        ("    print(1)", "got print; expected a name"),
-        ("    x = tl.make_tensor_descriptor(A, [1], [1], [1])", "got tl.make_tensor_descriptor: tensor descriptors need scratch"),
-        ("import os", "got import os; expected import triton and import triton.language as tl only"),
-        ("x = [1]", "expected a name and a constant"),
-        ("def f(): pass", "f: expected the decorator @triton.jit"),
-        ("@triton.jit\ndef f(x=tl.abs): pass", "expected defaults to be constants"),
-        ("@triton.jit\ndef f(x: tl.abs): pass", "expected no annotation but tl.constexpr"),
-        ("for x in range(3): pass", "got for x in range(3):"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ("    tl.core.inspect.os.system('true')", "got tl.core"),
+    ("    tl.core.builtins.open('x')", "got tl.core"),
+    ("    open('x')", "got open; expected a name of the kernel"),
+    ("    x = tl", "got tl by itself"),
+    ("    x = A.__class__", "got A.__class__"),
+    ("    import os", "expected imports at the beginning only"),
+    ("    print(1)", "got print; expected a name"),
+    ("    x = tl.make_tensor_descriptor(A, [1], [1], [1])", "got tl.make_tensor_descriptor: tensor descriptors need scratch"),
+    ("import os", "got import os; expected import triton and import triton.language as tl only"),
+    ("x = [1]", "expected a name and a constant"),
+    ("def f(): pass", "f: expected the decorator @triton.jit"),
+    ("@triton.jit\ndef f(x=tl.abs): pass", "expected defaults to be constants"),
+    ("@triton.jit\ndef f(x: tl.abs): pass", "expected no annotation but tl.constexpr"),
+    ("for x in range(3): pass", "got for x in range(3):"),
+])  # fmt: skip
 def test_text_that_does_more_than_a_kernel_needs_is_refused(line, message):
     triton_child.check(TEXT)
     text = TEXT.rstrip() + f"\n{line}\n"

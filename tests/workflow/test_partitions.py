@@ -27,8 +27,7 @@ HERE = f"  one: {{device: {CPU}, resources: {{gres: gpu}}}}\n"
 def test_each_partition_is_a_dataset_and_one_figure_compares_them(project):
     """Planned; tests/cluster measures two."""
     config = project.campaign(CAMPAIGN + HERE + HERE.replace("one", "two"))
-    compared = "results/split/compared-cpu.svg"
-    plan = project.ok(compared, "--configfile", config, "--dry-run")
+    plan = project.ok("results/split/compared-cpu.svg", "--configfile", config, "--dry-run")
     for name in ("one", "two"):
         assert f"results/split/{name}/best.csv" in plan
     rules = Counter(re.findall(r"^(?:local)?rule (\w+):$", plan, re.MULTILINE))

@@ -175,9 +175,7 @@ CASES = {
     "nothing": (lambda project: None, set(), ""),
     "a kernel's file": (append("kernels/cuda/80_a.cu", "// changed\n"), A, "Updated input files: .*/kernels/cuda/80_a.cu"),
     "a header in brackets, from a header in quotes": (
-        append("kernels/include/inner.cuh", "// changed\n"),
-        A,
-        "Updated input files: .*inner",
+        append("kernels/include/inner.cuh", "// changed\n"), A, "Updated input files: .*inner",
     ),
     "a kernel's file, for one with an older time": (older("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
     "a kernel's file, after results with a time to come": (from_the_future("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
@@ -217,7 +215,7 @@ CASES = {
     "the toolkit": (gpu(compiler="nvcc 2.0"), ON_GPU | BUILT_ON_GPU, PARAMS),
     "the GPU, for one of its model": (gpu(uuids=["GPU-2"]), ON_GPU | {"probe fake-1"}, PARAMS),
     "the GPU, for one of another model": (gpu(name="Fake 2"), OTHER_GPU, "Missing output files"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", list(CASES))

@@ -1,17 +1,9 @@
-"""`ladder new` and `ladder try`: in this process on a simulated device, and the real commands on the CPU."""
+"""`ladder new` and `ladder try`: in this process, on a simulated device."""
 
-import fcntl
 import json
 import os
-import pty
 import re
 import shutil
-import signal
-import struct
-import subprocess
-import termios
-import time
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -19,21 +11,15 @@ import simulated
 from inprocess import InProcess
 from ladder.cli import trial
 from ladder.compiling.compilers import CompileError
-from ladder.compiling.provenance import fingerprint
 from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import exclusive
 from ladder.measuring import session
 from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from ladder.pipeline import code_digest
 from ladder.storage import samples
 from planted import CU_RIGHT, ROOT, cuda_kernel
-from trying import Trials, simulate_cpu, stay_in_process
-
-CPU = detect_cpu().slug
-INTERVAL = r"[\d.e+-]+ \(interval [\d.e+-]+ to [\d.e+-]+\)"
-SINCE = "since the last correct try: "
+from trying import INTERVAL, SINCE, Trials, edit, simulate_cpu, stay_in_process
 
 
 @pytest.fixture
@@ -43,27 +29,13 @@ def trials(tmp_path, monkeypatch, capsys, gpus):
     return Trials(tmp_path / "root", monkeypatch, capsys)
 
 
-@pytest.fixture
-def on_cpu(tmp_path, monkeypatch, capsys):
-    """The same with this machine's CPU and a real worker."""
-    return Trials(tmp_path / "root", monkeypatch, capsys)
-
-
-def edit(path, old, new):
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
 def test_a_correct_kernel_is_timed_and_leaves_only_what_the_next_try_needs(trials):
-    output = trials.try_("right()")
-    lines = output.splitlines()
+    lines = trials.try_("right()").splitlines()
     assert lines[0] == "cuda/mine, float32, 32 x 32 x 32 on Simulated"
     assert re.fullmatch(rf"mine: {INTERVAL} TFLOP/s; of cublas {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
     assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
     assert [path.name for path in (trials.root / "results").iterdir()] == ["try"]
-    (line,) = (trials.kept / "history.jsonl").read_text().splitlines()
-    kept = json.loads(line)
+    (kept,) = trials.history()
     assert (kept["kernel"], kept["problem"], kept["status"]) == ("cuda/mine", "32", {"-": "correct"})
     assert {path.name for path in (trials.kept / "cuda").iterdir()} == {"mine.cu", "mine.cubin", "mine.json"}
 
@@ -89,7 +61,7 @@ def test_the_first_wrong_element_is_named_with_a_guess(trials):
     ), output
     assert "it looks like this: leading dimension: N is used instead of ldc\n" in output
     assert re.search(r"incorrect; \d+\.\d s$", output)
-    last = json.loads((trials.kept / "history.jsonl").read_text().splitlines()[-1])
+    last = trials.history()[-1]
     assert (last["kernel"], last["status"]) == ("cuda/mine", {"-": "incorrect"})
 
 
@@ -105,38 +77,21 @@ def test_what_the_gauntlet_asks_of_a_kernel_that_needs_something_is_said(trials)
     assert "incorrect: mine: on M=16 N=16 K=272 alpha=-0.5 exact: " in output
 
 
-def guesses(trials, cases):
-    """Try kernels that make a mistake; the guess is what most of the problems that they get wrong suggest, or none."""
-    for does, guess in cases.items():
-        output = trials.try_(does, code=1)
-        assert re.findall(r"it looks like this: (.*)", output) == ([guess] if guess else []), f"{does}: {output}"
-
-
-def test_a_guess_at_alpha_and_beta(trials):
-    guesses(
-        trials,
-        {
-            "right(alpha=1)": "alpha is left out",
-            "right(alpha=2 * p.alpha)": None,  # on some problems that is 1
-            "right(alpha=p.alpha * p.alpha)": None,
-            "right(beta=p.beta and 1)": "beta is left out: the old C is added as it is",
-            "right(beta=2 * p.beta)": None,
-        },
-    )
-
-
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_a_guess_at_strides_the_depth_and_nan(trials):
-    guesses(
-        trials,
-        {
-            "right(lda=p.k)": "leading dimension: K is used instead of lda",
-            "right(ldb=p.n)": "leading dimension: N is used instead of ldb",
-            "right(k=p.k - 1)": "the last 1 of K are left out",
-            "c[:] = p.beta * c + p.alpha * (a @ b)": UNTOUCHED,
-            "right(alpha=float('nan'))": COMPUTED,
-        },
-    )
+@pytest.mark.parametrize(("does", "guess"), [
+    ("right(alpha=1)", "alpha is left out"),
+    ("right(alpha=2 * p.alpha)", None),  # on some problems that is 1
+    ("right(alpha=p.alpha * p.alpha)", None),
+    ("right(beta=p.beta and 1)", "beta is left out: the old C is added as it is"),
+    ("right(beta=2 * p.beta)", None),
+    ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
+    ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
+    ("right(k=p.k - 1)", "the last 1 of K are left out"),
+    ("c[:] = p.beta * c + p.alpha * (a @ b)", UNTOUCHED),
+    ("right(alpha=float('nan'))", COMPUTED),
+])  # fmt: skip
+def test_the_guess_is_what_most_wrong_problems_suggest(trials, does, guess):
+    assert re.findall(r"it looks like this: (.*)", trials.try_(does, code=1)) == ([guess] if guess else [])
 
 
 def test_sizes_that_do_not_divide_and_misaligned_addresses_name_the_needs_to_add(trials):
@@ -194,10 +149,11 @@ def test_after_a_configuration_that_never_ends_the_others_are_not_waited_for(tri
     assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\nincorrect; " in output
 
 
-def test_an_interrupt_ends_a_kernel_that_never_ends_without_waiting_for_it(trials, virtual_clock):
-    def interrupt():
-        raise KeyboardInterrupt
+def interrupt():
+    raise KeyboardInterrupt
 
+
+def test_an_interrupt_ends_a_kernel_that_never_ends_without_waiting_for_it(trials, virtual_clock):
     virtual_clock.after(5, interrupt)
     start = virtual_clock.now()
     assert trials.try_("hang()", code=130).endswith("\nInterrupted\n")
@@ -207,7 +163,7 @@ def test_an_interrupt_ends_a_kernel_that_never_ends_without_waiting_for_it(trial
 def test_the_compilers_message_does_not_wait_for_the_device(trials):
     trials.ladder("new", "mine", "--cpu")
     edit(trials.root / "kernels/cpu/mine.c", "const T a", "cnst T a")
-    with exclusive([CPU]):
+    with exclusive([detect_cpu().slug]):
         output = trials.ladder("try", "kernels/cpu/mine.c", code=1)
     assert "compile_error: mine\nmine.c:13:7: error: unknown type name" in re.sub("mine.c: In function.*\n", "", output)
 
@@ -285,9 +241,8 @@ def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):
     trials.write("slow(0.1); right()", name="fast")
     earlier_results(trials, 256, fast=0.5)
     assert re.search(rf"; of fast {INTERVAL}; ", trials.try_("right()", "--size", "256"))
-    assert "uniform, faster than the device: " in trials.try_(
-        "slow(0.1); right()", "--size", "256", code=1
-    )  # the kernel itself may not
+    output = trials.try_("slow(0.1); right()", "--size", "256", code=1)  # the kernel itself may not
+    assert "uniform, faster than the device: " in output
 
 
 def test_garbage_in_what_is_kept_is_a_line_that_names_the_file(trials):
@@ -338,12 +293,8 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
                 busy = everyone * virtual_clock.now()
                 (first, *_) = os.sched_getaffinity(0)
                 elsewhere = zero._replace(user=9 * busy)  # on a core that this process may not use
-                return (
-                    [zero] * first
-                    + [zero._replace(user=busy, idle=3 * busy, iowait=busy)]
-                    + [zero] * os.cpu_count()
-                    + [elsewhere]
-                )
+                here = zero._replace(user=busy, idle=3 * busy, iowait=busy)
+                return [*[zero] * first, here, *[zero] * os.cpu_count(), elsewhere]
 
             class Process:
                 def __init__(self, pid):
@@ -362,8 +313,7 @@ def test_a_line_says_how_many_cores_other_processes_used_meanwhile(trials, monke
 
 def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus, monkeypatch):
     gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"others": [2]}))
-    path = trials.root / "kernels" / "cuda" / "mine.cu"
-    path.write_text(cuda_kernel("mine", CU_RIGHT))
+    (trials.root / "kernels" / "cuda" / "mine.cu").write_text(cuda_kernel("mine", CU_RIGHT))
     try_ = ["try", "kernels/cuda/mine.cu", "--problem", "8x9x10", "--counters"]
     output = trials.ladder(*try_, "--set", "BX=8,16", "--set", "compiler=nvcc,nvrtc")
     assert output.startswith("cuda/mine, float32, 8 x 9 x 10 on Simulated\n")
@@ -375,9 +325,10 @@ def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus,
     )
     assert "\n  timed while 2 other process(es) computed on the device\n" in output
     assert "no counters: " in output
-    metric = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-    metrics = [metric.format(name) for name in ("barrier", "long_scoreboard", "wait")]
-    table = f'"ID","{metrics[0]}","{metrics[1]}","{metrics[2]}"\\n"","inst","inst","inst"\\n"0","0.25","1.5","0.5"'
+    stalls = (
+        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in ("barrier", "long_scoreboard", "wait")
+    )
+    table = '"ID","{}","{}","{}"\\n"","inst","inst","inst"\\n"0","0.25","1.5","0.5"'.format(*stalls)
     (trials.root / "ncu").write_text(f"#!/bin/sh\nprintf '{table}\\n'\n")
     (trials.root / "ncu").chmod(0o755)
     monkeypatch.setenv("PATH", f"{trials.root}:{os.environ['PATH']}")
@@ -393,27 +344,17 @@ def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virt
             workers.append(self)
             super().__init__(*given)
 
-    def save(does):
-        return lambda: trials.write(does)
-
     def device_is_free():
         with exclusive(["GPU-1"], wait=False):
             workers.append("free")
 
-    def interrupt():
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(session, "Child", Counted)
-    saves = [
-        save("slow(2); right()"),
-        save("right(alpha=2)"),
-        device_is_free,
-        lambda: path.write_text("no header"),
-        save("right()"),
-    ]
-    for moment, action in enumerate([*saves, interrupt], 1):
-        virtual_clock.after(moment, action)
     path = trials.root / trials.write("right()")
+    for moment, action in enumerate([
+        lambda: trials.write("slow(2); right()"), lambda: trials.write("right(alpha=2)"), device_is_free,
+        lambda: path.write_text("no header"), lambda: trials.write("right()"), interrupt,
+    ], 1):  # fmt: skip
+        virtual_clock.after(moment, action)
     output = trials.ladder("try", str(path), "--size", "32", "--watch", code=130)
     assert re.findall("^(correct|incorrect(?=;)|Error|Interrupted)", output, re.MULTILINE) == [
         *("correct", "correct", "incorrect", "Error", "correct", "Interrupted")
@@ -421,25 +362,7 @@ def test_watching_answers_at_every_save_with_the_worker_that_it_has(trials, virt
     assert re.findall(f"{SINCE}(.*?),", output) == ["slower", "faster"]
     first, free, second = workers  # one that a wrong kernel was in is not used again
     assert free == "free"
-    assert first.process.poll() is not None
-    assert second.process.poll() is not None
-
-
-def test_the_commands_on_the_cpu(project, _gpus_folder):
-    """The real thing, with the template. Its first try would compile the support library and measure the peaks: here it has both."""
-    described = {"device": CPU, "kind": "cpu", "name": "", "fingerprint": fingerprint(detect_cpu()), "project": {}}
-    described |= {"attributes": {"cores": os.cpu_count()}, "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0}}
-    project.write(f"results/try/{CPU}/environment.json", json.dumps(described))
-    library = project.write(
-        f"results/try/build/{CPU}/support-{code_digest.digest('devices.operands', 'compiling.compile')}.bin", ""
-    )
-    shutil.copy(simulated.support(_gpus_folder / "gpus.json"), library)
-    assert "wrote " in ladder(project, "new", "mine", "--cpu")
-    assert discover(project.folder)["cpu/mine"].title == "Mine"
-    lines = ladder(project, "try", "kernels/cpu/mine.c", "--size", "96").splitlines()
-    assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
-    assert re.fullmatch(rf"mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
-    assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
+    assert None not in (first.process.poll(), second.process.poll())
 
 
 def test_a_new_kernel_has_a_name_of_its_own(trials):
@@ -465,158 +388,3 @@ def test_a_kernel_in_ptx_is_tried_and_kept_in_its_own_language(trials):
     trials.ladder("new", "other", "--ptx")
     output = trials.ladder("try", "kernels/cuda/other.ptx", "--set", "compiler=nvrtc", code=2)
     assert "--set compiler: expected a parameter of cuda/other; only CUDA C++ is compiled so" in output
-
-
-def ladder(project, *arguments, code=0):
-    """Run the command in a process, which must end with an exit code; returns what it printed, errors last."""
-    done = subprocess.run(
-        [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
-    on_cpu.ladder("new", "mine", "--cpu")
-    path = on_cpu.root / "kernels/cpu/mine.c"
-    text = path.read_text()
-    try_ = ["try", str(path), "--size", "96"]
-    patient = replace(trial.LIMITS, timeout_seconds=300)
-    monkeypatch.setattr("ladder.cli.trial.LIMITS", patient)
-    assert "\ncorrect; " in on_cpu.ladder(*try_)
-    edit(path, "const T a =", "*(volatile int *)0 = 0;\n      const T a =")
-    assert "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11" in on_cpu.ladder(*try_, code=1)
-    path.write_text(text)
-    edit(path, "i * ldc", "i * N")
-    assert "it looks like this: leading dimension: N is used instead of ldc" in on_cpu.ladder(*try_, code=1)
-    path.write_text(text)
-    (library,) = on_cpu.kept.glob("build/*/support-*.bin")
-    library.write_text("garbage")
-    assert re.search(
-        r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled",
-        on_cpu.ladder(*try_, code=2),
-        re.MULTILINE,
-    )
-    library.unlink()
-    monkeypatch.setattr("ladder.cli.trial.LIMITS", replace(patient, timeout_seconds=2))
-    edit(path, "const T a =", "for (volatile int n = 0;; ++n);\n      const T a =")
-    assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*try_, code=1))
-
-
-@pytest.mark.slow
-def test_the_cuda_template_compiles_without_a_gpu(on_cpu, monkeypatch):
-    monkeypatch.setattr(trial, "detect_gpus", list)
-    on_cpu.ladder("new", "mine")
-    try_ = ["try", "kernels/cuda/mine.cu", "--set", "BX=16", "--set", "BY=8"]
-    assert re.search(r"compiled for sm_90: BX=16 BY=8: \d+ registers, 0 bytes of spills", on_cpu.ladder(*try_, code=2))
-    edit(on_cpu.root / "kernels/cuda/mine.cu", "sum += ", "summ += ")
-    assert 'identifier "summ" is undefined' in on_cpu.ladder(*try_, code=1)  # wrong, on any machine
-
-
-@pytest.mark.machine
-def test_a_slower_kernel_is_slower_on_the_cpu(on_cpu):
-    on_cpu.ladder("new", "mine", "--cpu")
-    path = on_cpu.root / "kernels/cpu/mine.c"
-    try_ = ["try", str(path), "--size", "96"]
-    on_cpu.ladder(*try_)
-    edit(path, "const T a =", "for (volatile int n = 0; n < 40; ++n);\n      const T a =")
-    output = on_cpu.ladder(*try_)
-    found = re.search(rf"{SINCE}slower, ({INTERVAL}) times as fast in the same rounds", output)
-    assert found, output
-    assert float(found[1].split()[0]) < 0.8
-    edit(path, "n < 40", "n < 1")
-    assert f"{SINCE}faster, " in on_cpu.ladder(*try_)
-
-
-@pytest.fixture(scope="module")
-def tried(make_project):
-    """A project with a kernel from the template, tried once; its path."""
-    project = make_project()
-    ladder(project, "new", "mine", "--cpu")
-    ladder(project, "try", "kernels/cpu/mine.c", "--size", "96")
-    path = project.folder / "kernels" / "cpu" / "mine.c"
-    return project, path, path.read_text()
-
-
-@pytest.fixture
-def mine(tried):
-    """The project and the path; the file is the template in every test."""
-    project, path, text = tried
-    path.write_text(text)
-    return project, path
-
-
-@pytest.mark.slow
-def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(mine):
-    project, path = mine
-    terminal, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    command = [project.python, "-m", "ladder", "try", str(path), "--size", "96"]
-    subprocess.run(command, cwd=project.folder, stdout=inner, stderr=inner, check=True, timeout=600)
-    os.set_blocking(terminal, False)
-    with os.fdopen(terminal, "rb") as everything:
-        lines = everything.read().decode().replace("\r\n", "\n").split("\n")
-    os.close(inner)
-    passing = [shown for line in lines for shown in line.split("\r")[:-1]]
-    assert "compiling" in passing
-    assert any(shown.startswith("checking 1 of 1, M=7 N=13 K=3") for shown in passing)
-    assert any(shown.startswith("timing 1 beside blas_1") for shown in passing)
-    stays = [line.split("\r")[-1] for line in lines]
-    assert re.fullmatch(r"cpu/mine, .*\nmine: .*\n(  .*\n)*correct; .* s\n *", "\n".join(stays)), stays
-
-
-def start(project, *arguments):
-    """The command in a process that Ctrl-C reaches; output and errors in `stdout`."""
-    return subprocess.Popen(
-        [project.python, "-m", "ladder", "try", *arguments, "--size", "96"], cwd=project.folder, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_a_kernel_that_never_ends(mine, tmp_path):
-    project, path = mine
-    runs = tmp_path / "runs"
-    endless = f'FILE *runs = fopen("{runs}", "w"); fclose(runs); for (volatile int n = 0;; ++n);\n      const T a ='
-    edit(path, "const T a =", endless)
-    edit(path, "#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>")
-    process = start(project, str(path))
-    try:
-        while not runs.exists():
-            assert process.poll() is None
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(600) == 130
-        assert process.stdout.read().endswith("\nInterrupted\n")
-    finally:
-        process.kill()
-
-
-@pytest.mark.slow
-def test_watching_with_a_real_worker(mine):
-    project, path = mine
-    process = start(project, str(path), "--watch")
-
-    def answer():
-        lines = []
-        while not lines or not re.match(r"correct;|incorrect;|Error:", lines[-1]):
-            lines.append(process.stdout.readline())
-            assert lines[-1], lines
-        return "".join(lines)
-
-    try:
-        assert "correct;" in answer()
-        (worker,) = psutil.Process(process.pid).children()
-        edit(path, "const T a =", "const T a = 1 *")
-        assert "the same machine code" in answer()
-        assert psutil.Process(process.pid).children() == [worker]
-        edit(path, "const T a =", "const T a = (T)0.5 *")
-        assert "incorrect;" in answer()  # not what was loaded under the same name before
-        process.send_signal(signal.SIGINT)
-        assert process.wait(600) == 130
-        assert process.stdout.read() == "Interrupted\n"
-        assert not worker.is_running()
-    finally:
-        process.kill()

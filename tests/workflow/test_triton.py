@@ -22,19 +22,13 @@ def test_a_kernel_compiles_for_the_launch_of_its_header(kernel, tmp_path):
         assert len(function.parameters) == 11
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("STAGES * (BM + BN) * BK * element_size + 1024", "16", r"^dynamic_shared: got 16 bytes; expected \d+ or more"),
-        ("block: [32 * WARPS]", "block: [64]", r"^gemm is compiled for blocks of \d+ x 1 x 1 threads; expected 64 x 1 x 1"),
-        (
-            "GROUP: tl.constexpr",
-            "EXTRA: tl.constexpr, GROUP: tl.constexpr",
-            r"^gemm takes M, N, .*; expected M, N, .*, BK: tl\.constexpr, GROUP",
-        ),
-        ("tl.dot(x, y", "tl.dot(x, row", r"kernel|dot|line"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "reason"), [
+    ("STAGES * (BM + BN) * BK * element_size + 1024", "16", r"^dynamic_shared: got 16 bytes; expected \d+ or more"),
+    ("block: [32 * WARPS]", "block: [64]", r"^gemm is compiled for blocks of \d+ x 1 x 1 threads; expected 64 x 1 x 1"),
+    ("GROUP: tl.constexpr", "EXTRA: tl.constexpr, GROUP: tl.constexpr",
+     r"^gemm takes M, N, .*; expected M, N, .*, BK: tl\.constexpr, GROUP"),
+    ("tl.dot(x, y", "tl.dot(x, row", r"kernel|dot|line"),
+])  # fmt: skip
 def test_a_kernel_that_cannot_be_launched_is_a_compile_error(old, new, reason, tmp_path):
     path = tmp_path / "kernels" / "cuda" / "mine.py"
     path.parent.mkdir(parents=True)

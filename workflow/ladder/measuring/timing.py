@@ -30,7 +30,7 @@ COMPANY = 0.05
 """The most that other threads of the process may compute while the reference is timed, as a share of its CPU time. By rights it is 0; the
 system's account of a thread that runs may be late by a few milliseconds."""
 ALIKE = 0.1
-"""Launches whose times differ from the reference's by at most this share are repeated as often: a sample's first launch is not like the rest."""
+"""Launches whose times differ from the reference's by at most this share are repeated as often: the first launch of a sample is slower."""
 DRIFT_EVERY = 1.1
 """The growth of the samples from one look for a drift to the next: large enough to be cheap, and to find few drifts that are none."""
 

@@ -1,0 +1,126 @@
+"""Figures of errors, models and parameters: what is drawn of a made-up dataset."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from drawn import caption, changed, draw, heads, made, note, rows, words
+from ladder.figures import draw as figures
+from ladder.figures.data import MARKS, View
+from matplotlib.colors import to_hex
+
+
+def test_parameters_use_the_range_of_the_colours_and_tell_shapes_apart(dataset):
+    figure = draw(dataset, "parameters-05_register_tile")
+    squares, others = figure.axes[:2]
+    assert [axes.get_title(loc="left") for axes in (squares, others)] == ["squares", "other shapes"]
+    assert [label.get_text() for label in squares.get_xticklabels()] == ["256", "512", "1024", "2048", "4096", "8192"]
+    assert len(others.get_xticklabels()) == 4
+    low, high = squares.collections[0].get_clim()
+    values = np.concatenate([axes.collections[0].get_array().ravel() for axes in (squares, others)])
+    assert (high, others.collections[0].get_clim()) == (100, (low, high))
+    assert np.quantile(values, 0.05) - 1 <= low <= np.quantile(values, 0.15)
+    texts = [text.get_text() for axes in (squares, others) for text in axes.texts]
+    raced = [text for text in texts if text.startswith("~")]
+    assert len(raced) == len(rows(dataset, "summary", kernel="05_register_tile", stop="race")) > 0
+    assert "n = 12 samples a cell, n = 5 where it was eliminated." in note(figure)
+    assert {text.split()[-1] for text in texts if " " in text} == {"t"}
+    assert "t: throttled, the clock was held down; ~: raced, eliminated early, few samples." in note(figure)
+    assert heads(squares) == ["BM", "BN", "BK", "TM", "TN"]
+    assert heads(others) == []  # the names stand once
+    assert "within-run" in note(figure)
+    assert "between-process" not in note(figure)
+
+
+@pytest.mark.slow
+def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_their_names(tmp_path, recwarn):
+    problems = [(64 * size, 64, 64) for size in range(2, 17)] + [(size, size, size) for size in (64, 128)]
+    many = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
+    for width in (11.0, 3.4):
+        figure = draw(many, "parameters-03_shared_tile", width=width)
+        squares, others = (axes for axes in figure.axes if axes.get_title(loc="left"))
+        assert squares.get_position().y0 > others.get_position().y1
+        assert others.get_position().height * figure.get_size_inches()[1] > 0.5
+    assert not [str(said.message) for said in recwarn if "layout" in str(said.message)]
+
+
+def test_the_roofline_shows_what_passes_the_peak_on_tensor_cores_and_marks(dataset):
+    best, models = rows(dataset), dataset[0]["models"].copy()
+    at = (best["problem"] == "4096") & (best["state"] == "warm")
+    best.loc[at & (best["kernel"] == "16_thin_edge"), ["tflops", "tensor_cores"]] = [200.0, True]
+    best.loc[drifting := at & (best["kernel"] == "05_register_tile"), "marks"] = "drifting"
+    models.loc[models["kernel"] == "16_thin_edge", "bound_tflops"] = np.nan
+    figure = draw(changed(dataset, best=best, models=models), "roofline")
+    rungs = {kernel[:2] for kernel in synthetic.SHARES if kernel[0].isdigit() and kernel != "20_tensor_cores"}
+    for axes in figure.axes:  # by the traffic of threads, and by the least one
+        dots = {
+            float(y): to_hex(edge)
+            for dots in axes.collections
+            for (_, y), edge in zip(dots.get_offsets(), dots.get_edgecolors(), strict=True)
+        }
+        assert 200.0 in dots
+        assert axes.get_ylim()[1] > 200
+        assert [edge for edge in dots.values() if edge != "#ffffff"] == [MARKS["drifting"][1]]
+        assert dots[best.loc[drifting, "tflops"].iloc[0]] == MARKS["drifting"][1]
+        assert rungs <= {text.get_text() for text in axes.texts}
+    assert "edge: drifting" in words(figure)
+    assert "d: drifting" in note(figure)
+    assert "Rungs on the tensor cores may lie above the FP32 peak." in caption(figure)
+    assert "tensor cores" not in caption(draw(dataset, "roofline"))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_kernel_that_declares_no_traffic_has_its_least_on_the_roofline_only(compiled):
+    models = compiled[0]["models"].copy()
+    models.loc[models["kernel"] == "03_shared_tile", ["intensity", "bound_tflops"]] = np.nan
+    draw(changed(compiled, models=models), "roofline").canvas.draw()
+
+
+CLASSES = {
+    "rungs on CUDA cores": [kernel for kernel in synthetic.SHARES if kernel[0] in "01"],
+    "cuBLAS": ["cublas", "cublaslt_best"],
+    "rounded to TF32": ["20_tensor_cores", "cublas_tf32"],
+}
+"""How accuracy sorts the kernels."""
+
+
+def test_accuracy_has_a_line_a_class_and_a_point_a_kernel(dataset):
+    figure = draw(dataset, "accuracy")
+    by_k, of_elements, by_speed = figure.axes
+    best = rows(dataset, state="warm").query("tflops.notna()")
+    assert [sorted(found) for found in View(*dataset, "warm").classes().values()] == [sorted(of) for of in CLASSES.values()]
+    for line, members in zip(by_k.get_lines(), CLASSES.values(), strict=True):
+        medians = best[best["kernel"].isin(members)].groupby("k")["frobenius_error"].median()
+        assert list(line.get_ydata()) == pytest.approx(list(medians))
+    points = {line.get_label(): (line.get_xdata()[0], line.get_ydata()[0]) for line in by_speed.get_lines()}
+    assert set(points) == set(synthetic.SHARES)
+    mine = best[best["kernel"] == "05_register_tile"]
+    expected = 100 * np.exp(np.log(mine["ratio"]).mean()), mine["frobenius_error"].median()
+    assert points["05_register_tile"] == pytest.approx(expected)
+    assert {"rungs on CUDA cores (8)", "rounded to TF32: 20, cuBLAS TF32"} <= set(words(figure))
+    assert "05" in {text.get_text() for text in by_speed.texts}
+    bounds = [line for line in of_elements.get_lines() if line.get_linestyle() == ":"]
+    assert len(bounds) == rows(dataset)["precision"].fillna("").nunique()
+    for line in bounds:
+        assert pd.Series(line.get_ydata()).groupby(line.get_xdata()).nunique().max() == 1
+
+
+@pytest.mark.slow
+def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
+    best = dataset[0]["best"].assign(distribution=dataset[0]["best"]["k"].map(lambda k: "sparse" if k > 1000 else "uniform"))
+    of_both = changed(dataset, best=best)
+    assert [figures.NEEDS["distributions"](View(*given, "warm")) for given in (dataset, of_both)] == [False, True]
+    norm, elements = draw(of_both, "distributions").axes
+    assert [label.get_text() for label in norm.get_xticklabels()] == ["uniform", "sparse"]
+    warm = rows(of_both, state="warm").query("tflops.notna()")
+    for axes, column in ((norm, "frobenius_error"), (elements, "component_error")):
+        largest = warm.groupby(["kernel", "distribution"])[column].max() * 2**24
+        of_classes = [largest[members].xs(name, level=1) for members in CLASSES.values() for name in ("uniform", "sparse")]
+        ranges = [sorted(line.get_ydata()) for line in axes.get_lines() if len(line.get_ydata()) == 2]
+        assert ranges == [pytest.approx([errors.min(), errors.max()]) for errors in of_classes]
+    *bounds, worst = elements.collections
+    for found, members in zip(bounds, CLASSES.values(), strict=True):  # each class has its own
+        of = warm[warm["kernel"].isin(members)].groupby("distribution", sort=False)["component_bound"].max()
+        assert [segment[0][1] for segment in found.get_segments()] == pytest.approx(list(of * 2**24))
+    largest_k = warm[warm["precision"].isna()].groupby("distribution", sort=False)["k"].max()
+    assert [segment[0][1] for segment in worst.get_segments()] == list(largest_k)

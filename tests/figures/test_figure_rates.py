@@ -1,0 +1,268 @@
+"""Figures of rates, times and energy: what is drawn of a made-up dataset."""
+
+import re
+
+import numpy as np
+import pytest
+import synthetic
+from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, shown, words
+from ladder.figures import draw as figures
+from ladder.figures.data import MARKS, View, three
+from matplotlib.colors import to_hex
+
+
+def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
+    best = rows(dataset)
+    at = (best["state"] == "warm") & best["problem"].isin(["4096", "256x256x16384"])
+    for kernels, ratio in (
+        (["05_register_tile", "cublas_tf32"], [3.0, 2.9, 3.1]), (["03_shared_tile"], [2.85, 2.8, 2.95]),
+        (["02_naive_coalesced"], [2.7, 2.6, 2.8]),
+    ):  # fmt: skip
+        best.loc[at & best["kernel"].isin(kernels), ["ratio", "ratio_low", "ratio_high"]] = ratio
+    figure = draw(changed(dataset, best=best), "performance")
+    squares, others = (
+        {round(it.get_position()[0], 3): it.get_text() for it in axes.texts if it.get_position()[1] == 1.02}
+        for axes in figure.axes
+    )
+    assert squares[4096] == "05\n≈03"
+    labels = [it.get_text().replace("\n", "") for it in figure.axes[1].get_xticklabels()]
+    assert others[labels.index("256×256×16384")] == "05\n≈03"
+    assert {axes.get_title(loc="left") for axes in figure.axes} == {"fastest of rungs and cuBLAS:"}
+    assert "≈: the intervals overlap" in caption(figure)
+
+
+def test_ratios_are_drawn_near_the_reference(dataset):
+    figure = draw(dataset, "ratio")
+    assert [axes.get_yscale() for axes in figure.axes] == ["linear", "linear"]  # squares and other shapes
+    assert {axes.get_ylim() for axes in figure.axes} == {(75, 125)}
+    values = 100 * rows(dataset, state="warm")["ratio"]
+    assert f"{((values < 75) | (values > 125)).sum()} points" in caption(figure)  # TF32 is far above
+
+
+def test_all_rates_are_drawn_on_a_logarithmic_axis(dataset):
+    figure = draw(dataset, "performance")
+    assert [axes.get_yscale() for axes in figure.axes] == ["log", "log"]
+    rates = rows(dataset, state="warm").query("problem.str.isdigit()")["tflops"]
+    low, high = figure.axes[0].get_ylim()
+    assert low < rates.min() < rates.max() < high
+
+
+def test_intervals_and_marks_are_drawn(dataset):
+    best = rows(dataset, state="warm", kernel="05_register_tile")
+    of_squares = best[best["problem"].str.isdigit()].sort_values("m")
+    figure = draw(dataset, "ratio")
+    squares, others = figure.axes
+    assert lines(squares)["05 register tile"].get_ydata() == pytest.approx(100 * of_squares["ratio"].to_numpy())
+    bands = [it.get_paths()[0].vertices[:, 1] for it in squares.collections if it.get_alpha() == 0.25 and len(it.get_paths())]
+    ends = 100 * of_squares["ratio_low"].min(), 100 * of_squares["ratio_high"].max()
+    assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
+    bars = [segment[:, 1] for it in others.collections if hasattr(it, "get_segments") for segment in it.get_segments()]
+    other = best[best["problem"] == "256x256x16384"].iloc[0]
+    assert any(sorted(bar) == pytest.approx([100 * other["ratio_low"], 100 * other["ratio_high"]]) for bar in bars)
+    edges = {tuple(np.round(edge[:3], 2)) for it in squares.collections for edge in it.get_edgecolors()}
+    assert (0.84, 0.15, 0.16) in edges  # throttled at 8192
+    assert "edge: throttled" in words(figure)
+    assert "t: throttled, the clock was held down" in note(figure)
+
+
+@pytest.mark.slow
+def test_a_line_that_ends_says_why(dataset):
+    figure = draw(dataset, "performance", "cold")
+    assert "Lines end where a launch takes so long that cold is as warm: 01 from 256 up" in note(figure).replace("512", "256")
+    cold = rows(dataset, state="cold", kernel="03_shared_tile").query("tflops.notna() and problem.str.isdigit()")
+    assert len(lines(figure.axes[0])["03 shared tile"].get_xdata()) == len(cold) < 6
+    assert "as warm" not in note(draw(dataset, "performance"))
+
+
+@pytest.mark.parametrize("state", ["warm", "cold"])
+def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset, state):
+    figure = draw(dataset, "ladder", state)
+    assert words(figure)[0] == f"The ladder at M = N = K = 4096 on NVIDIA Made Up, {state}"
+    ((count, those),) = re.findall(r"over the (\d+) problems that every rung has: ([^.]*)\.", note(figure))
+    assert (count, len(those.split(", "))) == ("10", 10)
+    (axes,) = figure.axes
+    assert list(cells(axes)) == [View(*dataset, state).nice(kernel) for kernel in shown(dataset, state)]
+    hatched = {bars.get_label() for bars in axes.containers if bars.patches[0].get_hatch() == "...."}
+    assert ("05_register_tile" in hatched) == (state == "cold")
+
+
+def test_a_row_of_the_ladder_has_its_rate_its_share_and_the_mean(dataset):
+    warm = rows(dataset, state="warm", kernel="05_register_tile")
+    at = warm[warm["problem"] == "4096"].iloc[0]
+    (axes,) = draw(dataset, "ladder").axes
+    values = [at["tflops"], 100 * at["ratio"], 100 * np.exp(np.log(warm["ratio"]).mean())]
+    assert cells(axes)["05 register tile"][:3] == [three(it) for it in values]
+    assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over the rung below"]
+
+
+def test_means_leave_out_what_a_rung_has_not(dataset):
+    best = dataset[0]["best"].query("kernel != '10_block_tile_128' or m != 2049")
+    figure = draw(changed(dataset, best=best), "ladder")
+    assert "over the 9 problems that every rung has" in note(figure)
+    assert "2049" not in note(figure)
+
+
+def test_gains_say_what_pairs_say(dataset):
+    (axes,) = draw(dataset, "ladder").axes
+    assert "faster" in cells(axes)["05 register tile"][3]
+    assert re.fullmatch("≈ ×[01][.0-9]*", cells(axes)["08 padded shared"][3])
+    (axes,) = draw(changed(dataset, pairs=dataset[0]["pairs"].assign(verdict="slower")), "ladder").axes
+    assert "slower" in cells(axes)["05 register tile"][3]
+
+
+def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
+    best = rows(dataset, state="warm", problem="4096").set_index("kernel")
+    (axes,) = draw(dataset, "ladder").axes
+    lengths = [bar.get_width() for bar in axes.patches]
+    assert lengths == pytest.approx(list(best.loc[shown(dataset, "warm"), "tflops"]))
+    drawn = sorted(axes.get_lines()[3].get_xdata())
+    assert drawn == pytest.approx(list(best.loc["05_register_tile", ["tflops_low", "tflops_high"]]))
+    assert best.loc["16_thin_edge", "tflops"] < axes.get_xlim()[1] < best.loc["20_tensor_cores", "tflops"]
+    cut = [round(float(np.mean(line.get_ydata()))) for line in axes.get_lines() if line.get_label() == "_break"]
+    beyond = [place for place, length in enumerate(lengths) if length > axes.get_xlim()[1]]
+    assert cut == [place for place in beyond for _ in range(2)] != []
+    assert "White cuts" in caption(axes.figure)
+
+
+@pytest.mark.slow
+def test_a_marked_bar_is_hatched(tmp_path):
+    figure = draw(made(tmp_path / "x", problems=synthetic.SMALL, throttled=4096), "ladder")
+    assert {bar.get_hatch() for bar in figure.axes[0].patches} == {"////"}
+    assert "t: throttled" in note(figure)
+    assert "hatched: marked" in words(figure)
+
+
+@pytest.mark.slow
+def test_without_a_confirmation_intervals_are_within_run(tmp_path):
+    figure = draw(made(tmp_path / "x", problems=synthetic.SMALL, processes=0), "ladder")
+    assert "Intervals: within-run, 95 %" in note(figure)
+    assert not re.search(r"in \d+ processes", note(figure))
+    assert not [text for row in cells(figure.axes[0]).values() for text in row if "faster" in text]  # no verdict without pairs
+    assert "f: few, fewer than three processes" in note(figure)
+
+
+def test_what_rounds_its_operands_is_context(dataset):
+    data = View(*dataset, "warm")
+    assert "20_tensor_cores" in data.baselines
+    assert "20_tensor_cores" not in data.kernels
+    drawn = lines(draw(dataset, "performance").axes[0])
+    assert drawn["20 tensor cores"].get_linestyle() != "-" == drawn["16 thin edge"].get_linestyle()
+    figure = draw(dataset, "ladder")
+    assert not any("×" in cell for cell in cells(figure.axes[0])["20 tensor cores"])
+    assert "Below the dotted line: for reference, not ranked." in caption(figure)
+
+
+def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_baseline(dataset):
+    fast = dataset[0]["best"]["kernel"] == "16_thin_edge"
+    beyond = changed(dataset, best=dataset[0]["best"].assign(ratio=dataset[0]["best"]["ratio"] * (1 + 3 * fast)))
+    figure = figures.draw("headline", data := View(*beyond, "warm"))
+    ratios = data.at(data.headline).loc[data.kernels, "ratio"]
+    near, far = figure.axes
+    for axes in figure.axes:
+        assert [bar.get_width() for bar in axes.patches] == pytest.approx(100 * ratios.to_numpy())
+    assert near.get_xlim() == (0, 125)
+    assert far.get_xlim()[0] > 125
+    assert sorted(words(figure)[2:]) == sorted(f"{100 * ratio:.3g} %" for ratio in ratios)
+    assert [it.get_text()[-2:] for it in near.get_yticklabels()] == [kernel[:2] for kernel in ratios.index]
+    assert len(draw(dataset, "headline").axes) == 1
+
+
+def test_samples_show_every_sample_by_process(dataset):
+    figure = draw(dataset, "samples")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["4096:\nthe ladder's", "256:\nsmallest", "256×256×16384:\nwidest spread"]
+    for axes in figure.axes:
+        assert sum(len(it.get_offsets()) for it in axes.collections) == len(synthetic.SHARES) * 5 * 8
+        assert len({tuple(it.get_facecolor()[0]) for it in axes.collections}) == 5
+    widest = max(abs(x) for it in figure.axes[2].collections for x, _ in it.get_offsets())
+    assert widest > 10 > max(abs(x) for it in figure.axes[0].collections for x, _ in it.get_offsets())
+    assert "m" in next(label.get_text() for label in figure.axes[2].get_yticklabels() if "01" in label.get_text()).split()
+
+
+def test_energy_has_the_range_of_its_processes(dataset):
+    best = rows(dataset, state="sustained").query("energy_j.notna()").set_index("kernel")
+    figure = draw(dataset, "energy", state="sustained")
+    (axes,) = figure.axes
+    drawn = lines(axes)
+    assert list(drawn) == shown(dataset, "sustained")
+    assert {kernel: line.get_xdata()[0] for kernel, line in drawn.items()} == pytest.approx(best["energy_j"].to_dict())
+    row = best.loc["05_register_tile"]
+    ranges = [list(line.get_xdata()) for line in axes.get_lines() if len(line.get_xdata()) == 2]
+    assert pytest.approx([row["energy_low_j"], row["energy_high_j"]]) in ranges
+    assert cells(axes)["05 register tile"][:2] == [three(row["energy_j"]), three(1000 * row["tflop_per_j"])]
+    assert (axes.get_xscale(), axes.get_title(loc="left")) == ("log", "4096")
+    assert figure.texts[0].get_text().endswith("sustained")
+
+
+def test_energy_of_one_process_has_no_range_and_what_has_none_is_named(dataset):
+    best = dataset[0]["best"].copy()
+    counted = (best["state"] == "sustained") & best["energy_j"].notna()
+    best.loc[counted & (best["kernel"] == "05_register_tile"), ["energy_low_j", "energy_high_j"]] = np.nan
+    without = ["energy_j", "energy_low_j", "energy_high_j", "tflop_per_j"]
+    best.loc[counted & (best["kernel"] == "01_naive_uncoalesced"), without] = np.nan
+    figure = draw(changed(dataset, best=best), "energy", state="sustained")
+    (axes,) = figure.axes
+    assert set(lines(axes)) == set(synthetic.SHARES) - {"01_naive_uncoalesced"}
+    ranges = [line for line in axes.get_lines() if len(line.get_xdata()) == 2 and line.get_label().startswith("_child")]
+    places = [line.get_ydata()[0] for line in ranges if not np.isfinite(np.asarray(line.get_xdata(), float)).all()]
+    assert [list(lines(axes))[int(place)] for place in places] == ["05_register_tile"]
+    assert "Not counted: 01 at 4096." in caption(figure)
+    assert "Without a line: counted in one process." in caption(figure)
+
+
+@pytest.mark.slow
+def test_datasets_side_by_side(dataset, tmp_path):
+    other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8, problems=synthetic.SMALL)
+    figure = figures.comparison({"nvidia-made-up": View(*dataset, "warm"), "nvidia-other": View(*other, "warm")})
+    count = len(synthetic.SHARES)
+    for axes, quotient, near in zip(figure.axes, (0.8, 1), (0.02, 0.03), strict=True):  # rates and ratios
+        widths = [bar.get_width() for bar in axes.patches]
+        assert np.divide(widths[count:], widths[:count]) == pytest.approx([quotient] * count, rel=near)
+    assert {"nvidia-made-up: NVIDIA Made Up", "nvidia-other: NVIDIA Other"} <= set(words(figure))
+    right = axes.get_xlim()[1]
+    assert 125 < right < 140  # the rungs can be told apart; what leaves the panel has its value written there
+    assert [text.get_text() for text in axes.texts] == [f"{width:.3g}" for width in widths if width > right] != []
+    assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
+
+
+@pytest.mark.slow
+def test_gpus_show_each_series_once(dataset):
+    figure = draw(dataset, "gpus")
+    dots = sum(len(it.get_offsets()) for it in figure.axes[0].collections)
+    jobs = len([kernel for kernel in synthetic.SHARES if kernel[0].isdigit()]) + 3  # the baselines are timed apart here
+    assert dots == jobs * len(synthetic.PROBLEMS)
+    assert len([text for text in words(figure) if text.startswith("GPU-")]) == 3
+
+
+def test_gpus_are_compared_on_what_all_measured(dataset):
+    fewer = dataset[0]["references"].query(f"uuid != '{synthetic.GPUS[1]}' or m != 8192")
+    (axes,) = draw(changed(dataset, references=fewer), "gpus").axes
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert "4096" in labels
+    assert not [label for label in labels if label.startswith("8192")]
+
+
+def test_ways_of_compiling_are_marked_as_other_values_are(compiled):
+    summary = compiled[0]["summary"].copy()
+    nvcc = ~summary["configuration"].str.contains("nvrtc") & (summary["kernel"] == "03_shared_tile")
+    summary.loc[nvcc, "marks"] = "throttled"
+    figure = draw(changed(compiled, summary=summary), "compilers")
+    one, other = ({to_hex(edge) for edge in dots.get_edgecolors()} for dots in figure.axes[0].collections)
+    assert one == {MARKS["throttled"][1]}
+    assert MARKS["throttled"][1] not in other
+    assert "edge: throttled" in words(figure)
+    assert "t: throttled" in note(figure)
+
+
+def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(dataset, compiled):
+    summary = compiled[0]["summary"].set_index(["kernel", "configuration", "problem"])["ratio"]
+    (axes,) = draw(compiled, "compilers").axes
+    assert axes.get_title(loc="left") == "compiler=nvrtc\nmaxrregcount=128"
+    assert axes.get_xlabel() == "% faster than nvcc"
+    for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
+        labels = {label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label}
+        found = [100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
+                 for label in labels for problem in (256, 4096)]  # fmt: skip
+        assert sorted(axes.collections[place].get_offsets()[:, 0]) == pytest.approx(sorted(found))
+        assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(found))
+    assert [figures.NEEDS["compilers"](View(*given, "warm")) for given in (dataset, compiled)] == [False, True]

@@ -1,0 +1,286 @@
+"""Every rung on a GPU: right, with the same bits in every launch, and undisturbed by launches at the same time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ladder.compiling import cubin
+from ladder.compiling.compile import compile_kernel
+from ladder.devices.base import Launch
+from ladder.devices.operands import exactly
+from ladder.measuring.gauntlet import asked, describe
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import LAUNCHES
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.problem import Problem
+from on_gpu import KERNELS, LAYOUTS, given, use
+
+pytestmark = pytest.mark.gpu
+
+LARGE = [(509, 503, 499), (1000, 10, 1000), (10, 1000, 1000), (96, 160, 2240), (640, 768, 512)]
+SERIES, AT_ONCE = 5, 3
+"""Launches of a series, and how often two series run at once."""
+TF32X3 = "67_triton_tf32x3"
+"""Triton's three products of TF32: docs/languages.md says what they do to infinities."""
+NOT_FINITE = "63_cutlass_tf32x3"
+"""CUTLASS's three products of TF32, which make infinities NaN. The gauntlet refuses it, for that alone."""
+FLOAT32 = [
+    pytest.param(kernel, marks=pytest.mark.xfail(kernel.name == TF32X3, reason="infinities have the wrong sign", strict=True))
+    for kernel in KERNELS
+    if "float32" in kernel.element_types and not kernel.precision
+]
+CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
+of_every_rung = pytest.mark.parametrize(("kernel", "element_type"), CASES, ids=[f"{kernel.name}-{t}" for kernel, t in CASES])
+
+
+def compiled(gpu: Any, kernel: Kernel, element_type: str, folder: Path) -> dict[Configuration, bytes]:
+    """Every legal configuration of a kernel that this GPU can run, with its binary: compiled once for all tests."""
+    if (kernel.name, element_type) not in gpu.binaries:
+        legal = [(configuration, objection) for configuration, objection in kernel.expand({}, [element_type]) if not objection]
+        rows = compile_kernel(kernel, legal, gpu.arch, folder, 8)
+        if {row.status for row in rows} == {"not_supported"}:
+            pytest.skip(rows[0].reason)
+        assert {row.status for row in rows} == {"compiled"}
+        binaries = {
+            configuration: (folder / row.binary).read_bytes() for (configuration, _), row in zip(legal, rows, strict=True)
+        }
+        gpu.binaries[kernel.name, element_type] = binaries
+    found: dict[Configuration, bytes] = gpu.binaries[kernel.name, element_type]
+    return found
+
+
+@of_every_rung
+def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems(gpu, kernel, element_type, tmp_path):
+    binaries, wrong, tf32 = compiled(gpu, kernel, element_type, tmp_path), [], kernel.precision == "tf32"
+    assert not any(cubin.state(binary) for binary in binaries.values())
+    larger = [Problem(*shape, element_type=element_type, **layout) for shape in LARGE for layout in LAYOUTS]
+    small = {configuration: asked(kernel, configuration, gpu.names) for configuration in binaries}
+    several = dict.fromkeys(problem for of_one in small.values() for problem in of_one)
+    for problem in [*several, *larger, *(exactly(one, tf32) for one in larger)]:
+        use(gpu, problem)
+        for configuration, binary in binaries.items():
+            if not able(gpu, kernel, configuration, problem):
+                continue
+            launch = gpu.kernel(kernel, configuration, binary)
+            found = [judge(gpu.check(launch), problem, tf32) for _ in range(LAUNCHES)]
+            wrong += [(configuration.label, describe(problem), one.reason) for one in found if one.status != "correct"]
+    refused = {problem.split()[-1] for _, problem, _ in wrong}
+    assert refused == ({"nonfinite"} if kernel.name == NOT_FINITE else set()), f"{len(wrong)} wrong, the first: {wrong[:3]}"
+
+
+@pytest.mark.parametrize("kernel", FLOAT32, ids=lambda kernel: kernel.name)
+def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_path):
+    """Where all products of an element are 1e60 and of one sign; beside them others, which are finite."""
+    import pycuda.driver as cuda
+
+    problem = Problem(135, 262, 200)
+    if not any(able(gpu, kernel, configuration, problem) for configuration, _ in kernel.expand({}, ["float32"])):
+        problem = Problem(144, 272, 208)  # Triton's kernels need multiples of 16
+    random = np.random.default_rng(5)
+    a, b = np.ones((problem.m, problem.k), np.float32), np.ones((problem.k, problem.n), np.float32)
+    a *= random.choice([-1e30, 1, 1e30], (problem.m, 1)).astype(np.float32)
+    b *= random.choice([-1e30, 1, 1e30], (1, problem.n)).astype(np.float32)
+    found = {}
+    with given(gpu, problem):
+        addresses = gpu.spare()
+        for address, values in zip(addresses, (a, b), strict=False):
+            cuda.memcpy_htod(address, values)
+        launches = {"cublas": gpu.baseline("cublas")}
+        for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
+            if able(gpu, kernel, configuration, problem):
+                launches[configuration.label] = gpu.kernel(kernel, configuration, binary)
+        for name, launch in launches.items():
+            gpu._poison_workspace()
+            launch.bind(*addresses)()
+            gpu.stream.synchronize()
+            found[name] = np.empty((problem.m, problem.n), np.float32)
+            cuda.memcpy_dtoh(found[name], addresses[2])
+    expected = found.pop("cublas")
+    assert len(set(expected[np.isinf(expected)])) == 2
+    assert found
+    for name, result in found.items():
+        np.testing.assert_allclose(result, expected, rtol=1e-5, err_msg=name)  # which holds infinities to be equal
+
+
+class Copies:
+    """Several places for the C of a problem whose operands are in use, so that launches on the same A and B can be told apart afterwards."""
+
+    def __init__(self, gpu: Any, problem: Problem) -> None:
+        import pycuda.driver as cuda
+
+        old = gpu.look()[2]  # C as a launch finds it, from its first element on, and what lies after it
+        first = problem.offsets[2] * old.itemsize
+        fresh = np.zeros((SERIES, -(-(first + old.nbytes) // 256) * 256), np.uint8)
+        fresh[:, first : first + old.nbytes] = old.view(np.uint8)
+        self.fresh, self.place = cuda.to_device(fresh), cuda.mem_alloc(fresh.nbytes)
+        self.found = cuda.pagelocked_empty(fresh.view(np.uint64).shape, np.uint64)  # what is copied most of the time
+        self.addresses = [int(self.place) + turn * fresh.shape[1] + first for turn in range(SERIES)]
+
+    def renew(self, gpu: Any) -> None:
+        """Queue the undoing of all launches."""
+        import pycuda.driver as cuda
+
+        cuda.memcpy_dtod_async(int(self.place), int(self.fresh), self.found.nbytes, gpu.stream)
+
+    def bits(self) -> Any:
+        """What they hold, one a row; the next look overwrites it."""
+        import pycuda.driver as cuda
+
+        cuda.memcpy_dtoh(self.found, self.place)
+        return self.found
+
+
+def copies(gpu: Any, problem: Problem) -> Copies:
+    """Those of a problem, which is put in use; they are kept."""
+    use(gpu, problem)
+    if problem not in gpu.copies:
+        gpu.copies[problem] = Copies(gpu, problem)
+    found: Copies = gpu.copies[problem]
+    return found
+
+
+def bound(gpu: Any, launch: Launch, places: Copies) -> list[Callable[[], None]]:
+    """A launch on the problem in use for each place of C."""
+    a, b, _ = gpu.spare()
+    return [launch.bind(a, b, c) for c in places.addresses]
+
+
+def series(gpu: Any, problem: Problem, launch: Launch) -> Any:
+    """The bits of C after each of several launches back to back, the first of which finds a poisoned workspace."""
+    places = copies(gpu, problem)
+    places.renew(gpu)
+    gpu._poison_workspace()
+    for call in bound(gpu, launch, places):
+        call()
+    gpu.stream.synchronize()
+    return places.bits()
+
+
+def able(gpu: Any, kernel: Kernel, configuration: Configuration, *given: Problem) -> bool:
+    """Whether a configuration supports all of the problems."""
+    return not any(kernel.unmet_need(configuration, {**problem.names(), **gpu.names}) for problem in given)
+
+
+def waves(gpu: Any, **given: Any) -> Problem:
+    """One that has some more tiles than the GPU has SMs, also of the largest, 128 x 256: so that tiles are left for a last wave."""
+    return Problem(1280, 256 * (gpu.names["sm_count"] // 10 + 1), 520, **given)
+
+
+def uneven(problem: Problem) -> Problem:
+    """As many tiles, whose last are not whole, and rows that begin anywhere."""
+    return replace(problem, m=problem.m - 5, n=problem.n - 3, k=problem.k + 1, padding=1, offset=1, alpha=-1.5, seed=1)
+
+
+@of_every_rung
+def test_every_launch_gives_the_same_bits(gpu, kernel, element_type, tmp_path):
+    """On rounded numbers, of which another order of summation gives others: split K, clusters and the last wave keep to one order."""
+    binaries, wrong = compiled(gpu, kernel, element_type, tmp_path), []
+    deep, wide = Problem(256, 512, 4096, element_type=element_type, beta=0.5), waves(gpu, element_type=element_type, beta=0.5)
+    for problem in (deep, uneven(replace(deep, m=135, n=262)), wide, uneven(wide)):
+        use(gpu, problem)
+        for configuration, binary in binaries.items():
+            if not able(gpu, kernel, configuration, problem):
+                continue
+            launch = gpu.kernel(kernel, configuration, binary)
+            verdict = judge(gpu.check(launch), problem, kernel.precision == "tf32")
+            found = series(gpu, problem, launch)
+            others = sum(not np.array_equal(found[0], row) for row in found[1:])
+            if others or verdict.status != "correct":
+                wrong.append((configuration.label, describe(problem), f"{others} of {SERIES - 1} differ", verdict.reason))
+    assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
+
+
+class Lane:
+    """A stream and a workspace of its own; within `with` the GPU uses them, and not those that it has else."""
+
+    def __init__(self, gpu: Any, workspace: Any = None, size: int = 0) -> None:
+        import pycuda.driver as cuda
+
+        self.gpu, self.stream = gpu, cuda.Stream()
+        self.other = {"stream": self.stream, "_workspace": workspace, "_workspace_bytes": size}
+
+    def _exchange(self) -> None:
+        for name, value in self.other.items():
+            self.other[name] = getattr(self.gpu, name)
+            setattr(self.gpu, name, value)
+
+    def __enter__(self) -> None:
+        self._exchange()
+
+    def __exit__(self, *failed: object) -> None:
+        self._exchange()
+
+
+def at_once(
+    gpu: Any, kernel: Kernel, configuration: Configuration, binary: bytes, lanes: Sequence[Lane], *given: Problem
+) -> list[str]:
+    """What differs from the bits that a problem has alone where a series on each runs at the same time as that on the other.
+
+    A series is a graph, so that one launch from the host starts all of it. The problem that needs more shared memory, one with rows that
+    begin anywhere, comes last: that is what the function is then allowed.
+    """
+    from cuda.bindings import driver
+
+    told, runs, graphs = [], [], []
+    for problem, lane in zip(given, lanes, strict=True):
+        places = copies(gpu, problem)
+        launch = gpu.kernel(kernel, configuration, binary)
+        verdict = judge(gpu.check(launch), problem, kernel.precision == "tf32")
+        if verdict.status != "correct":
+            told.append(f"alone, on {describe(problem)}: {verdict.reason}")
+        alone = series(gpu, problem, launch)[0].copy()
+        with lane:
+            run = gpu._graph(bound(gpu, gpu.kernel(kernel, configuration, binary), places), graphs)
+        runs.append((problem, lane, places, run, alone))
+    for turn in range(AT_ONCE):
+        for _, lane, places, _, _ in runs:
+            with lane:
+                places.renew(gpu)
+                gpu._poison_workspace()
+        for _, lane, *_ in runs:
+            lane.stream.synchronize()
+        for _, _, _, run, _ in runs[:: 1 if turn % 2 else -1]:
+            run()
+        for _, lane, *_ in runs:
+            lane.stream.synchronize()
+        for problem, _, places, _, alone in runs:
+            others = sum(not np.array_equal(alone, row) for row in places.bits())
+            if others:
+                told.append(f"at once, on {describe(problem)}: {others} of {SERIES} differ")
+    for graph in graphs:
+        driver.cuGraphExecDestroy(graph)
+    return told
+
+
+def pair(element_type: str) -> tuple[Problem, Problem]:
+    """Two problems that leave room for each other on a GPU, and take about as long."""
+    one = Problem(512, 768, 2056, element_type=element_type, beta=0.5)
+    return one, uneven(replace(one, m=396, n=648, k=2600))
+
+
+@of_every_rung
+def test_launches_in_two_streams_at_once_do_not_disturb_each_other(gpu, kernel, element_type, tmp_path):
+    binaries, wrong, lanes = compiled(gpu, kernel, element_type, tmp_path), [], (Lane(gpu), Lane(gpu))
+    one, other = pair(element_type)
+    for both in ((one, other), (waves(gpu, element_type=element_type, beta=0.5), other)):
+        for configuration, binary in binaries.items():
+            if able(gpu, kernel, configuration, *both):
+                told = at_once(gpu, kernel, configuration, binary, lanes, *both)
+                wrong += [(configuration.label, one) for one in told]
+    assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
+
+
+def test_two_streams_with_one_workspace_do_disturb_each_other(gpu, tmp_path):
+    """So launches in them do run at once."""
+    import pycuda.driver as cuda
+
+    kernel, both, told = next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture), pair("float32"), []
+    for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
+        size = max(kernel.workspace_of(configuration, {**problem.names(), **gpu.names}) or 0 for problem in both)
+        shared = cuda.mem_alloc(size)
+        told += at_once(gpu, kernel, configuration, binary, (Lane(gpu, shared, size), Lane(gpu, shared, size)), *both)
+    assert told
+    assert all(one.startswith("at once") for one in told)

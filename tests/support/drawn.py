@@ -1,0 +1,82 @@
+"""Figures of made-up datasets, and what is drawn in them."""
+
+import synthetic
+from ladder.analysis.dataset import Dataset
+from ladder.core.files import ROOT
+from ladder.figures import draw as figures
+from ladder.figures.data import View
+from ladder.model.kernel_file import discover
+from ladder.storage import csv_files
+from ladder.storage.dataset_layout import DRAWN_FROM
+
+_DRAWN = {}
+"""The figures that were drawn, with the dataset of each: tests share them, and change none."""
+
+
+def made(folder, **given):
+    """The tables of a made-up dataset as figures read them, and its environment."""
+    dataset = Dataset.open(synthetic.write(folder, **given), discover(ROOT).values())
+    dataset.write({name: folder / f"{name}.csv" for name in DRAWN_FROM})
+    return {name: csv_files.read_csv(folder / f"{name}.csv") for name in DRAWN_FROM}, dataset.environment
+
+
+def changed(dataset, **tables):
+    """The dataset with other tables in place of some."""
+    return dataset[0] | tables, dataset[1]
+
+
+def rows(dataset, table="best", **where):
+    """The rows of a table that have a value, or one of several, in each of some columns; problems are their labels."""
+    found = dataset[0][table].astype({"problem": str})
+    for column, value in where.items():
+        found = found[found[column].isin(value if isinstance(value, list) else [value])]
+    return found
+
+
+def draw(dataset, name, state="warm", width=11.0):
+    key = id(dataset), name, state, width
+    if key not in _DRAWN:
+        _DRAWN[key] = dataset, figures.draw(name, View(*dataset, state, width))
+    return _DRAWN[key][1]
+
+
+def legend(figure):
+    return [text for legend in figure.legends for text in legend.get_texts()]
+
+
+def words(figure):
+    """All text of a figure but its axes'."""
+    return [it.get_text() for it in (*figure.texts, *(text for axes in figure.axes for text in axes.texts), *legend(figure))]
+
+
+def caption(figure):
+    return figure.texts[1].get_text().replace("\n", " ")
+
+
+def note(figure):
+    """The caption and the description, which is not drawn."""
+    return f"{caption(figure)} {figure.get_label()}"
+
+
+def heads(axes):
+    """The headings of the table beside a panel."""
+    return [text.get_text() for text in axes.texts if getattr(text, "xycoords", "") == "axes fraction"]
+
+
+def cells(axes):
+    """The table beside a panel: the cells of each row, by the name on the y axis."""
+    found = {text.get_text(): [] for text in axes.get_yticklabels()}
+    for text in axes.texts:
+        if getattr(text, "xycoords", "") == ("axes fraction", "data"):
+            found[list(found)[int(text.xy[1])]].append(text.get_text())
+    return found
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
+
+
+def shown(dataset, state):
+    """The kernels in the order of the ladder, then the reference, then what is not ranked."""
+    unranked = [kernel for kernel in synthetic.SHARES if kernel in ("20_tensor_cores", "cublas_tf32", "cublaslt_best")]
+    return [*View(*dataset, state).kernels, "cublas", *unranked]

@@ -1,0 +1,85 @@
+"""A checkout of three small kernels and made-up measurements of two of them, and the pages that are filled from it."""
+
+import hashlib
+import json
+
+import synthetic
+from ladder.model.problem import Problem
+from ladder.publishing import pages
+from ladder.publishing.page_data import Story
+from ladder.storage import samples
+from ladder.storage.dataset_layout import PUBLISHED
+
+RUN = PUBLISHED / "d" / "test" / "1"
+ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},
+               "attributes": {"sm_count": 3, "compute_capability": "9.0", "library": "cuBLAS 1"},
+               "peaks": {"fp32_tflops": 0.05, "copy_tb_s": 1.0}, "project": {"commit": "abc", "dirty": False}}  # fmt: skip
+COST = {"wall_seconds": 90.0, "busy_seconds": 30.0}
+HEADER = (
+    "/*---\ntitle: {0}\nidea: i\nparameters: {{{1}}}\nblock: [1]\ngrid: ['ceil_div(M, 16)', 2]\nglobal_reads: 2*M*N*K\n---*/\n{2}"
+)
+
+
+def checkout(root):
+    """A checkout of three kernels and a dataset with results of two of them."""
+    for name, parameter, comment in (
+        ("01_first", "BX: 32", "// What holds it back: 2*M*N reads\n// and more.\n//\n// Else."),
+        ("02_second", "BM: 16", ""),
+        ("03_third", "BM: 16", ""),
+    ):
+        path = root / "kernels" / "cuda" / f"{name}.cu"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEADER.format(name, parameter, comment))
+    publish(root)
+    return root
+
+
+def publish(
+    root, second_us=100.0, state="warm", name="d/test", first=(200.0, 6.0), last=1.0,
+    rungs=("01_first", "02_second"), size=64, element_type="float32",
+):  # fmt: skip
+    """A dataset of two kernels and the reference on one problem, each timed side by side in three processes.
+
+    The last sample of each takes `last` times as long.
+    """
+    folder = root / PUBLISHED / name / "1"
+    (folder / "samples").mkdir(parents=True, exist_ok=True)
+    (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    (folder / "resources.csv").write_text("kernel,slug,element_type,configuration,arch,status,sha256\n")
+    jobs = {}
+    times = {rungs[0]: ("BX=32", *first), rungs[1]: ("BM=16", second_us, 5.0), "cublas": ("-", 50.0, 2.0)}
+    base = dict.fromkeys(samples.SCHEMA.names) | vars(Problem(size, size, size, element_type=element_type)) | {
+        "device": "d", "status": "correct", "state": state, "reference": "cublas", "stop": "target", "reference_us": [50.0] * 3
+    }  # fmt: skip
+    rows = []
+    for kernel, (configuration, us, units) in times.items():
+        row = base | {"kernel": kernel, "configuration": configuration, "samples_us": [us, us, us * last]}
+        row |= {"frobenius_error": units * 2**-24, "component_error": units * 2**-23}
+        job = f"{'baselines' if kernel == 'cublas' else kernel}.{element_type}"
+        samples.write(folder / "samples" / f"{job}.parquet", [row], {"job": job, "fingerprint": {}})
+        jobs[job] = hashlib.sha256((folder / "samples" / f"{job}.parquet").read_bytes()).hexdigest()
+        for process in (1, 2, 3):
+            noisy = [it * (1 + process * 1e-6) for it in row["samples_us"]]
+            rows.append(row | {"process": process, "role": "best", "samples_us": noisy})
+    samples.write(folder / "confirmed.parquet", rows, {"job": "confirmed", "jobs": jobs, "fingerprint": {}} | COST)
+    synthetic.index(root / PUBLISHED)
+
+
+def add(root, **given):
+    """Add a row like that of `02_second` to its sweep, and leave the confirmation out."""
+    path = root / RUN / "samples" / "02_second.float32.parquet"
+    rows, session = samples.read(path)
+    samples.write(path, [*rows, rows[0] | given], session)
+    (root / RUN / "confirmed.parquet").unlink()
+
+
+def answer(root, study, **measured):
+    """Write what a study measured on the dataset's device."""
+    provenance = {"device": "d", "project": {"commit": "abc", "dirty": False}}
+    path = root / PUBLISHED / "studies" / f"{study}.d.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"provenance": provenance, "measured": measured}))
+
+
+def fill(marker, root):
+    return pages.fill(f"<!-- {marker} -->old<!-- end -->", Story(root))

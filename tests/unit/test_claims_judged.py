@@ -1,0 +1,357 @@
+"""What published data and those of others say to the claims of a made-up checkout."""
+
+import json
+import math
+import re
+import shutil
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from ladder.analysis import repeatability
+from ladder.analysis.dataset import Dataset
+from ladder.claims import definitions, evidence, report
+from ladder.claims import judge as judged
+from ladder.claims.evidence import Finding
+from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
+from ladder.claims.study import NOTHING
+from ladder.core.errors import InputError
+from ladder.publishing import pages
+from ladder.publishing.page_data import Story
+from ladder.storage.dataset_layout import PUBLISHED
+
+SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
+KERNELS = ("02_naive_coalesced", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge",
+           "cublas")  # fmt: skip
+OWN = """
+- id: gains
+  says: A rung gains.
+  where: {kind: cuda}
+  table: pairs
+  rows: {pair: gain, element_type: float32, state: warm, problem: [1024, 4096]}
+  value: ratio
+  low: low
+  high: high
+  when: published > 1 and low > 1.1 or published < 1 and high < 0.9
+  holds: low > 1 if published > 1 else high < 1
+  fails: high < 1 if published > 1 else low > 1
+  said_in: []
+- id: ratio-10
+  says: Rung 10 has {value%} of cuBLAS's rate (95 % interval {low} to {high}).
+  where: {device: nvidia-made-up}
+  table: best
+  rows: {kernel: 10_block_tile_128, problem: 4096, element_type: float32, state: warm, interval: between-process}
+  value: ratio
+  low: ratio_low
+  high: ratio_high
+  holds: near_low <= value <= near_high
+  said_in: []
+- id: ratio-05
+  says: So does rung 05, at both sizes.
+  where: {device: nvidia-made-up}
+  table: best
+  rows: {kernel: 05_register_tile, problem: [1024, 4096], element_type: float32, state: warm, interval: between-process}
+  value: ratio
+  low: ratio_low
+  high: ratio_high
+  holds: near_low <= value <= near_high
+  said_in: []
+- id: exact
+  says: All is right ({value} wrong).
+  where: {}
+  table: summary
+  which: {status: incorrect}
+  value: count
+  holds: value == 0
+  said_in: []
+"""
+RUN = "nvidia-made-up/default/{}"
+
+
+def claims(root, text=OWN):
+    (root / "config").mkdir()
+    (root / "config" / "claims.yaml").write_text(text)
+
+
+def folder(root, run):
+    """The folder of a published run."""
+    return root / PUBLISHED / RUN.format(run)
+
+
+def made(folder, seed, uuid="GPU-9", **given):
+    fingerprint = {"driver": "1", "uuids": [uuid]}
+    return synthetic.write(folder, seed, problems=SIZES, kernels=KERNELS, fingerprint=fingerprint, of_run=0.002, **given)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A checkout with four published runs, each on another machine, and what they say to its claims. The featured run is not the earliest."""
+    root = tmp_path_factory.mktemp("checkout")
+    claims(root)
+    for run, seed in enumerate((1, 2, 0, 3)):
+        made(folder(root, run), seed, f"GPU-{run}", time=f"2026-01-0{seed + 1}T00:00:00+00:00")
+    shutil.rmtree(folder(root, 3) / "samples")
+    synthetic.index(root / PUBLISHED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dataset, "open", cache(Dataset.open))  # each is read once for both
+        repeatability.write(root / PUBLISHED)
+        judged.write_published(root)
+    return root
+
+
+def judged_entries(root, folder, **environment):
+    """The entries of the dataset in a folder, by id."""
+    one = evidence.of_samples(folder)
+    entries = judged.held_against(root, [replace(one, environment={**one.environment, **environment})])
+    return {entry["id"]: entry for entry in entries}
+
+
+def published(root, id):
+    """What the published data say to a claim."""
+    return next(entry for entry in judged.read_published(root) if entry["id"] == id)
+
+
+def test_published_data_decide_what_is_said(checkout):
+    entries = judged.of_published(checkout)
+    assert {entry["state"] for entry in entries} <= {CLAIMED, REPRODUCED, UNSURE}
+    assert {entry["id"].split(":")[0] for entry in entries} == {"gains", "ratio-10", "ratio-05", "exact"}
+    asked = [entry["dataset"] for entry in entries if entry["id"] == "exact"]
+    assert asked == [RUN.format(run) for run in (2, 0, 1)]  # the repeat has no sweep to be wrong in
+    written = judged.read_published(checkout)  # once each: by the data that fix what is claimed
+    assert [entry["id"] for entry in written] == list(dict.fromkeys(entry["id"] for entry in entries))
+    assert {entry["where"] for entry in entries if entry["id"].startswith("gains:")} == {"any GPU; measured on nvidia-made-up"}
+
+
+def test_the_earliest_data_claim_a_gain_and_all_later_ones_are_judged(checkout):
+    gains = [entry for entry in judged.of_published(checkout) if entry["id"].startswith("gains:")]
+    assert not any(entry["id"].startswith("gains:08_padded_shared") for entry in gains)  # a twin: nothing to claim
+    of_one = [entry for entry in gains if entry["id"] == "gains:05_register_tile:02_naive_coalesced:4096"]
+    first, *later = of_one
+    assert (first["state"], first["dataset"], first["published"]) == (CLAIMED, RUN.format(2), None)
+    assert [entry["dataset"] for entry in later] == [RUN.format(run) for run in (0, 1, 3)]
+    assert {(entry["state"], entry["published"]) for entry in later} == {(REPRODUCED, first["value"])}
+
+
+def test_a_number_is_the_mean_over_machines(checkout):
+    first, *judged_runs = [entry for entry in judged.of_published(checkout) if entry["id"] == "ratio-10"]
+    tables = (evidence.of_samples(folder(checkout, run)).tables["best"] for run in range(4))
+    row = "kernel == '10_block_tile_128' and problem == '4096' and state == 'warm'"
+    logs = np.log([best.query(row)["ratio"].item() for best in tables])
+    half = 3.1824 * logs.std(ddof=1) / 2
+    ends = math.exp(logs.mean() - half), math.exp(logs.mean() + half)
+    assert (first["value"], first["low"], first["high"]) == pytest.approx((math.exp(logs.mean()), *ends), rel=1e-4)
+    assert (first["state"], first["dataset"], first["machines"], first["where"]) == (CLAIMED, MEAN, 4, "nvidia-made-up")
+    assert first["says"] == (
+        f"Rung 10 has {100 * first['value']:.4g} % of cuBLAS's rate (95 % interval {ends[0]:.4g} to {ends[1]:.4g})."
+    )
+    assert [entry["dataset"] for entry in judged_runs] == [RUN.format(run) for run in (2, 0, 1, 3)]
+    for entry in judged_runs:  # by the other machines
+        others = [logs[run] for run in range(4) if entry["dataset"] != RUN.format(run)]
+        assert entry["published"] == pytest.approx(math.exp(np.mean(others)), rel=1e-5)
+    assert {entry["state"] for entry in judged_runs} <= {REPRODUCED, UNSURE}
+
+
+def test_a_machine_has_one_value_however_often_it_was_measured(checkout):
+    data = [evidence.of_samples(folder(checkout, run)) for run in (0, 0, 1, 2)]
+    found = [Finding((), "", value, 0.9 * value, 1.1 * value, 5, {}) for value in (1.0, 1.02, 1.1, 1.2)]
+    mean = evidence.over_machines(list(zip(data, found, strict=True)))
+    logs = np.log([math.sqrt(1.02), 1.1, 1.2])
+    assert math.log(mean.value) == pytest.approx(logs.mean())
+    assert math.log(mean.high / mean.value) == pytest.approx(4.3027 * logs.std(ddof=1) / math.sqrt(3), rel=1e-4)
+    assert mean.machines == 3
+
+
+def test_one_machines_interval_is_called_that(checkout):
+    data = evidence.of_samples(folder(checkout, 0))
+    (asked,) = (one for one in definitions.read(checkout) if one.id == "ratio-10")
+    (found,) = evidence.find(asked, data)
+    mean = evidence.over_machines([(data, found), (data, replace(found, value=1.02 * found.value))])
+    assert mean.value == pytest.approx(math.sqrt(1.02) * found.value)
+    assert (mean.low / mean.value, mean.machines, mean.prediction) == (pytest.approx(found.low / found.value), 1, None)
+
+
+def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeypatch):
+    """Of claims to be near to what was published any may be off: all count; of another claim its own things."""
+    counts, judge = {}, judged.judge
+
+    def counting(claim, found, published, limit, count):
+        counts.setdefault(claim.id, set()).add(count)
+        return judge(claim, found, published, limit, count)
+
+    monkeypatch.setattr(judged, "judge", counting)
+    entries = judged_entries(checkout, made(tmp_path / "run", 11))
+    gains, near = (sum(id.startswith(name) for id in entries) for name in ("gains:", "ratio-"))
+    assert min(gains, near) > 2
+    assert counts == {"ratio-10": {near}, "ratio-05": {near}, "gains": {gains}, "exact": {1}}
+
+
+def test_another_run_of_the_same_code_reproduces_it(checkout, tmp_path):
+    for seed in (11, 12, 13):
+        entries = judged_entries(checkout, made(tmp_path / f"run{seed}", seed))
+        states = Counter(entry["state"] for entry in entries.values())
+        assert set(states) <= {REPRODUCED, UNSURE}
+        assert states[UNSURE] <= 1
+        assert set(entries) == {entry["id"] for entry in judged.read_published(checkout)}
+
+
+def test_a_kernel_that_is_three_per_cent_slower_is_named(checkout, tmp_path):
+    """One claim fails, and it is the one about that kernel."""
+    entries = judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03}))
+    failed = [entry for entry in entries.values() if entry["state"] == FAILED]
+    assert [entry["id"] for entry in failed] == ["ratio-10"]
+    assert "\nNot reproduced: Rung 10 has " in report.text(list(entries.values()))
+    assert re.search(
+        r" Here 0\.9\d* \(95 % interval 0\.\d+ to 0\.\d+\), published 0\.9\d*, runs differ by at most ×1\.0\d*\. ratio-10, slowed$",
+        report.failure(failed[0]),
+    )
+
+
+def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
+    entries = judged_entries(checkout, made(tmp_path / "lost", 22, slower={"05_register_tile": 5.0}))
+    gain = entries["gains:05_register_tile:02_naive_coalesced:4096"]
+    assert (gain["state"], gain["where"]) == (FAILED, "any GPU; measured on nvidia-made-up")
+    assert gain["published"] > 1 > gain["high"]
+    assert "05_register_tile over 02_naive_coalesced at 4096" in gain["says"]
+
+
+def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
+    other = made(tmp_path / "other", 23)
+    entries = judged_entries(checkout, other, device="nvidia-other")
+    assert entries["ratio-10"]["state"] == ELSEWHERE
+    assert entries["ratio-10"]["says"] == published(checkout, "ratio-10")["says"]  # not its template
+    assert entries["exact"]["state"] == REPRODUCED
+    gains = [entry for id, entry in entries.items() if id.startswith("gains:")]
+    assert {entry["state"] for entry in gains} == {REPRODUCED}
+    assert all(entry["limit"] is None for entry in gains)  # how far two models differ is not known
+    left_out = synthetic.write(tmp_path / "left-out", 24, problems=SIZES, kernels=KERNELS, processes=0)
+    entries = judged_entries(checkout, left_out)
+    assert entries["exact"]["state"] == REPRODUCED
+    assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
+    assert judged_entries(checkout, other, kind="cpu")["gains"]["state"] == ELSEWHERE
+
+
+def test_what_is_compiled_otherwise_is_another_kernel(checkout, tmp_path):
+    """Only what asks for all rows is asked of it."""
+    entries = judged_entries(checkout, made(tmp_path / "nvrtc", 26, builds=("compiler=nvrtc",)))
+    assert entries["exact"]["state"] == REPRODUCED
+    assert {entry["state"] for id, entry in entries.items() if id != "exact"} == {NOTHING}
+
+
+def test_what_is_wrong_is_not_exact(checkout, tmp_path):
+    one = evidence.of_samples(made(tmp_path / "wrong", 25))
+    one.tables["summary"].loc[0, "status"] = "incorrect"
+    (entry,) = (entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
+    assert (entry["state"], entry["value"]) == (FAILED, 1)
+    row = one.tables["summary"].loc[0]
+    assert entry["rows"] == [f"{row['kernel']} {row['configuration']} {row['problem']} float32 warm"]
+    assert report.failure(entry).splitlines()[1:] == [f"  {row}" for row in entry["rows"]]
+    many = entry | {"rows": [f"row {i}" for i in range(7)]}
+    assert report.failure(many).splitlines()[-2:] == ["  row 4", "  and 2 more"]
+
+
+def test_a_kernel_of_ones_own_refutes_nothing(checkout, tmp_path):
+    one = evidence.of_samples(made(tmp_path / "mine", 25))
+    summary = one.tables["summary"]
+    one.tables["summary"] = pd.concat([summary, summary.iloc[:1].assign(kernel="colmajor", status="incorrect")])
+    (entry,) = (entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
+    assert (entry["state"], entry["value"]) == (REPRODUCED, 0)
+
+
+def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
+    fewer = {"problems": SIZES[1:], "kernels": [it for it in KERNELS if it != "05_register_tile"]}
+    entries = judged_entries(checkout, synthetic.write(tmp_path / "short", 27, **fewer)).values()
+    told = report.text([entry | {"dataset": "results/short/gpu"} for entry in entries])
+    assert "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem 1024)\n" in told
+    assert "  ratio-10: reproduced\n" in told
+    assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", told)
+
+
+def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_path):
+    claims(tmp_path)
+    for seed in range(3):
+        slower = {"10_block_tile_128": 6.0 if seed == 2 else 1.0}
+        made(folder(tmp_path, seed), seed, time=f"2026-01-0{seed + 1}T", slower=slower)
+    synthetic.index(tmp_path / PUBLISHED)
+    found = judged.of_published(tmp_path)
+    lost = {f"gains:10_block_tile_128:08_padded_shared:{size}" for size in (1024, 4096)}
+    states = {(entry["id"], entry["dataset"]): entry["state"] for entry in found}
+    for id in lost:
+        assert [states[id, RUN.format(run)] for run in range(3)] == [CLAIMED, REPRODUCED, FAILED]
+    failed = [entry["id"] for entry in found if entry["state"] == FAILED]
+    assert lost <= set(failed)
+    assert report.failed(found) == []  # the published data's own
+    judged.write_published(tmp_path)
+    assert {entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED} == set(failed)
+    assert not lost & set(judged_entries(tmp_path, folder(tmp_path, 0)))
+    told = pages.fill("<!-- table: claimed --><!-- end -->", Story(tmp_path))
+    assert f" · ✗ {sum(id.startswith('gains:') for id in failed)} |" in told
+
+
+def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
+    claims(tmp_path)
+    assert {entry["state"] for entry in judged.of_published(tmp_path)} == {NOTHING}
+    entries = judged_entries(tmp_path, folder(checkout, 1))
+    assert {id: entry["state"] for id, entry in entries.items()} == {
+        "gains": NOTHING, "ratio-10": NOTHING, "ratio-05": NOTHING, "exact": REPRODUCED,
+    }  # fmt: skip
+    assert entries["exact"]["says"] == "All is right (0 wrong)."
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("  where: {kind: cuda}", "  were: {kind: cuda}", r"claims\.yaml: \[0\].*were"),
+    ("kind: cuda", "kind: gpu", r'claims\.yaml: \[0\]\.where\.kind: got "gpu"; expected cuda or cpu'),
+    ("holds: value == 0", "holds: __import__('os')", r"claims\.yaml: exact: holds: .*not allowed"),
+    ("id: exact", "id: gains", r"claims\.yaml: id: got 'gains' twice; expected each once"),
+    ("table: summary", "table: sumary", r'claims\.yaml: \[3\]\.table: got "sumary"; expected best, pairs, summary or costs'),
+])  # fmt: skip
+def test_a_mistake_is_named(tmp_path, old, new, message):
+    assert old in OWN
+    claims(tmp_path, OWN.replace(old, new, 1))
+    with pytest.raises(InputError, match=message):
+        definitions.read(tmp_path)
+
+
+def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
+    entries = list(judged_entries(checkout, made(tmp_path / "slowed", 21, slower={"10_block_tile_128": 1.03})).values())
+    entries[0]["says"] = "1 < 2 & so on"
+    again = [entry | {"state": REPRODUCED, "dataset": "nvidia-x/again"} for entry in entries[:2]]
+    own = [entry | {"dataset": "results/reproduce/slowed"} for entry in entries]
+    page = report.page([*again, *own])
+    assert not re.search(r"(src|href)=|https?:|<script", page)
+    assert "1 &lt; 2 &amp; so on" in page
+    here, _, others = page.partition("<details>")
+    assert "published data themselves, and studies: 2 reproduced</summary>" in others
+    assert others.count('<tr class="told">') == 2
+    rows = re.findall(r'<tr class="(\w+)">', here)
+    assert rows == sorted(rows, key=["failed", "told", "missing"].index)
+    assert rows.count("failed") == 1
+    assert len(rows) == len(entries)
+    assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
+    told = report.text([*own, *again]).splitlines()
+    assert told[0] == "results/reproduce/slowed:"
+    assert "  ratio-10: not reproduced" in told
+    assert told[-3] == "The published data, judged again: 2 reproduced."
+    assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", told[-2])  # the verdict is last, where it is seen
+    assert re.match(r"Not reproduced: Rung 10 has", told[-1])
+    judged.write(entries, tmp_path / "claims.json")
+    assert json.loads((tmp_path / "claims.json").read_text()) == entries
+
+
+def test_the_pages_are_filled_from_the_claims(checkout):
+    known = Story(checkout)
+    table = pages.fill("<!-- table: claimed -->old<!-- end -->", known)
+    entry = published(checkout, "ratio-10")
+    sentence, ends = entry["says"].split(" (")[0], f"{100 * entry['low']:.4g} % to {100 * entry['high']:.4g} %"
+    assert re.search(
+        rf"\| {sentence}\. \| nvidia-made-up \| {100 * entry['value']:.4g} % \| {ends} \| [\d. %]+ to [\d. %]+ \| ✓ 4 \|", table
+    )
+    assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| – \| – \| – \| \d+ items: ✓ \d+.* \|", table)
+    assert pages.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
+        f"It is: <!-- value: claim ratio-10 -->{entry['says']}<!-- end -->"
+    )
+    with pytest.raises(InputError, match="claim ratio-11"):
+        pages.fill("<!-- value: claim ratio-11 --><!-- end -->", known)

@@ -1,0 +1,196 @@
+"""`ladder new` and `ladder try` with real workers on the CPU, in processes that can be interrupted."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+import simulated
+from ladder.cli import trial
+from ladder.compiling.provenance import fingerprint
+from ladder.devices.detect import detect_cpu
+from ladder.model.kernel_file import discover
+from ladder.pipeline import code_digest
+from trying import INTERVAL, SINCE, Trials, edit
+
+
+@pytest.fixture
+def on_cpu(tmp_path, monkeypatch, capsys):
+    """An empty folder of kernels, and this machine's CPU to try them on."""
+    return Trials(tmp_path / "root", monkeypatch, capsys)
+
+
+def ladder(project, *arguments, code=0):
+    """Run the command in a process, which must end with an exit code; returns what it printed, errors last."""
+    done = subprocess.run(
+        [project.python, "-m", "ladder", *arguments], cwd=project.folder, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_commands_on_the_cpu(project, _gpus_folder):
+    """The real thing, with the template. Its first try would compile the support library and measure the peaks: here it has both."""
+    cpu = detect_cpu().slug
+    described = {"device": cpu, "kind": "cpu", "name": "", "fingerprint": fingerprint(detect_cpu()), "project": {}}
+    described |= {"attributes": {"cores": os.cpu_count()}, "peaks": {"fp32_tflops": 9.0, "copy_tb_s": 1.0}}
+    project.write(f"results/try/{cpu}/environment.json", json.dumps(described))
+    code = code_digest.digest("devices.operands", "compiling.compile")
+    library = project.write(f"results/try/build/{cpu}/support-{code}.bin", "")
+    shutil.copy(simulated.support(_gpus_folder / "gpus.json"), library)
+    assert "wrote " in ladder(project, "new", "mine", "--cpu")
+    assert discover(project.folder)["cpu/mine"].title == "Mine"
+    lines = ladder(project, "try", "kernels/cpu/mine.c", "--size", "96").splitlines()
+    assert lines[0].startswith("cpu/mine, float32, 96 x 96 x 96 on ")
+    assert re.fullmatch(rf"mine: {INTERVAL} GFLOP/s; of blas_1 {INTERVAL}; of the measured peak \d+%", lines[1]), lines[1]
+    assert re.fullmatch(r"correct; \d+\.\d s", lines[-1])
+
+
+@pytest.mark.slow
+def test_kernels_that_crash_or_never_end_in_a_real_worker(on_cpu, monkeypatch):
+    on_cpu.ladder("new", "mine", "--cpu")
+    path = on_cpu.root / "kernels/cpu/mine.c"
+    text, try_ = path.read_text(), ["try", str(path), "--size", "96"]
+    monkeypatch.setattr(trial, "LIMITS", patient := replace(trial.LIMITS, timeout_seconds=300))
+    assert "\ncorrect; " in on_cpu.ladder(*try_)
+    edit(path, "const T a =", "*(volatile int *)0 = 0;\n      const T a =")
+    assert "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11" in on_cpu.ladder(*try_, code=1)
+    path.write_text(text)
+    edit(path, "i * ldc", "i * N")
+    assert "it looks like this: leading dimension: N is used instead of ldc" in on_cpu.ladder(*try_, code=1)
+    path.write_text(text)
+    (library,) = on_cpu.kept.glob("build/*/support-*.bin")
+    library.write_text("garbage")
+    refused = on_cpu.ladder(*try_, code=2)
+    assert re.search(r"^Error: .*support-\w+\.bin: cannot be loaded from .*; expected what was compiled", refused, re.MULTILINE)
+    library.unlink()
+    monkeypatch.setattr(trial, "LIMITS", replace(patient, timeout_seconds=2))
+    edit(path, "const T a =", "for (volatile int n = 0;; ++n);\n      const T a =")
+    assert re.search(r"timeout: mine: on .*: no answer within 2 s\n", on_cpu.ladder(*try_, code=1))
+
+
+@pytest.mark.slow
+def test_the_cuda_template_compiles_without_a_gpu(on_cpu, monkeypatch):
+    monkeypatch.setattr(trial, "detect_gpus", list)
+    on_cpu.ladder("new", "mine")
+    try_ = ["try", "kernels/cuda/mine.cu", "--set", "BX=16", "--set", "BY=8"]
+    assert re.search(r"compiled for sm_90: BX=16 BY=8: \d+ registers, 0 bytes of spills", on_cpu.ladder(*try_, code=2))
+    edit(on_cpu.root / "kernels/cuda/mine.cu", "sum += ", "summ += ")
+    assert 'identifier "summ" is undefined' in on_cpu.ladder(*try_, code=1)  # wrong, on any machine
+
+
+@pytest.mark.machine
+def test_a_slower_kernel_is_slower_on_the_cpu(on_cpu):
+    on_cpu.ladder("new", "mine", "--cpu")
+    path = on_cpu.root / "kernels/cpu/mine.c"
+    try_ = ["try", str(path), "--size", "96"]
+    on_cpu.ladder(*try_)
+    edit(path, "const T a =", "for (volatile int n = 0; n < 40; ++n);\n      const T a =")
+    output = on_cpu.ladder(*try_)
+    found = re.search(rf"{SINCE}slower, ({INTERVAL}) times as fast in the same rounds", output)
+    assert found, output
+    assert float(found[1].split()[0]) < 0.8
+    edit(path, "n < 40", "n < 1")
+    assert f"{SINCE}faster, " in on_cpu.ladder(*try_)
+
+
+@pytest.fixture(scope="module")
+def tried(make_project):
+    """A project with a kernel from the template, tried once; its path."""
+    ladder(project := make_project(), "new", "mine", "--cpu")
+    ladder(project, "try", "kernels/cpu/mine.c", "--size", "96")
+    path = project.folder / "kernels" / "cpu" / "mine.c"
+    return project, path, path.read_text()
+
+
+@pytest.fixture
+def mine(tried):
+    """The project and the path; the file is the template in every test."""
+    project, path, text = tried
+    path.write_text(text)
+    return project, path
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_line_says_what_is_being_done_and_is_gone_in_the_end(mine):
+    project, path = mine
+    terminal, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    command = [project.python, "-m", "ladder", "try", str(path), "--size", "96"]
+    subprocess.run(command, cwd=project.folder, stdout=inner, stderr=inner, check=True, timeout=600)
+    os.set_blocking(terminal, False)
+    with os.fdopen(terminal, "rb") as everything:
+        lines = everything.read().decode().replace("\r\n", "\n").split("\n")
+    os.close(inner)
+    passing = [shown for line in lines for shown in line.split("\r")[:-1]]
+    assert "compiling" in passing
+    assert any(shown.startswith("checking 1 of 1, M=7 N=13 K=3") for shown in passing)
+    assert any(shown.startswith("timing 1 beside blas_1") for shown in passing)
+    stays = [line.split("\r")[-1] for line in lines]
+    assert re.fullmatch(r"cpu/mine, .*\nmine: .*\n(  .*\n)*correct; .* s\n *", "\n".join(stays)), stays
+
+
+def start(project, *arguments):
+    """The command in a process that Ctrl-C reaches; output and errors in `stdout`."""
+    return subprocess.Popen(
+        [project.python, "-m", "ladder", "try", *arguments, "--size", "96"], cwd=project.folder, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_kernel_that_never_ends(mine, tmp_path):
+    project, path = mine
+    runs = tmp_path / "runs"
+    endless = f'FILE *runs = fopen("{runs}", "w"); fclose(runs); for (volatile int n = 0;; ++n);\n      const T a ='
+    edit(path, "const T a =", endless)
+    edit(path, "#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>")
+    process = start(project, str(path))
+    try:
+        while not runs.exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(600) == 130
+        assert process.stdout.read().endswith("\nInterrupted\n")
+    finally:
+        process.kill()
+
+
+@pytest.mark.slow
+def test_watching_with_a_real_worker(mine):
+    project, path = mine
+    process = start(project, str(path), "--watch")
+
+    def answer():
+        lines = []
+        while not lines or not re.match(r"correct;|incorrect;|Error:", lines[-1]):
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+        return "".join(lines)
+
+    try:
+        assert "correct;" in answer()
+        (worker,) = psutil.Process(process.pid).children()
+        edit(path, "const T a =", "const T a = 1 *")
+        assert "the same machine code" in answer()
+        assert psutil.Process(process.pid).children() == [worker]
+        edit(path, "const T a =", "const T a = (T)0.5 *")
+        assert "incorrect;" in answer()  # not what was loaded under the same name before
+        process.send_signal(signal.SIGINT)
+        assert process.wait(600) == 130
+        assert process.stdout.read() == "Interrupted\n"
+        assert not worker.is_running()
+    finally:
+        process.kill()
