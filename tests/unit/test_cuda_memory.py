@@ -75,7 +75,7 @@ def test_a_b_and_c_begin_at_their_own_offsets(support):
     (73, Refused, r"no 73\.0 GiB left for an operand"),
     (20, OSError, r"no 20\.0 GiB left for an operand, and 80\.0 GiB in all: something else holds its memory"),
 ])  # fmt: skip
-def test_what_would_fit_but_for_another_process_is_the_machines_fault_and_no_kernels(support, gib, raised, message):
+def test_what_would_fit_but_for_another_process_is_the_machines_fault(support, gib, raised, message):
     support.left = 10 * GIB
     with pytest.raises(raised, match=message) as refused:
         support.allocate(gib * GIB, "an operand")
