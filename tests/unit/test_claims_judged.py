@@ -27,47 +27,19 @@ from ladder.storage.dataset_layout import PUBLISHED
 SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
 KERNELS = ("02_naive_coalesced", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge",
            "cublas")  # fmt: skip
-OWN = """
-- id: gains
-  says: A rung gains.
-  where: {kind: cuda}
-  table: pairs
-  rows: {pair: gain, element_type: float32, state: warm, problem: [1024, 4096]}
-  value: ratio
-  low: low
-  high: high
-  when: published > 1 and low > 1.1 or published < 1 and high < 0.9
-  holds: low > 1 if published > 1 else high < 1
-  fails: high < 1 if published > 1 else low > 1
-  said_in: []
-- id: ratio-10
-  says: Rung 10 has {value%} of cuBLAS's rate (95 % interval {low} to {high}).
-  where: {device: nvidia-made-up}
-  table: best
-  rows: {kernel: 10_block_tile_128, problem: 4096, element_type: float32, state: warm, interval: between-process}
-  value: ratio
-  low: ratio_low
-  high: ratio_high
-  holds: near_low <= value <= near_high
-  said_in: []
-- id: ratio-05
-  says: So does rung 05, at both sizes.
-  where: {device: nvidia-made-up}
-  table: best
-  rows: {kernel: 05_register_tile, problem: [1024, 4096], element_type: float32, state: warm, interval: between-process}
-  value: ratio
-  low: ratio_low
-  high: ratio_high
-  holds: near_low <= value <= near_high
-  said_in: []
-- id: exact
-  says: All is right ({value} wrong).
-  where: {}
-  table: summary
-  which: {status: incorrect}
-  value: count
-  holds: value == 0
-  said_in: []
+NEAR = "value: ratio, low: ratio_low, high: ratio_high, holds: near_low <= value <= near_high, said_in: []"
+BEST = "element_type: float32, state: warm, interval: between-process"
+OWN = f"""
+- {{id: gains, says: A rung gains., where: {{kind: cuda}}, table: pairs, said_in: [], value: ratio, low: low, high: high,
+   rows: {{pair: gain, element_type: float32, state: warm, problem: [1024, 4096]}},
+   when: published > 1 and low > 1.1 or published < 1 and high < 0.9,
+   holds: low > 1 if published > 1 else high < 1, fails: high < 1 if published > 1 else low > 1}}
+- {{id: ratio-10, says: "Rung 10 has {{value%}} of cuBLAS's rate (95 % interval {{low}} to {{high}}).", where: {{device: nvidia-made-up}},
+   table: best, rows: {{kernel: 10_block_tile_128, problem: 4096, {BEST}}}, {NEAR}}}
+- {{id: ratio-05, says: "So does rung 05, at both sizes.", where: {{device: nvidia-made-up}},
+   table: best, rows: {{kernel: 05_register_tile, problem: [1024, 4096], {BEST}}}, {NEAR}}}
+- {{id: exact, says: "All is right ({{value}} wrong).", where: {{}},
+   table: summary, which: {{status: incorrect}}, value: count, holds: value == 0, said_in: []}}
 """
 RUN = "nvidia-made-up/default/{}"
 
@@ -302,7 +274,7 @@ def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkou
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    ("  where: {kind: cuda}", "  were: {kind: cuda}", r"claims\.yaml: \[0\].*were"),
+    ("where: {kind: cuda}", "were: {kind: cuda}", r"claims\.yaml: \[0\].*were"),
     ("kind: cuda", "kind: gpu", r'claims\.yaml: \[0\]\.where\.kind: got "gpu"; expected cuda or cpu'),
     ("holds: value == 0", "holds: __import__('os')", r"claims\.yaml: exact: holds: .*not allowed"),
     ("id: exact", "id: gains", r"claims\.yaml: id: got 'gains' twice; expected each once"),

@@ -58,10 +58,7 @@ def test_a_mistake_is_told(problem, mistake, guess):
     assert 0 < seen.wrong <= seen.elements == 37 * 45
 
 
-@pytest.mark.parametrize(("nan", "said"), [
-    (CANARY, UNTOUCHED),
-    (0x7FFFFFFF, COMPUTED),
-])  # fmt: skip
+@pytest.mark.parametrize(("nan", "said"), [(CANARY, UNTOUCHED), (0x7FFFFFFF, COMPUTED)])
 @pytest.mark.parametrize("padding", [0, 3])
 def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, said, padding):
     """Where there is NaN between rows, a wrong stride explains it too; what NaN the sum has is the processor's choice."""

@@ -22,9 +22,8 @@ from planted import ROOT
 def test_every_fault_is_on_the_page_and_planted_by_a_test():
     page = (ROOT / "docs" / "faults.md").read_text()
     for fault in [*faults.CPU.values(), faults.SYNTAX, *faults.FAKE.values(), *faults.GPU.values(), *faults.MACHINE.values()]:
-        assert re.search(rf"^\| {re.escape(fault.what)} \| `?{re.escape(fault.status.strip('`'))}`? \|", page, re.MULTILINE), (
-            fault
-        )
+        row = rf"^\| {re.escape(fault.what)} \| `?{re.escape(fault.status.strip('`'))}`? \|"
+        assert re.search(row, page, re.MULTILINE), fault
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert all(f"def {fault.body}(" in tests for fault in faults.MACHINE.values())
 
@@ -63,16 +62,9 @@ def run(tmp_path, monkeypatch, gpus):
         binary = simulated.cubin(body)
         (tmp_path / "any.cubin").write_bytes(binary)
         row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(tmp_path / "any.cubin")}
-        job = session.Job(
-            "fake",
-            "cuda",
-            plan.plan("cuda", "90_fake.float32"),
-            {("90_fake", "float32", configuration.label): row for configuration, _ in plan.configurations["cuda/90_fake"]},
-            tmp_path / "support",
-            {},
-            "code",
-            json.loads(simulated.ATTRIBUTES.read_text()),
-        )
+        binaries = {("90_fake", "float32", configuration.label): row for configuration, _ in plan.configurations["cuda/90_fake"]}
+        planned, attributes = plan.plan("cuda", "90_fake.float32"), json.loads(simulated.ATTRIBUTES.read_text())
+        job = session.Job("fake", "cuda", planned, binaries, tmp_path / "support", {}, "code", attributes)
         sweep.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-1"])
         return samples.read(tmp_path / "fake.parquet")[0]
 
@@ -102,13 +94,10 @@ def test_on_a_gpu_the_culprits_of_a_group_are_found(run, names, when):
 
 def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
     wrong = {2: "outside()", 3: "c[0, 0] = float('nan')", 4: "c[-1, -1] += 1", 5: "a[0, 0] += 1", 6: "b[-1, -1] += 1"}
-    told = (
-        ["outside C", "NaN", "on whole numbers"],
-        ["outside C", *["a row of C is off by"] * 2, *["of A and B were overwritten"] * 2],
-    )
+    while_timed = ["outside C", *["a row of C is off by"] * 2, *["of A and B were overwritten"] * 2]
+    told = ["outside C", "NaN", "on whole numbers"], while_timed
     for timed, reasons in enumerate(told):
-        body = "\n".join(["right()", *(f"if U == {u} and timed == {bool(timed)}: {what}" for u, what in wrong.items())])
-        rows = run(body)
+        rows = run("\n".join(["right()", *(f"if U == {u} and timed == {bool(timed)}: {what}" for u, what in wrong.items())]))
         bad = rows[1 : 1 + len(reasons)]
         assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [row["reason"] for row in bad]
         assert all(row["reason"].startswith("while timed: sample " if timed else "on M=1 N=1 K=1 exact: ") for row in bad)
@@ -120,9 +109,8 @@ def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
 def test_memory_that_another_process_holds_is_no_kernels_fault(run, tmp_path, timed, error):
     """What `Cuda` and NumPy raise then: the job ends, and a run after that finds the kernel right."""
     gone = tmp_path / "gone"
-    body = (
-        f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): raise {error}('there is no 1 GiB left')"
-    )
+    strikes = f"if U == 4 and timed == {timed} and not os.path.exists({str(gone)!r})"
+    body = f"right()\n{strikes}: raise {error}('there is no 1 GiB left')"
     with pytest.raises(InputError, match="there is no 1 GiB left; no fault of a kernel's, and recorded of none"):
         run(body)
     gone.touch()

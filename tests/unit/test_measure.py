@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from ladder.core.errors import InputError
@@ -147,28 +148,20 @@ def test_tf32_of_denormal_operands_is_not_asked_for(make):
     assert found[3:] == [("correct", "")] * 3
 
 
+INCORRECT = Failure("launch_error", "the reference is incorrect", alive=False)
+
+
 def test_a_problem_is_set_up_again_in_a_fresh_process(make):
     """What kernels have done to the one in which they ran is no reason to stop; and none is blamed."""
-    failures = [Failure("launch_error", "the reference is incorrect", alive=False)]
-
-    def problem(*_):
-        if failures:
-            raise failures.pop()
-        return []
-
-    run = make({SetProblem: problem})
+    run = make({SetProblem: Mock(side_effect=[INCORRECT, *[()] * 9])})
     assert outcomes(run) == [("correct", "")] * 6
     assert run.session.children == 2
 
 
 def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(make):
-    def problem(*_):
-        raise Failure("launch_error", "the reference is incorrect", alive=False)
-
-    run = make({SetProblem: problem})
-    with pytest.raises(
-        InputError, match="uuid: 512 distribution=exact: the problem could not be set up: the reference is incorrect; no fault of"
-    ):
+    run = make({SetProblem: Mock(side_effect=INCORRECT)})
+    message = "uuid: 512 distribution=exact: the problem could not be set up: the reference is incorrect; no fault of"
+    with pytest.raises(InputError, match=message):
         run.measure_all()
     assert not [entry for entry in run.entries if entry.key in run.journal.records]
 
@@ -220,9 +213,7 @@ def test_who_is_wrong_on_whole_numbers_of_the_problems_size_is_not_timed(make):
         return verdict("incorrect", "C[0][0] is not exact") if request.index == 2 else verdict()
 
     run = make({Check: check})
-    assert outcomes(run) == [("correct", "")] * 2 + [("incorrect", "C[0][0] is not exact")] + [("correct", "")] * 2 + [
-        ("incorrect", "C[0][0] is not exact")
-    ]
+    assert outcomes(run) == [("correct", ""), ("correct", ""), ("incorrect", "C[0][0] is not exact")] * 2
 
 
 def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(make):

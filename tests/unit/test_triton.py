@@ -56,9 +56,8 @@ def test_without_triton_the_command_that_installs_it_is_the_reason(tmp_path, mon
 def test_another_version_than_that_of_the_lock_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(toolchain, "TRITON", tmp_path / "bin" / "python")
     (tmp_path / "lib" / "python3.11" / "site-packages" / "triton-1.0.0.dist-info").mkdir(parents=True)
-    with pytest.raises(
-        InputError, match=r"got Triton 1\.0\.0; expected 3\.\d+\.\d+, as in envs/triton\.lock: `make setup-triton`"
-    ):
+    message = r"got Triton 1\.0\.0; expected 3\.\d+\.\d+, as in envs/triton\.lock: `make setup-triton`"
+    with pytest.raises(InputError, match=message):
         toolchain.triton_version()
 
 
@@ -81,9 +80,8 @@ def test_another_version_than_that_of_the_lock_is_refused(tmp_path, monkeypatch)
 def test_text_that_does_more_than_a_kernel_needs_is_refused(line, message):
     triton_child.check(TEXT)
     text = TEXT.rstrip() + f"\n{line}\n"
-    with pytest.raises(
-        SystemExit, match=rf"line {text[: text.rindex(line)].count(chr(10)) + 1 + line.count(chr(10))}: {re.escape(message)}"
-    ):
+    number = text[: text.rindex(line)].count("\n") + 1 + line.count("\n")
+    with pytest.raises(SystemExit, match=f"line {number}: {re.escape(message)}"):
         triton_child.check(text)
 
 

@@ -30,9 +30,8 @@ def test_dropping_a_kernel_is_all_it_takes(project):
     assert rows["configuration"].tolist() == ["BX=8", "BX=16", "BX=32"]
     assert set(rows["status"]) == {"compiled"}
 
-    project.write(
-        "kernels/cpu/91_mine.c", c_kernel("mine", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1)
-    )
+    swept = c_kernel("mine", C_RIGHT).replace("---*/", "parameters: {U: 1}\nsweep: {U: [1, 2]}\n---*/", 1)
+    project.write("kernels/cpu/91_mine.c", swept)
     log = project.ok("--configfile", config, "--until", "aggregate")
     assert log.count("\nlocalrule measure:") == 1  # its own job and no other
     assert log.count("\nlocalrule compile:") == 1
@@ -53,18 +52,20 @@ def test_bad_input_is_refused_before_anything_runs(project):
     """By one line; tests/unit/test_campaign.py and test_kernels.py have the messages."""
     project.campaign("campaign: t\nproblems: {cpu: [{square: [-4]}]}")
     project.write("kernels/cpu/90_bad.c", "/*---\ntitle: t\nidea: i\nblok: 3\n---*/\n")
-    for arguments, message in (
+    for option, value, message in (
         (
-            ("--configfile", "config/test.yaml"),
+            "--configfile",
+            "config/test.yaml",
             'Error: config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem',
         ),
         (
-            ("--config", "kernels=[cpu/9*]"),
-            "kernels/cpu/90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, ",
+            "--config",
+            "kernels=[cpu/9*]",
+            "90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, ",
         ),
     ):
-        refused = project.snakemake(*arguments)
-        assert refused.returncode != 0, arguments
+        refused = project.snakemake(option, value)
+        assert refused.returncode != 0, option
         assert message in refused.stdout
         assert "Traceback" not in refused.stdout
         assert not (project.folder / "results").exists()

@@ -18,31 +18,11 @@ baselines: {cpu: [blas_1]}
 measure: {min_samples: 5, max_samples: 5, target: 0.5}
 confirm: {processes: 0}
 """
-CLAIM = """
-- id: exact
-  says: Nothing is wrong.
-  where: {kind: cpu}
-  table: summary
-  which: {status: incorrect}
-  value: count
-  holds: value == 0
-  said_in: []
-- id: wrong
-  says: At least {value} are wrong.
-  where: {kind: cpu}
-  table: summary
-  which: {status: incorrect}
-  value: count
-  holds: value > 0
-  said_in: []
-- id: elsewhere
-  says: A GPU is a GPU.
-  where: {kind: cuda}
-  table: summary
-  which: {status: incorrect}
-  value: count
-  holds: value == 0
-  said_in: []
+COUNTED = "table: summary, which: {status: incorrect}, value: count, said_in: []"
+CLAIM = f"""
+- {{id: exact, says: Nothing is wrong., where: {{kind: cpu}}, holds: value == 0, {COUNTED}}}
+- {{id: wrong, says: "At least {{value}} are wrong.", where: {{kind: cpu}}, holds: value > 0, {COUNTED}}}
+- {{id: elsewhere, says: A GPU is a GPU., where: {{kind: cuda}}, holds: value == 0, {COUNTED}}}
 """
 
 
@@ -94,9 +74,8 @@ def test_a_corrected_claim_is_judged_again_and_nothing_is_measured(tiny):
     assert "wrong: reproduced" in done.stdout
     assert "Claims: 2 reproduced, 0 not reproduced, 1 not applicable here\n" in done.stdout
     row = f"03_shared_tile {rows[0]['configuration']} 256 float32 warm: made up"
-    assert re.search(
-        rf"Not reproduced: A GPU is a GPU\. Here 1, published 1\. elsewhere, nvidia-.*\n  {re.escape(row)}\n$", done.stdout
-    )
+    said = rf"Not reproduced: A GPU is a GPU\. Here 1, published 1\. elsewhere, nvidia-.*\n  {re.escape(row)}\n$"
+    assert re.search(said, done.stdout)
     assert "rule claims" in done.stdout
     assert "rule measure" not in done.stdout
 
