@@ -193,17 +193,14 @@ def test_two_builds_hold_the_same(run: Run, image: str, tmp_path: Path) -> None:
     )
     part_sizes = [int(line.split()[0]) for line in shown.splitlines()]
     facts = {
-        "unpacked": round(sizes["first"] / 1e6),
-        "archive": round((tmp_path / "image.tar").stat().st_size / 1e6),
+        "unpacked": round(sizes["first"] / 1e6), "archive": round((tmp_path / "image.tar").stat().st_size / 1e6),
         "base": round(sizes[BASE] / 1e6),
         "parts": {what: round(size / 1e6) for what, size in zip([*parts, "bytecode"], part_sizes, strict=True)},
-        "packages": len(inside(run, "first", "cat /opt/gemm-ladder/versions.txt").splitlines()),
-        "files": len(listings[0]),
+        "packages": len(inside(run, "first", "cat /opt/gemm-ladder/versions.txt").splitlines()), "files": len(listings[0]),
         "files_that_differ": sorted({line.split(maxsplit=1)[1] for line in set(listings[0]) ^ set(listings[1])}),
-        "layers": len(layers[0]),
-        "layers_that_differ": sum(a != b for a, b in zip(*layers, strict=True)),
+        "layers": len(layers[0]), "layers_that_differ": sum(a != b for a, b in zip(*layers, strict=True)),
         "build_seconds": seconds,
-    }
+    }  # fmt: skip
     Path(os.environ["IMAGE_FACTS"]).write_text(json.dumps(facts, indent=1) + "\n")
     assert facts["files_that_differ"] == []
 

@@ -102,14 +102,9 @@ def _call(*command: str | Path) -> None:
 
 
 def lower(
-    tool: Tool,
-    source: str,
-    include: Path,
-    folder: Path,
-    functions: Sequence[str] = ("gemm",),
-    workspace: bool = False,
+    tool: Tool, source: str, include: Path, folder: Path, functions: Sequence[str] = ("gemm",), workspace: bool = False,
     dynamic_shared: int = 0,
-) -> dict[str, str]:
+) -> dict[str, str]:  # fmt: skip
     """The SPIR bitcode of each function that a kernel launches, as files in `folder`; `include` is where its headers are.
 
     Headers of the emulator's own, of the same name, take their place. Dynamic shared memory, of so many bytes, becomes an array of all

@@ -36,13 +36,9 @@ DEFAULTS = [
 
 
 def check(
-    tool: emulator.Tool,
-    kernel: Kernel,
-    configuration: Configuration,
-    given: Sequence[Problem],
-    folder: Path,
+    tool: emulator.Tool, kernel: Kernel, configuration: Configuration, given: Sequence[Problem], folder: Path,
     overflow: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """No findings, and the correct C of each problem; with `overflow` also of matrices whose products overflow."""
     programs = lower_kernel(tool, kernel, configuration, kernel.source(configuration), ROOT / "kernels/include", folder)
     launches = [launch(problem, kernel, configuration, programs) for problem in given]

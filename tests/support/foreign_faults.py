@@ -39,10 +39,8 @@ PLANTED = (
     Planted(
         PTX,
         "a count that outlives a launch",
-        {
-            ".address_size 64": ".address_size 64\n.global .u32 calls;",
-            "store:": "  atom.global.add.u32 %word, [calls], 1;\nstore:",
-        },
+        {".address_size 64": ".address_size 64\n.global .u32 calls;",
+         "store:": "  atom.global.add.u32 %word, [calls], 1;\nstore:"},
         "calls: state on the device that outlives a launch",
     ),
     Planted(TRITON, "TF32 where float32 was asked for", {'"ieee"': '"tf32"'}, "exact"),
@@ -50,4 +48,4 @@ PLANTED = (
     Planted(TRITON, "a mask left out", {"inside = rows & cols": "inside = rows"}, "outside C|exact|NaN"),
     Planted(TRITON, "A and B read although alpha is 0", {"K if alpha != 0 else 0": "K"}, "alpha=0"),
     Planted(TRITON, "the last step of K left out", {"range(0, K if": "range(0, K - BK if"}, "exact"),
-)
+)  # fmt: skip

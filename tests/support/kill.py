@@ -202,15 +202,10 @@ def kill(count: int, seed: int, folder: Path) -> dict[str, Any]:
         for key, record in had.items():
             assert final[key]["samples_us"] == record["samples_us"], "a sample was lost"
     return {
-        "kills": len(kills),
-        "seed": seed,
-        "killed": dict(Counter(target for target, _ in kills)),
-        "during": dict(Counter(during for _, during in kills)),
-        "campaigns_finished": campaigns,
-        "measurements_a_campaign": len(whole["keys"]),
-        "measurements_lost": 0,
-        "seconds": round(time.monotonic() - start),
-    }
+        "kills": len(kills), "seed": seed, "killed": dict(Counter(target for target, _ in kills)),
+        "during": dict(Counter(during for _, during in kills)), "campaigns_finished": campaigns,
+        "measurements_a_campaign": len(whole["keys"]), "measurements_lost": 0, "seconds": round(time.monotonic() - start),
+    }  # fmt: skip
 
 
 def main() -> None:

@@ -109,13 +109,11 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
     found: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     for number, group in enumerate(alike.values()):
         plan = {
-            "kernel": group[0].id,
-            "geometry": group[0].geometry,
+            "kernel": group[0].id, "geometry": group[0].geometry,
             "candidates": [_candidate(kernel.name, binaries[kernel.name]) for kernel in group],
-            "problems": [asdict(problem) for problem in PROBLEMS.values()],
-            "reference": BASELINES[device.kind][0],
+            "problems": [asdict(problem) for problem in PROBLEMS.values()], "reference": BASELINES[device.kind][0],
             "limits": asdict(LIMITS if device.kind == "cpu" else replace(LIMITS, timeout_seconds=SETTING_UP)),
-        }
+        }  # fmt: skip
         job = session.Job(device.slug, device.kind, plan, rows, support, {}, "code", environment)
         sweep.run(job, folder / f"{number}.journal", folder / f"{number}.parquet", [uuid])
         names = {problem: name for name, problem in PROBLEMS.items()}

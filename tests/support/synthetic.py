@@ -61,19 +61,9 @@ def _noise(random, n, wide):
 
 
 def write(
-    folder,
-    seed=0,
-    device="nvidia-made-up",
-    problems=PROBLEMS,
-    processes=5,
-    kernels=tuple(SHARES),
-    speed=1.0,
-    throttled=8192,
-    slower=None,
-    of_run=0.0,
-    builds=("",),
-    **environment,
-):
+    folder, seed=0, device="nvidia-made-up", problems=PROBLEMS, processes=5, kernels=tuple(SHARES), speed=1.0, throttled=8192,
+    slower=None, of_run=0.0, builds=("",), **environment,
+):  # fmt: skip
     """Write environment, resources, samples and confirmation of a dataset into a folder; returns it.
 
     8192 is throttled, 256x256x16384 has two modes, 4096 has the state sustained too, kernels' launches of over

@@ -191,13 +191,11 @@ def test_devices():
     assert detect.resolve(load(change(devices=["cpu", "cuda"])), [H200], CPU) == [CPU, H200]
     for keys, message in [
         ({"devices": ["cuda"]}, r"devices\[0\]: got 'cuda', but no usable GPU was found here"),
-        (
-            {"devices": ["nvidia-h200"]},
-            "got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test",
-        ),
+        ({"devices": ["nvidia-h200"]},
+         "got 'nvidia-h200', which is not on this machine; expected auto, cuda, cpu or one of cpu-test"),
         ({"devices": ["cpu"], "problems": {"cuda": [[1, 1, 1]]}}, "problems.cpu: missing"),
         ({"problems": {"cuda": [[1, 1, 1]]}}, "problems: got none for cpu"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(InputError, match=message):
             detect.resolve(load(change(**keys)), [], CPU)
 

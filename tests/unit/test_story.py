@@ -160,15 +160,11 @@ def test_values_of_a_rung_of_16_bits_are_of_the_first_dataset_with_the_problem(h
     path.write_text(json.dumps({"loops": {"31_half BM=16": {"HGMMA": 16, "UTMALDG": 0, "SYNCS": 8, "other": 140}}}))
     told = Story(halves)
     for call, expected in {
-        "rate 31_half 64": "0.0131 TFLOP/s",
-        "rate 31_half 32": "0.00328 TFLOP/s",
-        "rate 31_half 64 d/test-half float16": "not measured yet",
-        "share 31_half 32": "250 %",
-        "gain 31_half 64": "×5.00",
-        "over 30_half 31_half 32": "×0.100",
-        "mix 31_half 64": "16 HGMMA, 0 UTMALDG, 8 SYNCS, 140 other",
+        "rate 31_half 64": "0.0131 TFLOP/s", "rate 31_half 32": "0.00328 TFLOP/s",
+        "rate 31_half 64 d/test-half float16": "not measured yet", "share 31_half 32": "250 %", "gain 31_half 64": "×5.00",
+        "over 30_half 31_half 32": "×0.100", "mix 31_half 64": "16 HGMMA, 0 UTMALDG, 8 SYNCS, 140 other",
         "mix 30_half 64": "not measured yet",
-    }.items():
+    }.items():  # fmt: skip
         assert page_answers.value(told, *call.split()) == expected
 
 
@@ -261,15 +257,8 @@ def test_every_kernel_is_told():
 
 
 PARTS = (
-    "The bottleneck",
-    "The idea",
-    "Do the arithmetic",
-    "Look at the machine code",
-    "Result",
-    "When it loses",
-    "Try it",
-    "Next",
-)
+    "The bottleneck", "The idea", "Do the arithmetic", "Look at the machine code", "Result", "When it loses", "Try it", "Next",
+)  # fmt: skip
 
 
 def test_every_rung_has_a_chapter_of_its_own_with_the_same_parts():

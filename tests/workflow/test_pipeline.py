@@ -53,17 +53,11 @@ def test_bad_input_is_refused_before_anything_runs(project):
     project.campaign("campaign: t\nproblems: {cpu: [{square: [-4]}]}")
     project.write("kernels/cpu/90_bad.c", "/*---\ntitle: t\nidea: i\nblok: 3\n---*/\n")
     for option, value, message in (
-        (
-            "--configfile",
-            "config/test.yaml",
-            'Error: config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem',
-        ),
-        (
-            "--config",
-            "kernels=[cpu/9*]",
-            "90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, ",
-        ),
-    ):
+        ("--configfile", "config/test.yaml",
+         'Error: config/test.yaml: problems.cpu[0]: got {"square": [-4]}; expected a problem'),
+        ("--config", "kernels=[cpu/9*]",
+         "90_bad.c: header: unknown key 'blok'; did you mean `block`? Expected one of accesses, "),
+    ):  # fmt: skip
         refused = project.snakemake(option, value)
         assert refused.returncode != 0, option
         assert message in refused.stdout
