@@ -72,29 +72,24 @@ def write(
     is this run's own in every kernel's log time on a problem. `builds` are ways of compiling, as labels have them.
     """
     random = np.random.default_rng(seed)
-    own = {
-        (name, problem): (slower or {}).get(name, 1) * math.exp(of_run * random.normal())
-        for name in kernels
-        for problem in problems
-    }
+    pairs = [(name, problem) for name in kernels for problem in problems]
+    own = {(name, problem): (slower or {}).get(name, 1) * math.exp(of_run * random.normal()) for name, problem in pairs}
+
+    def us_of(name, problem, penalty=0.0):
+        return _us(name, problem, penalty) / speed * own[name, (problem.m, problem.n, problem.k)]
+
     (folder / "samples").mkdir(parents=True)
     facts = ENVIRONMENT | {"device": device} | environment
     for uuid in facts["fingerprint"].get("uuids", [])[:1]:
         facts["attributes"] = facts["attributes"] | {"uuid": uuid}
     (folder / "environment.json").write_text(json.dumps(facts))
-    every = _cuda_kernels()
-    labels = {name: ["-"] if name in BASELINES["cuda"] else _labels(every[name]) for name in kernels}
-    configurations = {
-        name: [f"{label} {build}".strip() for label in found for build in (builds if name in every else ("",))]
-        for name, found in labels.items()
-    }
+    configurations = {name: ["-"] for name in kernels}
+    for name in set(kernels) - set(BASELINES["cuda"]):
+        configurations[name] = [f"{label} {build}".strip() for label in _labels(_cuda_kernels()[name]) for build in builds]
     _write_resources(folder, configurations)
-    sizes = [Problem(*size) for size in problems]
-    session = {
-        "fingerprint": facts["fingerprint"], "code": "made up", "wall_seconds": 1.0, "busy_seconds": 0.9, "children": 1,
-        "measured": 1,
-    }  # fmt: skip
-    session |= {"peak_memory_bytes": 1, **facts["project"]}
+    sizes, uuid = [Problem(*size) for size in problems], facts["attributes"].get("uuid", GPUS[0])
+    session = {"fingerprint": facts["fingerprint"], "code": "made up", "wall_seconds": 1.0, "busy_seconds": 0.9, "children": 1,
+               "measured": 1, "peak_memory_bytes": 1, **facts["project"]}  # fmt: skip
     jobs, swept = {}, {}
     for index, name in enumerate(kernels):
         job = "baselines.float32" if name in BASELINES["cuda"] else f"{name}.float32"
@@ -103,14 +98,14 @@ def write(
             beside = _reference_us(problem) / speed * _noise(random, 12, False)
             for place, label in enumerate(configurations[name]):
                 penalty = 0.01 * place**2
-                raced = penalty > 0.05
                 row = _row(name, label, problem, device, GPUS[index % 3], random)
-                n = 5 if raced else 12
-                times = (
-                    _us(name, problem, penalty) / speed * own[name, (problem.m, problem.n, problem.k)] * _noise(random, n, False)
-                )
-                swept[job].append(row | {"state": "warm", "samples_us": list(times), "reference_us": list(beside[:n]),
-                                         "stop": "race" if raced else "target"} | _readings(problem, n, throttled))  # fmt: skip
+                n, stop = (5, "race") if penalty > 0.05 else (12, "target")
+                row |= {
+                    "samples_us": list(us_of(name, problem, penalty) * _noise(random, n, False)),
+                    "state": "warm",
+                    "stop": stop,
+                }
+                swept[job].append(row | {"reference_us": list(beside[:n])} | _readings(problem, n, throttled))
     for job, rows in swept.items():
         path = folder / "samples" / f"{job}.parquet"
         samples.write(path, rows, session | {"job": job})
@@ -126,37 +121,26 @@ def write(
                 beside = _reference_us(problem) / speed * cold * level * _noise(random, 8, False)
                 for name in kernels:
                     for place, label in enumerate(configurations[name][:2]):
-                        row = _row(name, label, problem, device, facts["attributes"].get("uuid", GPUS[0]), random)
+                        row = _row(name, label, problem, device, uuid, random)
                         row |= {"state": state, "process": process, "role": "finalist" if place else "best"}
-                        us = _us(name, problem, 0.01 * place**2) / speed * own[name, (problem.m, problem.n, problem.k)]
+                        us = us_of(name, problem, 0.01 * place**2)
                         if state == "cold" and us > 1000:
-                            rows.append(
-                                row
-                                | {
-                                    "status": "skipped",
-                                    "reason": "as warm: filling the caches takes 4 us",
-                                    "frobenius_error": None,
-                                }
-                            )
+                            reason = "as warm: filling the caches takes 4 us"
+                            rows.append(row | {"status": "skipped", "reason": reason, "frobenius_error": None})
                             continue
                         wide = problem.label == "256x256x16384" and name.startswith("0")
                         times = us * cold * level * math.exp(random.normal(0, 0.002)) * _noise(random, 8, wide)
-                        row |= {"samples_us": list(times), "reference_us": list(beside), "stop": "max_samples"} | _readings(
-                            problem, 8, throttled
-                        )
-                        rows.append(row)
+                        row |= {"samples_us": list(times), "reference_us": list(beside), "stop": "max_samples"}
+                        rows.append(row | _readings(problem, 8, throttled))
             if problem.label == "4096" and process <= 3:
                 held = np.random.default_rng([seed, process])
                 for name in kernels:
-                    us = _us(name, problem, 0) / speed * own[name, (problem.m, problem.n, problem.k)] * 1.05
+                    us = us_of(name, problem) * 1.05
                     joules = us * 1e-6 * 600 * math.exp(held.normal(0, 0.02))
-                    row = _row(name, configurations[name][0], problem, device, facts["attributes"].get("uuid", GPUS[0]), held)
+                    row = _row(name, configurations[name][0], problem, device, uuid, held)
                     row |= {"state": "sustained", "process": process, "role": "best", "energy_j": joules, "power_w": 600.0}
-                    times = {
-                        "samples_us": [us * math.exp(held.normal(0, 0.002))],
-                        "reference_us": [_reference_us(problem) / speed],
-                    }
-                    rows.append(row | times | {"stop": "settled"} | _readings(problem, 1, throttled))
+                    row |= {"samples_us": [us * math.exp(held.normal(0, 0.002))], "stop": "settled"}
+                    rows.append(row | {"reference_us": [_reference_us(problem) / speed]} | _readings(problem, 1, throttled))
     samples.write(folder / "confirmed.parquet", rows, session | {"job": "confirmed", "jobs": jobs, "within": 0.02})
     return folder
 
