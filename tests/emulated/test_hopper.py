@@ -58,18 +58,15 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     assert wrong(kernel, configuration, ROOT / "kernels" / "include", tmp_path / "build") == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "right", "planted"),
-    [
-        ("31_half_ring", "include/half_ring.cuh", "wgmma_wait<1>();", "", ),
-        ("31_half_ring", "include/half_ring.cuh", "turn.parity ^ 1);", "0);"),
-        ("33_half_tile_order", "include/half_leave.cuh", "stores_read<SLOTS - 1>();", "stores_read<SLOTS>();"),
-        ("33_half_tile_order", "include/half_leave.cuh", "beta == 0 && (ldc % 8 | N % 8 |", "beta == 0 && (ldc % 8 |"),
-        ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * PEERS", "CONSUMERS / 32"),
-        ("36_half_cluster_k", "cuda/36_half_cluster_k.cu", "if (count(slice) > 0) barrier_wait(come, 0);", ""),
-        ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "file", "right", "planted"), [
+    ("31_half_ring", "include/half_ring.cuh", "wgmma_wait<1>();", "", ),
+    ("31_half_ring", "include/half_ring.cuh", "turn.parity ^ 1);", "0);"),
+    ("33_half_tile_order", "include/half_leave.cuh", "stores_read<SLOTS - 1>();", "stores_read<SLOTS>();"),
+    ("33_half_tile_order", "include/half_leave.cuh", "beta == 0 && (ldc % 8 | N % 8 |", "beta == 0 && (ldc % 8 |"),
+    ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * PEERS", "CONSUMERS / 32"),
+    ("36_half_cluster_k", "cuda/36_half_cluster_k.cu", "if (count(slice) > 0) barrier_wait(come, 0);", ""),
+    ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
+])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     path = tmp_path / "kernels" / file

@@ -151,9 +151,8 @@ def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
     parts.append((".shstrtab", 3, names))
     at, headers, body, name_at = 64, b"", b"", 0
     for name, kind, data in parts:
-        headers += struct.pack(
-            "<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), 4 if kind in (2, 11) else 0, 0, 1, 0
-        )
+        link = 4 if kind in (2, 11) else 0
+        headers += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, at + len(body), len(data), link, 0, 1, 0)
         body, name_at = body + data, name_at + len(name) + 1
     head = b"\x7fELF\x02\x01\x01" + bytes(33) + struct.pack("<Q", at + len(body)) + bytes(10)
     return head + struct.pack("<3H", 64, len(parts), len(parts) - 1) + body + headers
@@ -233,15 +232,12 @@ class Gpu(Cpu):
 
             def call() -> None:
                 calls[0] += 1
-                given = {
-                    "a": a, "b": b, "c": c, "p": p, "call": calls[0], "timed": self.timing, "right": right, "outside": outside,
-                }  # fmt: skip
-                faults = {
-                    "fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os,
-                    "lose": lose, "stop": stop,
-                }  # fmt: skip
                 self.factor = 1.0
-                exec(code, {**given, **faults, **parameters})
+                exec(code, {
+                    "a": a, "b": b, "c": c, "p": p, "call": calls[0], "timed": self.timing, "right": right, "outside": outside,
+                    "fail": fail, "hang": Faults.hang, "die": Faults.die, "slow": slow, "Refused": Refused, "os": os, "lose": lose,
+                    "stop": stop, **parameters,
+                })  # fmt: skip
                 self.us += (LAUNCH_US + p.flops / TFLOPS * 1e-6) * self.factor
 
             return call

@@ -101,10 +101,8 @@ def write(
                 row = _row(name, label, problem, device, GPUS[index % 3], random)
                 n, stop = (5, "race") if penalty > 0.05 else (12, "target")
                 row |= {
-                    "samples_us": list(us_of(name, problem, penalty) * _noise(random, n, False)),
-                    "state": "warm",
-                    "stop": stop,
-                }
+                    "samples_us": list(us_of(name, problem, penalty) * _noise(random, n, False)), "state": "warm", "stop": stop,
+                }  # fmt: skip
                 swept[job].append(row | {"reference_us": list(beside[:n])} | _readings(problem, n, throttled))
     for job, rows in swept.items():
         path = folder / "samples" / f"{job}.parquet"

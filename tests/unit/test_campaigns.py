@@ -52,10 +52,8 @@ def test_reproduce_has_a_campaign_of_its_own_unless_one_is_named(checkout):
     assert run.targets("reproduce").campaign.name == "reproduce"
     assert run.targets("reproduce") is run.targets("reproduce")
     own = write(checkout, "own.yaml", BASE | {"campaign": "own"})
-    for named in (
-        campaigns(checkout, config={"campaign": "default"}),
-        campaigns(checkout, [own], yaml.safe_load(own.read_text())),
-    ):
+    of_file = campaigns(checkout, [own], yaml.safe_load(own.read_text()))
+    for named in (campaigns(checkout, config={"campaign": "default"}), of_file):
         assert named.name == named.reproduce_name == next(iter(named.data))
 
 
@@ -83,12 +81,8 @@ def published(root: Path, *kernels: str) -> None:
     for name in (*kernels, "baselines"):
         (folder / "samples" / f"{name}.float32.parquet").touch()
     index(root / "results" / "published")
-    entries = [
-        {"id": "gains:a", "key": ["gain", kernels[0], "01_other", "float32", "8x16x32", "warm"]},
-        {"id": "gains:b", "key": ["gain", kernels[0], "01_other", "float32", "64", "warm"]},
-        {"id": "whole", "key": []},
-        {"id": "kills", "key": []},
-    ]
+    keys = {id: ["gain", kernels[0], "01_other", "float32", at, "warm"] for id, at in (("gains:a", "8x16x32"), ("gains:b", "64"))}
+    entries = [{"id": id, "key": key} for id, key in (keys | {"whole": [], "kills": []}).items()]
     (root / "results" / "published" / "claims.json").write_text(json.dumps(entries))
     write(root, "config/claims.yaml", [{"id": "gains"}, {"id": "whole"}, {"id": "kills", "study": "kill"}])
 

@@ -56,9 +56,8 @@ def test_where_code_may_not_be_run_from_is_told_before_any_kernel(tmp_path, monk
 
 def test_a_worker_that_does_not_start_is_the_machines_fault(start, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(
-        InputError, match="cpu-x: the device cannot be opened: the child process ended with exit code 1; no fault"
-    ):
+    message = "cpu-x: the device cannot be opened: the child process ended with exit code 1; no fault"
+    with pytest.raises(InputError, match=message):
         start()
 
 

@@ -45,10 +45,8 @@ def test_exact_sums_stay_far_below_where_counting_ends(k, element_type):
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("k", DEPTHS)
 def test_exact_is_planned_within_its_budget_for_every_type(k, element_type):
-    draw, digits = (
-        draws(Problem(1, 1, k, element_type=element_type, distribution="exact"))[0],
-        53 if element_type == "float64" else 24,
-    )
+    draw = draws(Problem(1, 1, k, element_type=element_type, distribution="exact"))[0]
+    digits = 53 if element_type == "float64" else 24
     assert draw.full <= BITS.get(element_type, digits)
     assert draw.small**2 * (k + 1) + (k // draw.period + 2) * draw.small * 2.0**draw.wide <= 2.0 ** (digits - 2) * 1.01
     assert draw.wide <= BITS.get(element_type, digits)  # an element holds it

@@ -22,6 +22,11 @@ def lds(code, register=8, predicate=7):
     return Instruction(issue_model.LDS | predicate << 12 | register << 16 | 100 << 24, code << 9)
 
 
+def steps(text):
+    """The instructions of a function."""
+    return [Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]
+
+
 def rate(body):
     return sum(each.multiplies_and_adds for each in body) / issue_model.clocks(body)
 
@@ -100,11 +105,9 @@ def test_the_loop_on_tensor_cores_is_the_one_with_the_largest_share_of_matrix_in
 @pytest.mark.slow
 def test_loops_that_nvcc_makes():
     plain, snake = compiled("10_block_tile_128"), compiled("13_snake_order")
-    for binary, steps in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):
-        loops = [
-            issue_model.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)]) for text in cubin.code(binary)
-        ]
-        assert steps in [sum(each.multiplies_and_adds for each in body) for body in loops]
+    for binary, count in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):
+        loops = [issue_model.loop(steps(text)) for text in cubin.code(binary)]
+        assert count in [sum(each.multiplies_and_adds for each in body) for body in loops]
     assert issue_model.multiply_adds_per_clock(plain) < issue_model.multiply_adds_per_clock(snake) < 0.93
     assert issue_model.multiply_adds_per_clock(compiled("02_naive_coalesced")) is None
     naive = issue_model.mix(compiled("02_naive_coalesced"))
@@ -135,7 +138,7 @@ def test_the_study_patches_loops_and_nothing_else(study_cubin):
     for name, (function, changed, body) in made.items():
         old = sums if function == "sums" else loads
         for text, before in zip(cubin.code(changed), cubin.code(study_cubin), strict=True):
-            code, was = ([Instruction(*pair) for pair in struct.iter_unpack("<QQ", each)] for each in (text, before))
+            code, was = steps(text), steps(before)
             moved = [at for at, pair in enumerate(zip(code, was, strict=True)) if pair[0] != pair[1]]
             assert len(moved) <= len(old)
             assert all(was[at].multiplies_and_adds or was[at].name == issue_model.LDS for at in moved)
@@ -156,22 +159,16 @@ def test_the_model_of_what_the_study_patches(study_cubin):
 def test_the_study_s_multiply_adds_wait_for_loads_only_where_it_says_so(study_cubin):
     made = registers.variants(study_cubin)
     for width in registers.WIDTHS:
-        waits, free = (
-            [each.high >> 52 & 63 for each in made[f"loads of {width} bytes{how}"][2] if each.multiplies_and_adds]
-            for how in (", waited for", "")
-        )
-        assert any(waits)
-        assert not any(free)
+        for how in (", waited for", ""):
+            body = made[f"loads of {width} bytes{how}"][2]
+            assert any(each.high >> 52 & 63 for each in body if each.multiplies_and_adds) == bool(how)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [registers.LENGTHS[0], registers.LENGTHS[-1]])
 def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
     """So many multiply-adds, and next to nothing else."""
-    (body,) = [
-        issue_model.loop([Instruction(*pair) for pair in struct.iter_unpack("<QQ", text)])
-        for text in cubin.code(registers.plain(length))
-    ]
+    (body,) = (issue_model.loop(steps(text)) for text in cubin.code(registers.plain(length)))
     assert sum(each.multiplies_and_adds for each in body) == length
     assert len(body) <= length + 8
     assert rate(body) > 0.98

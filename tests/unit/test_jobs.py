@@ -28,9 +28,8 @@ def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
     ("ValueError(3)", r"Traceback[^$]*\nValueError: 3\n"),
 ])  # fmt: skip
 def test_what_the_user_can_mend_is_one_line_outside_of_jobs_too(error, said):
-    done = subprocess.run(
-        [sys.executable, "-c", f"import ladder.core.errors; raise {error}"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", f"import ladder.core.errors; raise {error}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert re.fullmatch(said, done.stderr)
     assert done.returncode == (-signal.SIGINT if said.startswith("I") else 1)
 
@@ -41,7 +40,6 @@ def test_what_describes_a_device_is_read_or_refused(tmp_path):
     assert dataset_layout.read_environment(path) == synthetic.ENVIRONMENT
     for text in ("", "{", "3", "null", "[]", "[" * 9999, json.dumps({**synthetic.ENVIRONMENT, "peaks": 0}).replace("peaks", "p")):
         path.write_text(text)
-        with pytest.raises(
-            InputError, match=r"environment\.json: has no .*; expected what describes a device\. Where it is comm"
-        ):
+        message = r"environment\.json: has no .*; expected what describes a device\. Where it is comm"
+        with pytest.raises(InputError, match=message):
             dataset_layout.read_environment(path)

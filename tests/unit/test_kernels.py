@@ -83,9 +83,8 @@ def test_what_requires_forbids_does_not_count(tmp_path, element_type):
     found = list(kernel.expand(TENS, [element_type]))
     sizes = range(1, 5 if element_type == "float32" else 3)
     blocks = [(k, m) for k in TENS["KC"] for m in TENS["MC"] if k != 5 and m // (k - 5) == 1]  # what has no value is not allowed
-    assert [tuple(value for _, value in configuration.parameters) for configuration, _ in found] == [
-        (k, m, 2, r, r, r) for k, m in blocks for r in sizes
-    ]
+    expected = [(k, m, 2, r, r, r) for k, m in blocks for r in sizes]
+    assert [tuple(value for _, value in configuration.parameters) for configuration, _ in found] == expected
     assert {objection for _, objection in found} == {""}
 
 
@@ -125,9 +124,8 @@ def test_a_launch_can_depend_on_the_problem_and_the_device(tmp_path):
     more = "then: [{function: reduce, grid: [sm_count], block: [BM], dynamic_shared: 4 * K, when: K > 8 * BN}]\n"
     more += "workspace: sm_count * BM\n---*/"
     text = GOOD.replace("BM * BN * element_size", "min(K * BM, shared_memory_per_block)").replace("---*/", more)
-    kernel = kernel_file.parse(
-        write(tmp_path, text.replace("N % 4 == 0", "alignment % 16 == 0, shared_memory_per_block >= BM * 1024"))
-    )
+    text = text.replace("N % 4 == 0", "alignment % 16 == 0, shared_memory_per_block >= BM * 1024")
+    kernel = kernel_file.parse(write(tmp_path, text))
     configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
     given = {"M": 32, "N": 16, "K": 128, "lda": 128, "ldb": 16, "ldc": 16, "alignment": 16}
     given |= {"sm_count": 132, "shared_memory_per_block": 50000}
@@ -142,9 +140,8 @@ def test_a_launch_can_depend_on_the_problem_and_the_device(tmp_path):
 
 
 def test_names_stand_for_expressions_and_may_use_each_other(tmp_path):
-    where = (
-        "where: {tiles: 'ceil_div(M, BM) * ceil_div(N, BN)', rest: tiles % sm_count}\ngrid: [tiles, rest]\nworkspace: rest * 4\n"
-    )
+    where = "where: {tiles: 'ceil_div(M, BM) * ceil_div(N, BN)', rest: tiles % sm_count}\n"
+    where += "grid: [tiles, rest]\nworkspace: rest * 4\n"
     text = re.sub("grid: .*\n", where, GOOD).replace("N % 4 == 0", "rest > 1")
     kernel = kernel_file.parse(write(tmp_path, text))
     configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
@@ -252,9 +249,8 @@ def test_a_bad_header_is_named(tmp_path, change, message):
 ])  # fmt: skip
 def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
     path = write(tmp_path, f"/*---\ntitle: A\nidea: b\n{key}\n---*/\n", "cpu/20_test.c")
-    with pytest.raises(
-        InputError, match=rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
-    ):
+    message = rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
+    with pytest.raises(InputError, match=message):
         kernel_file.parse(path)
 
 
@@ -270,9 +266,8 @@ def test_the_projects_own_kernels_have_models_and_legal_configurations():
 def test_the_page_of_headers_explains_every_key():
     text = (ROOT / "docs" / "header.md").read_text()
     schema = (ROOT / "workflow" / "schemas" / "kernel.schema.yaml").read_text()
-    assert [
-        key for key in re.findall(r"^  (\w+):", schema.split("\nproperties:")[1], re.MULTILINE) if f"`{key}`" not in text
-    ] == []
+    keys = re.findall(r"^  (\w+):", schema.split("\nproperties:")[1], re.MULTILINE)
+    assert [key for key in keys if f"`{key}`" not in text] == []
 
 
 @pytest.mark.parametrize("where", ["cpu/a.c", "include/x.h"])
@@ -298,9 +293,8 @@ def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
     before = file.read_text()
     file.write_text(before + line + "\n")
     at = before.count("\n") + 1 + line.removesuffix("};").rstrip().count("\n")
-    with pytest.raises(
-        InputError, match=rf'{file}: line {at}: got .*; expected #include "\.\.\." or #include <\.\.\.> only, without a'
-    ):
+    message = rf'{file}: line {at}: got .*; expected #include "\.\.\." or #include <\.\.\.> only, without a'
+    with pytest.raises(InputError, match=message):
         kernel_file.parse(path)
 
 
@@ -347,10 +341,8 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
     assert list(refused) == ["cpu/03_bad"]
     assert "03_bad.c: header: " in str(refused["cpu/03_bad"])
     said = kernel_file.strays(tmp_path)
-    assert [line.partition(": taken for no kernel; expected the suffix .c, and a comment")[0] for line in said] == [
-        str(folder / "other.cpp"),
-        str(folder / "wip.c"),
-    ]
+    named = [line.partition(": taken for no kernel; expected the suffix .c, and a comment")[0] for line in said]
+    assert named == [str(folder / "other.cpp"), str(folder / "wip.c")]
 
 
 def test_a_comma_without_quotes_is_explained(tmp_path):

@@ -29,9 +29,8 @@ def test_the_metadata_files_agree():
 def test_the_appendix_has_every_claim_and_its_commands_exist():
     text = (ROOT / "docs" / "artifact.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")]
-    assert sorted(id for row in rows for id in re.findall("`([^`]+)`", row[0])) == sorted(
-        claim.id for claim in definitions.read(ROOT)
-    )
+    claims = sorted(claim.id for claim in definitions.read(ROOT))
+    assert sorted(id for row in rows for id in re.findall("`([^`]+)`", row[0])) == claims
     assert all(len(row) == 4 and all(row) for row in rows)
     commands = [*re.findall(r"^    (\S.*)$", text, re.MULTILINE), *(it for row in rows for it in re.findall("`([^`]+)`", row[2]))]
     rules = (ROOT / "workflow" / "Snakefile").read_text() + (ROOT / "workflow" / "rules" / "claims.smk").read_text()

@@ -163,10 +163,8 @@ def test_every_warp_of_a_block_accesses_shared_memory_alike():
                 address = access.get("shared_read", access.get("shared_write"))
                 if address is None:
                     continue
-                values = [
-                    int(kernel_model.evaluate(address, {**names, "thread": i, "x": i % block[0], "y": i // block[0]}))
-                    for i in range(prod(block))
-                ]
+                threads = [{**names, "thread": i, "x": i % block[0], "y": i // block[0]} for i in range(prod(block))]
+                values = [int(kernel_model.evaluate(address, thread)) for thread in threads]
                 width = 4 * int(kernel_model.evaluate(access.get("width", 1), names))
                 warps = [[4 * value for value in values[i : i + 32]] for i in range(0, len(values), 32)]
                 assert len({wavefronts(warp, width) for warp in warps}) == 1, (kernel.name, configuration.label, access)

@@ -157,18 +157,15 @@ MANY = list(range(1, 200))
 BOMB = "\n".join(["a0: &a0 [1, 1]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12))])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (BOMB, r"not valid YAML: aliases \(\*\) are not allowed"),
-        ("alpha: .nan", "alpha: got a number that is NaN or too large"),
-        ("seed: 0x" + "f" * 5000, "seed: got a number that is NaN or too large"),
-        ("1: 2", 'got the key "1"; expected keys to be text'),
-        ("alpha: 1.0e+9", r"alpha: got 1000000000\.0; expected a number from -1000 to 1000"),
-        (f"parameters: {{cuda/20_fuzz: {{BM: {MANY}, BN: {MANY}}}}}", "cuda/20_fuzz: .* make 39601 configurations"),
-        (f"problems: {{cpu: [{{M: {MANY}, N: {MANY}, K: 1}}]}}", r"problems.cpu\[0\]: got more than 10000 problems"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "message"), [
+    (BOMB, r"not valid YAML: aliases \(\*\) are not allowed"),
+    ("alpha: .nan", "alpha: got a number that is NaN or too large"),
+    ("seed: 0x" + "f" * 5000, "seed: got a number that is NaN or too large"),
+    ("1: 2", 'got the key "1"; expected keys to be text'),
+    ("alpha: 1.0e+9", r"alpha: got 1000000000\.0; expected a number from -1000 to 1000"),
+    (f"parameters: {{cuda/20_fuzz: {{BM: {MANY}, BN: {MANY}}}}}", "cuda/20_fuzz: .* make 39601 configurations"),
+    (f"problems: {{cpu: [{{M: {MANY}, N: {MANY}, K: 1}}]}}", r"problems.cpu\[0\]: got more than 10000 problems"),
+])  # fmt: skip
 def test_what_would_take_for_ever_or_mean_nothing_is_refused_by_name(known, text, message):
     good = [line for line in fuzz.CAMPAIGN.splitlines() if line.split(":")[0] not in (text.split(":")[0], "kernels")]
     with pytest.raises(InputError, match=message):

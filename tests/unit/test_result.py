@@ -19,9 +19,8 @@ from ladder.storage import csv_files, published_index
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     """A dataset with the tables that a run leaves."""
-    folder = synthetic.write(
-        tmp_path_factory.mktemp("results") / "default" / "nvidia-made-up", problems=synthetic.SMALL, processes=3
-    )
+    folder = tmp_path_factory.mktemp("results") / "default" / "nvidia-made-up"
+    synthetic.write(folder, problems=synthetic.SMALL, processes=3)
     for name, table in Dataset.open(folder, discover(ROOT).values()).tables().items():
         csv_files.write_csv(table, folder / f"{name}.csv")
     return folder
@@ -159,16 +158,12 @@ def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(datas
     wide, thin, none = "05_register_tile", "07_double_buffer", "08_padded_shared"
 
     def change(best, summary):
-        best = best[(best["kernel"] != none) & ((best["kernel"] != thin) | (best["problem"] == "64x4096x4096"))]
-        refused = summary["kernel"] == none
-        return (
-            best.assign(element_type=best["element_type"].mask(best["kernel"] == wide, "float64")),
-            summary.assign(
-                element_type=summary["element_type"].mask(summary["kernel"] == wide, "float64"),
-                status=summary["status"].mask(refused, "not_supported"),
-                reason=summary["reason"].mask(refused, "needs M > 5000"),
-            ),
-        )
+        best = best[(best["kernel"] != none) & ((best["kernel"] != thin) | (best["problem"] == "64x4096x4096"))].copy()
+        for table in (best, summary):
+            table["element_type"] = table["element_type"].mask(table["kernel"] == wide, "float64")
+        for column, value in (("status", "not_supported"), ("reason", "needs M > 5000")):
+            summary[column] = summary[column].mask(summary["kernel"] == none, value)
+        return best, summary
 
     made = changed(dataset, tmp_path / "nvidia-made-up", change)
     result, failures = final_table.summary(made, 60, 200)
@@ -206,9 +201,8 @@ def test_an_interval_that_says_nothing_is_not_printed_as_numbers(dataset, tmp_pa
     """Of two processes it may reach from 0 to any number."""
     folder = shutil.copytree(dataset, tmp_path / "copy")
     best = csv_files.read_csv(folder / "best.csv")
-    best.loc[best["kernel"] == "05_register_tile", ["ratio_low", "ratio_high", "tflops_low", "tflops_high"]] = (
-        0.0, 1228.64, 0.0, 1e5,
-    )  # fmt: skip
+    ends = ["ratio_low", "ratio_high", "tflops_low", "tflops_high"]
+    best.loc[best["kernel"] == "05_register_tile", ends] = (0.0, 1228.64, 0.0, 1e5)
     csv_files.write_csv(best, folder / "best.csv")
     (line,) = (line for line in final_table.table(folder, 60, 999) if "05_register_tile" in line)
     assert re.search(r" \d+\.\d %  +not known$", line)
@@ -238,19 +232,16 @@ def test_a_run_that_measured_nothing_says_so(dataset):
     assert final_table.nothing_measured(made, {"all", "confirm", "figures"}) == ""
     assert final_table.nothing_measured({"compile": [dataset / "best.csv"]}, {"all"}) == ""  # for want of a device
     for ran in ({"all"}, {"all", "figures"}):
-        assert final_table.nothing_measured(made, ran).startswith(
-            "Nothing was measured: all measurements are from earlier runs, the"
-        )
+        said = final_table.nothing_measured(made, ran)
+        assert said.startswith("Nothing was measured: all measurements are from earlier runs, the")
 
 
 def test_times_that_are_no_result_are_told_at_the_end(dataset, tmp_path):
     folder = shutil.copytree(dataset, tmp_path / dataset.name)
     best = csv_files.read_csv(folder / "best.csv")
     assert final_table.doubtful(folder) == []
-    best.loc[best.index[:3], ["marks", "reason"]] = [
-        "multimodal; disturbed",
-        "timed while other processes used 1.7 cores; no energy",
-    ]
+    reason = "timed while other processes used 1.7 cores; no energy"
+    best.loc[best.index[:3], ["marks", "reason"]] = ["multimodal; disturbed", reason]
     itself = (best["kernel"] == "cublas") & (best["problem"].isin(["256", "4096"])) & (best["state"] == "warm")
     best.loc[itself, ["marks", "ratio", "ratio_low", "ratio_high"]] = ["unsteady", 1.1, 0.619, 1.953]
     best.loc[best.index[3], "marks"] = "unsteady"

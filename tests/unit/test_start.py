@@ -86,9 +86,8 @@ def test_snakemake_starts_without_a_home(started, tmp_path):
     (tmp_path / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
     command = ["-m", "snakemake", "-n", "--directory", tmp_path, "-s", tmp_path / "Snakefile"]
     environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"} | {"HOME": "/dev/null"}
-    done = subprocess.run(
-        [started.prefix / "bin" / "python", *command], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [started.prefix / "bin" / "python", *command]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -31,14 +31,8 @@ def made(devices=(GPU, CPU), architectures=("sm_80", "sm_90"), **data):
 
 
 def test_every_kernel_is_compiled_for_what_its_kind_runs_on():
-    assert sorted(made().compiled()) == [
-        "results/t/build/cpu-y/03_blocked/resources.csv",
-        *(
-            f"results/t/build/{arch}/{kernel}/resources.csv"
-            for arch in ("sm_80", "sm_90")
-            for kernel in ("02_naive_coalesced", "03_shared_tile")
-        ),
-    ]
+    kernels = [f"{arch}/{kernel}" for arch in ("sm_80", "sm_90") for kernel in ("02_naive_coalesced", "03_shared_tile")]
+    assert sorted(made().compiled()) == [f"results/t/build/{it}/resources.csv" for it in ("cpu-y/03_blocked", *kernels)]
     assert made(devices=[GPU], architectures=[]).compiled() == []
 
 
@@ -171,17 +165,10 @@ def test_what_the_job_of_a_machine_asks_for():
 
 
 def test_what_the_job_of_a_partition_asks_for():
-    found = made(
-        devices=[Device("one", "cuda", "x", "sm_90", 0), Device("two", "cpu", "cpu-y", "cpu-y", 0)],
-        partitions={
-            "one": {
-                "device": "nvidia-x",
-                "architecture": "sm_90",
-                "resources": {"slurm_partition": "p", "gres": "gpu:2", "runtime": 7},
-            },
-            "two": {"device": "cpu-y", "resources": {"constraint": "avx"}},
-        },
-    )
+    gpu = {"device": "nvidia-x", "architecture": "sm_90", "resources": {"slurm_partition": "p", "gres": "gpu:2", "runtime": 7}}
+    partitions = {"one": gpu, "two": {"device": "cpu-y", "resources": {"constraint": "avx"}}}
+    devices = [Device("one", "cuda", "x", "sm_90", 0), Device("two", "cpu", "cpu-y", "cpu-y", 0)]
+    found = made(devices=devices, partitions=partitions)
     usual = {"mem_mb": 5, "runtime": 10}
     one = asked(found, True, usual, attempt=2, device="one")
     assert one == {"gpu": None, "mem_mb": 10, "runtime": 14, "slurm_partition": "p", "gres": "gpu:2", "constraint": None}

@@ -48,12 +48,9 @@ def test_a_device_is_taken_at_once_or_not_at_all():
 
 def measured(folder, *rungs, **given):
     """Samples of kernels that are there, each with its time beside a reference of 10 microseconds."""
-    rows = [
-        vars(Problem(64, 64, 64, **given))
-        | {"kernel": name, "configuration": "-", "status": "correct", "state": "warm", "reference": "cublas", "key": name}
-        | {"samples_us": [us] * 3, "reference_us": [10.0] * 3}
-        for name, us in rungs
-    ]
+    row = vars(Problem(64, 64, 64, **given)) | {"configuration": "-", "status": "correct", "state": "warm", "reference": "cublas"}
+    row |= {"reference_us": [10.0] * 3}
+    rows = [row | {"kernel": name, "key": name, "samples_us": [us] * 3} for name, us in rungs]
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
 
@@ -73,11 +70,8 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     """A dataset of one's own kernels alone, whose name comes first, does not hide a faster published rung, of the device or of another."""
     kernels = tmp_path / "kernels" / "cuda"
     kernels.mkdir(parents=True)
-    for name, needs in {
-        **dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), ""),
-        "older": "architecture: sm_80a\n",
-        "newer": "compute_capability: 10.0\n",
-    }.items():
+    asks = {"older": "architecture: sm_80a\n", "newer": "compute_capability: 10.0\n"}
+    for name, needs in (dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), "") | asks).items():
         (kernels / f"{name}.cu").write_text(f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n")
     monkeypatch.setattr(best_rung, "ROOT", tmp_path)
     device, results = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1), tmp_path / "results"

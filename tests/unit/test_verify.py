@@ -232,6 +232,5 @@ def test_in_a_whole_c_every_place_along_k_has_an_operand_that_narrower_ones_chan
 
 def test_no_rounding_is_held_to_be_relative_to_a_denormal_result():
     """Beside larger ones: it is the element farthest off, and as near as float32 can be."""
-    problem = Problem(33, 40, 16, distribution="scaled", alpha=2.0**-90)
-    found = verdict(problem, right)
+    found = verdict(Problem(33, 40, 16, distribution="scaled", alpha=2.0**-90), right)
     assert found.status == "correct", found.reason

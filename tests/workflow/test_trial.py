@@ -218,12 +218,9 @@ def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
 
 def earlier_results(trials, size, **medians):
     """Samples of kernels on a square, by their medians in microseconds beside a reference of 2."""
-    rows = [
-        vars(Problem(size, size, size))
-        | {"kernel": kernel, "configuration": "-", "status": "correct", "state": "warm", "reference": "cublas", "key": kernel}
-        | {"samples_us": [us] * 3, "reference_us": [2.0] * 3}
-        for kernel, us in medians.items()
-    ]
+    row = vars(Problem(size, size, size)) | {"configuration": "-", "status": "correct", "state": "warm", "reference": "cublas"}
+    row |= {"reference_us": [2.0] * 3}
+    rows = [row | {"kernel": kernel, "key": kernel, "samples_us": [us] * 3} for kernel, us in medians.items()]
     folder = trials.root / "results" / "default" / "simulated" / "samples"
     folder.mkdir(parents=True)
     samples.write(folder / "x.parquet", rows, {})
