@@ -70,11 +70,8 @@ class Disturbed(Project):
         """Start Snakemake as the leader of a process group of its own."""
         return subprocess.Popen(
             [self.python, "-m", "snakemake", "--cores", "1", *COMMAND],
-            cwd=self.folder,
-            stdout=(self.folder / "log").open("wb"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+            cwd=self.folder, stdout=(self.folder / "log").open("wb"), stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
 
     def processes(self) -> dict[str, psutil.Process]:
         """The child and the job that run now, and the job's script by name, of all processes that work in the folder."""

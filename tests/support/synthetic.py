@@ -24,12 +24,9 @@ SHARES = {
 """How fast each is on large problems, relative to the reference."""
 TF32 = ("20_tensor_cores", "cublas_tf32")
 PROBLEMS = [
-    *((n, n, n) for n in (256, 512, 1024, 2048, 4096, 8192)),
-    (64, 4096, 4096),
-    (8192, 128, 8192),
-    (256, 256, 16384),
+    *((n, n, n) for n in (256, 512, 1024, 2048, 4096, 8192)), (64, 4096, 4096), (8192, 128, 8192), (256, 256, 16384),
     (2049, 2047, 2051),
-]
+]  # fmt: skip
 SMALL = [(256, 256, 256), (4096, 4096, 4096), (64, 4096, 4096)]
 GPUS = [f"GPU-{i}1c0ffee-0000" for i in range(3)]
 ENVIRONMENT = {

@@ -191,9 +191,7 @@ CASES = {
         "Missing output files",
     ),
     "the figures, and the judged claims of another device, which are missing": (
-        remove("fake-1/figures", f"{CPU}/claims.json"),
-        {"figures fake-1", "claims cpu", "index"},
-        "Missing output files",
+        remove("fake-1/figures", f"{CPU}/claims.json"), {"figures fake-1", "claims cpu", "index"}, "Missing output files",
     ),
     "what was compiled, which is missing": (remove("build/sm_90/80_a"), A, "Missing output files"),
     "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
@@ -207,9 +205,7 @@ CASES = {
     "how tables are made": (module("analysis/tables"), TABLES, PARAMS),
     "how figures are drawn": (module("figures/scaling"), {"figures cpu", "figures fake-1"}, PARAMS),
     "a job's script": (
-        append("workflow/scripts/figures.py", "# changed\n"),
-        {"figures cpu", "figures fake-1"},
-        "Code has changed",
+        append("workflow/scripts/figures.py", "# changed\n"), {"figures cpu", "figures fake-1"}, "Code has changed",
     ),
     "the driver": (gpu(driver="2.0"), ON_GPU | {"probe fake-1"}, PARAMS),
     "the toolkit": (gpu(compiler="nvcc 2.0"), ON_GPU | BUILT_ON_GPU, PARAMS),
