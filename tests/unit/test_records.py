@@ -138,6 +138,13 @@ def write_old(path, schema):
     pq.write_table(table.replace_schema_metadata({"checksum": samples._checksum(table.to_pylist(), {})}), path)
 
 
+def test_a_file_of_few_samples_is_small(tmp_path):
+    """Published data are hundreds of such files. The Arrow schema alone would take as much again."""
+    samples.write(tmp_path / "s.parquet", [{"key": "a", "samples_us": [1.0] * 10}], {"job": "x"})
+    assert (tmp_path / "s.parquet").stat().st_size < 7000
+    assert samples.read(tmp_path / "s.parquet")[1] == {"job": "x"}
+
+
 def test_samples_outlive_the_columns_added_since(tmp_path):
     since = ("race", "energy_j", "padding", "offset")
     old = pa.schema([field for field in samples.SCHEMA if field.name not in since])

@@ -19,7 +19,7 @@ DOCUMENTS = (
     ROOT / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("claims", "evidence", "workstation", "float32-from-tensor-cores", "compilers", "results")
+        for name in ("claims", "evidence", "workstation", "float32-from-tensor-cores", "compilers", "languages", "results")
     ),
 )
 MEASURED = re.compile(

@@ -32,9 +32,17 @@ def write(path: Path, records: Iterable[Mapping[str, Any]], session: Mapping[str
         row |= {name: str(row[name]) for name in THREES if row[name] is not None}
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     metadata = {"session": json.dumps(session), "checksum": _checksum(table.to_pylist(), dict(session))}
+    write_whole(path, _parquet(table, metadata))
+
+
+def _parquet(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
+    """Return a Parquet file without what makes small files large: statistics, dictionaries, and the Arrow schema beside Parquet's own."""
     file = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
-    write_whole(path, file.getvalue().to_pybytes())
+    options: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "store_schema": False}
+    with pq.ParquetWriter(file, table.schema, compression="zstd", **options) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(metadata)
+    return bytes(file.getvalue().to_pybytes())
 
 
 def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
