@@ -11,7 +11,7 @@ import sys
 import pytest
 from ladder.cli.main import parser
 from packaging.markers import Marker
-from planted import ROOT
+from planted import ROOT, written
 
 
 def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
@@ -126,8 +126,7 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, 
         ("git", 0), ("make", 0), ("gemm-ladder/.venv/bin/snakemake", measured), ("gemm-ladder/.venv/bin/ladder", compared),
     ):  # fmt: skip
         path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"\nexit {ends}\n')
+        written(path, f'#!/bin/sh\necho "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"\nexit {ends}\n')
         path.chmod(0o755)
     for night in "123":
         (tmp_path / "nights" / "trusted" / night / "results" / "default").mkdir(parents=True)

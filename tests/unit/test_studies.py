@@ -34,7 +34,7 @@ from ladder.compiling import compilers
 from ladder.core.errors import InputError
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from planted import ROOT
+from planted import ROOT, written
 from simulated import support
 
 KERNELS = discover(ROOT)
@@ -181,9 +181,7 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     body = made.partition(" gemm(")[2].partition("\n}\n")[0]
     assert body.index("begun = clock64();") < body.index("share<true>") < body.index("< 3 * spent);")
     assert len(made.splitlines()) == len(source.splitlines()) + 3
-    path = tmp_path / "kernels" / f"{name}.cu"
-    path.parent.mkdir(parents=True)
-    path.write_text(made)
+    written(tmp_path / "kernels" / f"{name}.cu", made)
     shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
     kernel = discover(tmp_path)[name]
     compiles(kernel, legal(kernel)[0])
