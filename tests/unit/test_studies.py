@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -129,7 +130,8 @@ def legal(kernel):
 
 @pytest.fixture
 def gpu(tmp_path, gpus, monkeypatch):
-    """A bench on a simulated GPU, on a virtual clock."""
+    """A bench on a simulated GPU, on a virtual clock; a sample is one launch, however short."""
+    monkeypatch.setattr(beside, "Limits", partial(beside.Limits, sample_us=0))
     monkeypatch.setattr(beside, "compile_support", lambda *_: support(gpus).read_bytes())
     bench = beside.Bench("cuda", tmp_path)
     yield bench
