@@ -208,9 +208,8 @@ def test_swapped_samples_are_named(copy):
     first = one.read_bytes()
     one.write_bytes(other.read_bytes())
     other.write_bytes(first)
-    with pytest.raises(
-        InputError, match=rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
-    ):
+    message = rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
+    with pytest.raises(InputError, match=message):
         publish.check_data(copy / A)
 
 
