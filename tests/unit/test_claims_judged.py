@@ -23,6 +23,7 @@ from ladder.core.errors import InputError
 from ladder.publishing import pages
 from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import PUBLISHED
+from planted import written
 
 SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
 KERNELS = ("02_naive_coalesced", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge",
@@ -45,8 +46,7 @@ RUN = "nvidia-made-up/default/{}"
 
 
 def claims(root, text=OWN):
-    (root / "config").mkdir()
-    (root / "config" / "claims.yaml").write_text(text)
+    written(root / "config" / "claims.yaml", text)
 
 
 def folder(root, run):

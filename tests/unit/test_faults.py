@@ -16,7 +16,7 @@ from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples
 from ladder.storage.journal import Journal, _parse
-from planted import ROOT
+from planted import ROOT, written
 
 
 def test_every_fault_is_on_the_page_and_planted_by_a_test():
@@ -46,9 +46,9 @@ def test_on_the_cpu(project):
 @pytest.fixture
 def run(tmp_path, monkeypatch, gpus):
     """A measure job of ten configurations on a simulated GPU, given what each launch does; returns the rows that it wrote."""
-    (tmp_path / "kernels" / "cuda").mkdir(parents=True)
-    (tmp_path / "kernels" / "cuda" / "90_fake.cu").write_text(
-        "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n"
+    written(
+        tmp_path / "kernels" / "cuda" / "90_fake.cu",
+        "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n",
     )
     monkeypatch.setattr(session, "ROOT", tmp_path)
     plan = campaign_file.load(

@@ -226,10 +226,10 @@ def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
 
 
 def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "resources.csv").write_text(
+    written(
+        tmp_path / "d" / "resources.csv",
         "arch,kernel,element_type,configuration,sha256\nsm_90,03_x,float32,BM=16,abc\nsm_90,03_x,float32,BM=32,def\n"
-        "sm_90,03_x,float64,BM=16,ghi\nsm_90,03_x,float32,BM=64,\n"  # the last one was not compiled
+        "sm_90,03_x,float64,BM=16,ghi\nsm_90,03_x,float32,BM=64,\n",  # the last one was not compiled
     )
     (tmp_path / "build").mkdir()
     found = {"sm_90 03_x.float32 BM=16": "abc", "sm_90 03_x.float32 BM=32": "def", "sm_90 03_x.float64 BM=16": "ghi"}
