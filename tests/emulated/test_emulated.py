@@ -17,6 +17,7 @@ from ladder.measuring.gauntlet import describe, problems
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover, parse
 from ladder.model.problem import Problem
+from planted import written
 from problems import complaint, few, launch, lower_kernel, two_configurations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,9 +81,7 @@ def test_right_in_the_gauntlet(kernel: Kernel, configuration: Configuration, tmp
 
 
 def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
-    path = tmp_path / "kernels" / "cuda" / "template.cu"
-    path.parent.mkdir(parents=True)
-    path.write_text(TEXT[".cu"].format(title="Template"))
+    path = written(tmp_path / "kernels" / "cuda" / "template.cu", TEXT[".cu"].format(title="Template"))
     kernel = parse(path)
     for index, configuration in enumerate(two_configurations(kernel, "float32")):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
-from planted import Project
+from planted import Project, written
 
 CONF = Path(__file__).parents[1] / "cluster" / "slurm.conf"
 PROMPT = Path(__file__).parent / "prompt.py"
@@ -88,9 +88,7 @@ class Slurm:
             (self.folder / name).mkdir()
         for index in range(2):
             os.mknod(self.folder / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
-        prolog = self.folder / "task_prolog"
-        prolog.write_text(PROLOG.format(folder=self.folder, tries=round(10 * LIMIT)))
-        prolog.chmod(0o755)
+        written(self.folder / "task_prolog", PROLOG.format(folder=self.folder, tries=round(10 * LIMIT)), 0o755)
         ETC.mkdir(exist_ok=True)
         (ETC / "slurm.conf").write_text(CONF.read_text().replace("{folder}", str(self.folder)))
         gres = [f"NodeName={node} Name=gpu Type={kind} File={self.folder}/gpu[0-1]\n" for node, kind in GPUS.items()]

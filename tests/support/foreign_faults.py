@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ladder.core.files import ROOT
+from planted import written
 
 PTX, TRITON = "64_ptx.ptx", "65_triton.py"
 
@@ -25,10 +26,7 @@ class Planted:
         for right, wrong in self.edits.items():
             assert right in text, self
             text = text.replace(right, wrong, 1)
-        path = folder / "cuda" / self.file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
+        return written(folder / "cuda" / self.file, text)
 
 
 PLANTED = (

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,14 @@ from checkout import Checkout
 
 SIMULATED = ROOT / "tests" / "support" / "simulated.py"
 """The GPUs that are not there; what a launch does there is what the kernel's file says behind `// python: `, else the right thing."""
+
+
+def written(path: Path, text: str, mode: int = 0o644) -> Path:
+    """Write a file, and the folders that it needs; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
 
 
 class Project(Checkout):

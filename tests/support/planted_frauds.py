@@ -25,9 +25,7 @@ from ladder.storage.samples import read
 
 FOLDER = Path(__file__).resolve().parents[1] / "frauds"
 KERNELS = discover(FOLDER)
-PROBLEMS = {
-    "deep": Problem(24, 20, 1300), "wide": Problem(330, 312, 8), "short": Problem(12, 12, 16, distribution="denormal"),
-}  # fmt: skip
+PROBLEMS = {"deep": Problem(24, 20, 1300), "wide": Problem(330, 312, 8), "short": Problem(12, 12, 16, distribution="denormal")}
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers that only a campaign can ask for."""
 CAUGHT: dict[str, tuple[str, str]] = {
     "nothing": ("", ""), "cubin": ("", "its binary keeps state"),
@@ -124,9 +122,7 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
 
 
 def _candidate(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "name": name, "label": row["configuration"], "objection": "", "precision": "",
-    }  # fmt: skip
+    return {"name": name, "label": row["configuration"], "objection": "", "precision": ""}
 
 
 def complaints(kind: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:

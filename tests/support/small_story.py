@@ -9,6 +9,7 @@ from ladder.publishing import pages
 from ladder.publishing.page_data import Story
 from ladder.storage import samples
 from ladder.storage.dataset_layout import PUBLISHED
+from planted import written
 
 RUN = PUBLISHED / "d" / "test" / "1"
 ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},
@@ -28,8 +29,7 @@ def checkout(root):
         ("03_third", "BM: 16", ""),
     ):
         path = root / "kernels" / "cuda" / f"{name}.cu"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(HEADER.format(name, parameter, comment))
+        written(path, HEADER.format(name, parameter, comment))
     publish(root)
     return root
 
@@ -77,8 +77,7 @@ def answer(root, study, **measured):
     """Write what a study measured on the dataset's device."""
     provenance = {"device": "d", "project": {"commit": "abc", "dirty": False}}
     path = root / PUBLISHED / "studies" / f"{study}.d.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"provenance": provenance, "measured": measured}))
+    written(path, json.dumps({"provenance": provenance, "measured": measured}))
 
 
 def fill(marker, root):

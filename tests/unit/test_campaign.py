@@ -12,7 +12,7 @@ from ladder.devices import detect
 from ladder.devices.detect import Device
 from ladder.model import campaign, campaign_file, kernel_file
 from ladder.model.problem import Problem
-from planted import ROOT
+from planted import ROOT, written
 
 KERNELS = kernel_file.discover(ROOT)
 BASE = """
@@ -109,7 +109,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
     assert len(plan.configurations["cpu/03_blocked"]) == len(load(BASE).configurations["cpu/03_blocked"])
 
 
-NAMED: list[tuple[dict[str, object], str]] = [
+@pytest.mark.parametrize(("keys", "message"), [
     ({"compiler": "clang"}, 'compiler: got "clang"; expected nvcc, nvrtc, or a list of both'),
     ({"options": {"use_fast_math": True}}, "options: unknown key 'use_fast_math'; expected one of dlcm, maxrregcount"),
     ({"options": {"maxrregcount": [128, 256]}}, "options.maxrregcount: got [128, 256]; expected a whole number from 16 to 255"),
@@ -161,10 +161,7 @@ NAMED: list[tuple[dict[str, object], str]] = [
     ({"confirm": {"within": 2}}, "confirm.within: got 2; expected a share from 0 to 0.5"),
     ({"baselines": {"cuda": ["cublas_tf32"]}}, "that has cublas, the reference, in it"),
     ({"architectures": ["90"]}, 'architectures: got ["90"]; expected auto, or a list'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("keys", "message"), NAMED)
+])  # fmt: skip
 def test_a_bad_key_is_named(keys, message):
     with pytest.raises(InputError) as error:
         load(change(**keys))
@@ -320,10 +317,8 @@ def test_every_key_is_explained():
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the default campaign and another."""
-    (found := tmp_path / "config").mkdir()
-    (found / "config.yaml").write_text("campaign: default\nkernels: all\n")
-    (found / "b.yaml").write_text("campaign: other\nkernels: [cpu/a]\n")
-    return found
+    written(tmp_path / "config" / "config.yaml", "campaign: default\nkernels: all\n")
+    return written(tmp_path / "config" / "b.yaml", "campaign: other\nkernels: [cpu/a]\n").parent
 
 
 def test_the_campaign_that_the_command_line_asks_for(folder):

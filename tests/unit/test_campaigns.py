@@ -11,7 +11,7 @@ from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.devices.detect import Device
 from ladder.pipeline.campaigns import Campaigns
-from planted import ROOT
+from planted import ROOT, written
 from synthetic import index
 
 CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**40)
@@ -35,10 +35,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(root: Path, name: str, data) -> Path:
-    path = root / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(yaml.safe_dump(data))
-    return path
+    return written(root / name, yaml.safe_dump(data))
 
 
 def campaigns(root: Path, files=(), config=None, submits=False, checks_kernels=True) -> Campaigns:

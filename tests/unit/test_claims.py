@@ -24,6 +24,7 @@ from ladder.pipeline.published import Published
 from ladder.publishing import pages
 from ladder.storage.dataset_layout import ANSWERS, PUBLISHED
 from ladder.storage.published_index import HEADLINE_DEVICE
+from planted import written
 
 CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
@@ -197,9 +198,8 @@ def test_another_harness_is_held_against_how_far_runs_differ():
 def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     provenance = {"device": "d", "kind": "cpu"}
     for where, lost in ((ANSWERS, 1), (PUBLISHED / "studies", 2)):
-        (tmp_path / where).mkdir(parents=True)
         answer = {"provenance": provenance, "measured": {"measurements_lost": lost}}
-        (tmp_path / where / "kill.d.json").write_text(json.dumps(answer))
+        written(tmp_path / where / "kill.d.json", json.dumps(answer))
     for device in ("d", HEADLINE_DEVICE):
         (tmp_path / PUBLISHED / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
     (here,) = evidence.of_studies(tmp_path, ANSWERS)
@@ -212,8 +212,7 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
 
 
 def test_an_answer_that_is_no_json_is_named(tmp_path):
-    (tmp_path / PUBLISHED / "studies").mkdir(parents=True)
-    (tmp_path / PUBLISHED / "studies" / "kill.d.json").write_text("<<<<<<< HEAD\n{}")
+    written(tmp_path / PUBLISHED / "studies" / "kill.d.json", "<<<<<<< HEAD\n{}")
     for read in (lambda: evidence.of_studies(tmp_path, PUBLISHED), lambda: STUDIES["kill"].published(tmp_path)):
         with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
             read()

@@ -20,6 +20,7 @@ from ladder.figures.data import View
 from ladder.figures.layout import style
 from ladder.storage import samples
 from ladder.storage.dataset_layout import DRAWN_FROM
+from planted import written
 
 KERNELS = (
     "03_shared_tile", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge", "cublas",
@@ -285,8 +286,7 @@ def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, messa
 
 def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
     for name in ("a/gpu", "a/cpu", "b/cpu", "b/other", "c/alone", "d"):
-        (tmp_path / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / name / "environment.json").write_text("{}")
+        written(tmp_path / name / "environment.json", "{}")
     a, b, c, d = (tmp_path / name for name in "abcd")
     assert compare.matched([a, b]) == [[a / "cpu", b / "cpu"]]
     assert compare.matched([c, d]) == [[c / "alone", d]]

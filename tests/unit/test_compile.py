@@ -11,7 +11,7 @@ from ladder.compiling import compile as compiling
 from ladder.compiling import compilers
 from ladder.core.errors import InputError
 from ladder.model import kernel_file
-from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel
+from planted import CU_RIGHT, ROOT, c_kernel, cuda_kernel, written
 
 
 @pytest.fixture
@@ -235,8 +235,7 @@ def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
 
 def script(path, text):
     """Write a program in place of a compiler."""
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
+    written(path, f"#!/bin/sh\n{text}\n", 0o755)
     return str(path)
 
 

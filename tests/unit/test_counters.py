@@ -7,7 +7,7 @@ import pytest
 from ladder.measuring import counters
 from ladder.measuring.counters import METRICS, NotCounted, count, parse, profile
 from ladder.model import kernel_file
-from planted import ROOT
+from planted import ROOT, written
 
 NAMES = list(METRICS.values())
 SAMPLE = (
@@ -48,9 +48,7 @@ def test_no_table_is_a_reason(text, reason):
 
 
 def fake_ncu(folder, body):
-    path = folder / "ncu"
-    path.write_text(f"#!{sys.executable}\n{body}\n")
-    path.chmod(0o755)
+    written(folder / "ncu", f"#!{sys.executable}\n{body}\n", 0o755)
 
 
 def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):

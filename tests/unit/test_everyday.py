@@ -11,7 +11,7 @@ import sys
 import pytest
 from ladder.cli.main import parser
 from packaging.markers import Marker
-from planted import ROOT
+from planted import ROOT, written
 
 
 def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
@@ -19,8 +19,7 @@ def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
     kept = ["results/published/x/environment.json", ".venv/bin/python", "kernels/cpu/mine.c"]
     gone = ["results/smoke/cpu-x/best.csv", "results/try/history", "results/.hidden", ".snakemake/log", ".pytest_cache/x"]
     for name in kept + gone:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+        written(tmp_path / name, "")
     subprocess.run(["make", "clean"], cwd=tmp_path, check=True)
     assert [name for name in kept + gone if (tmp_path / name).exists()] == kept
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["published"]
@@ -32,8 +31,7 @@ def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
     for name in (
         "envs/requirements.lock", "envs/bootstrap.lock", "envs/start.py", "pyproject.toml", ".venv/.ready", ".venv/bin/ladder",
     ):  # fmt: skip
-        (here / name).parent.mkdir(parents=True, exist_ok=True)
-        (here / name).touch()
+        written(here / name, "")
     shutil.copy(ROOT / "Makefile", here)
     (here / ".venv" / "pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = python3 -m venv --clear {here}/.venv\n")
 
@@ -81,15 +79,11 @@ def test_a_python_that_suits_is_found_beside_one_that_does_not(tmp_path, version
 def bare(folder, python, version):
     """A folder with the Makefile and what it sets up from; in its `bin` a Python, of which only the version is asked."""
     for name in ("envs/requirements.lock", "envs/bootstrap.lock", "envs/start.py", "pyproject.toml", "bin/made"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
+        written(folder / name, "")
     shutil.copy(ROOT / "Makefile", folder)
     if python:
-        program = folder / "bin" / python
-        program.write_text(
-            f"""#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = {version}; exec(sys.argv[1])" "$2"\n"""
-        )
-        program.chmod(0o755)
+        pretend = f"import sys; sys.version_info = {version}; exec(sys.argv[1])"
+        written(folder / "bin" / python, f"""#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n""", 0o755)
     return folder
 
 
@@ -125,10 +119,8 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, 
     for name, ends in (
         ("git", 0), ("make", 0), ("gemm-ladder/.venv/bin/snakemake", measured), ("gemm-ladder/.venv/bin/ladder", compared),
     ):  # fmt: skip
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"\nexit {ends}\n')
-        path.chmod(0o755)
+        said = f'echo "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"'
+        written(tmp_path / name, f"#!/bin/sh\n{said}\nexit {ends}\n", 0o755)
     for night in "123":
         (tmp_path / "nights" / "trusted" / night / "results" / "default").mkdir(parents=True)
     environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -18,7 +18,7 @@ from ladder.core.expressions import cpp, evaluate
 from ladder.model.kernel import Configuration
 from ladder.model.kernel_file import discover, parse
 from ladder.model.problem import Problem
-from planted import ROOT
+from planted import ROOT, written
 
 KERNELS = discover(ROOT)
 CUDA_H = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
@@ -61,7 +61,7 @@ def driver(tmp_path_factory):
     return folder
 
 
-def written(folder, kernel, configuration):
+def exported(folder, kernel, configuration):
     """Export a binary that is none."""
     binary = b"cubin of nothing"
     resource = {"sha256": hashlib.sha256(binary).hexdigest(), "compiler": "nvcc", "version": "1", "options": ""}
@@ -119,7 +119,7 @@ CASES = {
 def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     kernel, problem = KERNELS[f"cuda/{name}"], CASES[name]
     configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
-    folder, at = written(tmp_path / "it", kernel, configuration), recording.addresses(problem)
+    folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
     expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
     assert in_cpp(build(folder, driver, kernel), env, problem, at).stdout.splitlines() == expected
     arrays = interfaces(problem, at, "<f8" if problem.element_type == "float64" else "<f4")
@@ -140,12 +140,10 @@ grid: [halves, "M if M < 65536 else 0"]
 
 @pytest.fixture
 def needy(tmp_path):
-    path = tmp_path / "kernels" / "cuda" / "needy.cu"
-    path.parent.mkdir(parents=True)
-    path.write_text(NEEDY)
+    path = written(tmp_path / "kernels" / "cuda" / "needy.cu", NEEDY)
     kernel = parse(path)
     configuration = Configuration("float32", ())
-    return kernel, configuration, written(tmp_path / "it", kernel, configuration)
+    return kernel, configuration, exported(tmp_path / "it", kernel, configuration)
 
 
 def test_what_breaks_a_need_is_refused_before_anything_is_queued(needy, driver):

@@ -16,7 +16,7 @@ from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples
 from ladder.storage.journal import Journal, _parse
-from planted import ROOT
+from planted import ROOT, written
 
 
 def test_every_fault_is_on_the_page_and_planted_by_a_test():
@@ -46,9 +46,9 @@ def test_on_the_cpu(project):
 @pytest.fixture
 def run(tmp_path, monkeypatch, gpus):
     """A measure job of ten configurations on a simulated GPU, given what each launch does; returns the rows that it wrote."""
-    (tmp_path / "kernels" / "cuda").mkdir(parents=True)
-    (tmp_path / "kernels" / "cuda" / "90_fake.cu").write_text(
-        "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n"
+    written(
+        tmp_path / "kernels" / "cuda" / "90_fake.cu",
+        "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n",
     )
     monkeypatch.setattr(session, "ROOT", tmp_path)
     plan = campaign_file.load(
@@ -104,46 +104,46 @@ def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
         assert [row["status"] for row in rows] == ["correct", *["incorrect"] * len(reasons), *["correct"] * (9 - len(reasons))]
 
 
+def no_kernels_fault(run, tmp_path, timed, strikes, message, mended=lambda: None):
+    """What strikes at launches of U = 4 ends the job; once it is gone, the next run finds that kernel right."""
+    gone = tmp_path / "gone"
+    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): {strikes}"
+    with pytest.raises(InputError, match=f"{message}; no fault of a kernel's, and recorded of none"):
+        run(body)
+    gone.touch()
+    mended()
+    assert [row["status"] for row in run(body)] == ["correct"] * 10
+
+
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("error", ["OSError", "MemoryError"])
 def test_memory_that_another_process_holds_is_no_kernels_fault(run, tmp_path, timed, error):
-    """What `Cuda` and NumPy raise then: the job ends, and a run after that finds the kernel right."""
-    gone = tmp_path / "gone"
-    strikes = f"if U == 4 and timed == {timed} and not os.path.exists({str(gone)!r})"
-    body = f"right()\n{strikes}: raise {error}('there is no 1 GiB left')"
-    with pytest.raises(InputError, match="there is no 1 GiB left; no fault of a kernel's, and recorded of none"):
-        run(body)
-    gone.touch()
-    assert [row["status"] for row in run(body)] == ["correct"] * 10
+    """What `Cuda` and NumPy raise then."""
+    no_kernels_fault(run, tmp_path, timed, f"raise {error}('there is no 1 GiB left')", "there is no 1 GiB left")
 
 
 @pytest.mark.parametrize("timed", [False, True])
 def test_a_device_that_was_lost_is_no_kernels_fault(run, gpus, tmp_path, timed):
     """The launch that it was lost at, and those before and after it, have no verdict from then."""
-    gone = tmp_path / "gone"
-    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): lose()"
-    with pytest.raises(InputError, match=r"GPU-1: the device cannot be opened: .*the GPU is lost; no fault of a kernel's"):
-        run(body)
-    gone.touch()
-    gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"lost": False}))
-    assert [row["status"] for row in run(body)] == ["correct"] * 10
+
+    def mended():
+        gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"lost": False}))
+
+    no_kernels_fault(run, tmp_path, timed, "lose()", "GPU-1: the device cannot be opened: .*the GPU is lost", mended)
 
 
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize(("needed", "starved"), [(1 << 60, True), (0, False)])
 def test_a_machine_without_memory_is_no_kernels_fault(run, tmp_path, monkeypatch, timed, needed, starved):
     """Unless the worker used more of it than a problem needs: then a kernel may have taken it."""
-    gone, kills = tmp_path / "gone", itertools.count()
+    kills = itertools.count()
     monkeypatch.setattr(session, "WORKER_BYTES", needed)
     monkeypatch.setattr(supervisor, "oom_kills", lambda: next(kills))
-    body = f"right()\nif U == 4 and timed == {timed} and not os.path.exists({str(gone)!r}): die(9)"
-    if not starved:
-        assert [row["status"] for row in run(body)] == [*["correct"] * 3, "launch_error", *["correct"] * 6]
-        return
-    with pytest.raises(InputError, match="GPU-1: the system ran out of memory and killed the worker; no fault of a kernel's"):
-        run(body)
-    gone.touch()
-    assert [row["status"] for row in run(body)] == ["correct"] * 10
+    if starved:
+        no_kernels_fault(run, tmp_path, timed, "die(9)", "GPU-1: the system ran out of memory and killed the worker")
+    else:
+        rows = run(f"right()\nif U == 4 and timed == {timed}: die(9)")
+        assert [row["status"] for row in rows] == [*["correct"] * 3, "launch_error", *["correct"] * 6]
 
 
 def test_rounds_in_which_the_process_was_stopped_do_not_count(run):

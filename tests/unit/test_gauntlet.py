@@ -17,7 +17,7 @@ from ladder.measuring.worker import LAUNCHES, Worker
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
-from planted import C_RIGHT, ROOT, c_kernel
+from planted import C_RIGHT, ROOT, c_kernel, written
 
 NUMBERS = itertools.count(900)
 
@@ -41,9 +41,8 @@ def worker():
 
 def run(worker, folder, body, element_type="float32", header=""):
     """The verdict on a C kernel of a given body, and the problems that were tried."""
-    (folder / "cpu").mkdir()
-    path = folder / "cpu" / f"{next(NUMBERS)}_planted.c"  # a device loads a kernel's configuration once
-    path.write_text(c_kernel("planted", body).replace("---*/", f"{header}element_types: [float32, float64]\n---*/", 1))
+    text = c_kernel("planted", body).replace("---*/", f"{header}element_types: [float32, float64]\n---*/", 1)
+    path = written(folder / "cpu" / f"{next(NUMBERS)}_planted.c", text)  # a device loads a kernel's configuration once
     kernel = parse(path)
     (configuration, _) = next(kernel.expand({}, [element_type]))
     (row,) = compile_kernel(kernel, [(configuration, "")], "here", folder / "build", 1)

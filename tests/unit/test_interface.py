@@ -4,7 +4,7 @@ import pytest
 from ladder.compiling import compile, compilers, cubin, interface
 from ladder.model import kernel_file
 from ladder.model.kernel import ARGUMENTS
-from planted import C_HEADER, ROOT
+from planted import C_HEADER, ROOT, written
 
 HEADER = "/*---\ntitle: t\nidea: planted by a test\nblock: [{block}]\ngrid: [1]\n{more}---*/\n"
 EIGHT = "int M, int N, int K, T alpha, const T* A, const T* B, T beta, T* C"
@@ -36,9 +36,7 @@ WORKSPACE = "workspace: M * N\nthen: [{function: reduce, grid: [1], block: [32]}
 
 
 def build(folder, text, kind="cuda", element_type="float32", compiler="nvrtc"):
-    path = folder / "kernels" / kind / f"t{kernel_file.SUFFIXES[kind][0]}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path = written(folder / "kernels" / kind / f"t{kernel_file.SUFFIXES[kind][0]}", text)
     kernel = kernel_file.parse(path)
     configurations = list(kernel.expand({}, [element_type], [(("compiler", compiler),)]))
     (row,) = compile.compile_kernel(kernel, configurations, "sm_90", folder / "build", 1)

@@ -6,7 +6,7 @@ import pytest
 from ladder.core.errors import InputError
 from ladder.model import kernel_file
 from ladder.model.kernel import Configuration, LaunchShape
-from planted import ROOT
+from planted import ROOT, written
 
 GOOD = """/*---
 title: A kernel
@@ -346,8 +346,6 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
 
 
 def test_a_comma_without_quotes_is_explained(tmp_path):
-    path = tmp_path / "cuda" / "a.cu"
-    path.parent.mkdir()
-    path.write_text(WHOLE.replace("---*/", "block: [1]\ngrid: [ceil_div(N, 16), M]\n---*/"))
+    path = written(tmp_path / "cuda" / "a.cu", WHOLE.replace("---*/", "block: [1]\ngrid: [ceil_div(N, 16), M]\n---*/"))
     with pytest.raises(InputError, match=r'with a comma is written in quotes: \["ceil_div\(N, BX\)", M\]'):
         kernel_file.parse(path)

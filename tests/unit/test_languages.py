@@ -7,17 +7,14 @@ import pytest
 from ladder.compiling import compile, compilers, cubin, interface, toolchain
 from ladder.core.errors import InputError
 from ladder.model import campaign_file, kernel_file
-from planted import CU_RIGHT, ROOT, cuda_kernel
+from planted import CU_RIGHT, ROOT, cuda_kernel, written
 
 PTX = (ROOT / "kernels" / "cuda" / "64_ptx.ptx").read_text()
 NVRTC = (("compiler", "nvrtc"),)
 
 
 def write(folder, text, name="cuda/mine.ptx"):
-    path = folder / "kernels" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
+    return written(folder / "kernels" / name, text)
 
 
 def build(folder, text, arch="sm_90"):
@@ -107,8 +104,7 @@ CUTE = PTX.partition("---*/")[0].replace("\nblock:", "\nuses: [cutlass]\nblock:"
 def library(tmp_path, monkeypatch):
     """A package of headers, and a compiler that notes its arguments; returns the package's metadata and the arguments."""
     metadata, asked = tmp_path / "site" / "headers-1.0.dist-info" / "METADATA", []
-    metadata.parent.mkdir(parents=True)
-    metadata.write_text("Metadata-Version: 2.1\nName: headers\nVersion: 1.0\n")
+    written(metadata, "Metadata-Version: 2.1\nName: headers\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setitem(toolchain.LIBRARIES, "cutlass", ("headers", "headers/include"))
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ladder.core.errors import InputError
 from ladder.model import campaign_file, kernel_file
 from ladder.model.kernel_file import discover
+from planted import written
 
 QUICK = settings(max_examples=int(os.environ.get("EXAMPLES", "300")), deadline=None, suppress_health_check=list(HealthCheck))
 pytestmark = [pytest.mark.filterwarnings("ignore::SyntaxWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -69,8 +70,7 @@ def known(tmp_path_factory):
     """The kernels that a campaign may name: a CUDA kernel with a good header, and a CPU kernel."""
     folder = tmp_path_factory.mktemp("known")
     for name, header in (("cuda/20_fuzz.cu", fuzz.HEADER), ("cpu/01_plain.c", "title: t\nidea: i")):
-        (folder / "kernels" / name).parent.mkdir(parents=True)
-        (folder / "kernels" / name).write_text(f"/*---\n{header}\n---*/\n")
+        written(folder / "kernels" / name, f"/*---\n{header}\n---*/\n")
     return discover(folder)
 
 

@@ -14,7 +14,7 @@ from ladder.figures import draw
 from ladder.publishing import publish
 from ladder.storage import published_index
 from ladder.storage import samples as records
-from planted import ROOT
+from planted import ROOT, written
 
 KERNELS = ("03_shared_tile", "05_register_tile", "cublas")
 UUID = "GPU-5dee03ff-2a9f-8e77-ad15-8f2e57df1677"
@@ -208,9 +208,8 @@ def test_swapped_samples_are_named(copy):
     first = one.read_bytes()
     one.write_bytes(other.read_bytes())
     other.write_bytes(first)
-    with pytest.raises(
-        InputError, match=rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
-    ):
+    message = rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
+    with pytest.raises(InputError, match=message):
         publish.check_data(copy / A)
 
 
@@ -229,8 +228,7 @@ def test_checksums_that_are_none(copy):
 
 def test_a_page_that_shows_what_is_not_drawn(copy):
     root = copy.parents[1]
-    (root / "docs").mkdir()
-    (root / "docs" / "x.md").write_text("![a](../results/published/nvidia-b/default/figures/gpus-warm.svg) ![b](img/y.svg)")
+    written(root / "docs" / "x.md", "![a](../results/published/nvidia-b/default/figures/gpus-warm.svg) ![b](img/y.svg)")
     assert publish.pictures(root) == {(copy / B / "figures" / "gpus-warm.svg").resolve()}
     with pytest.raises(InputError, match=r"gpus-warm\.svg: shown by a page, but nothing of that name is drawn from .*nvidia-b"):
         publish.refresh(copy, B)

@@ -8,6 +8,7 @@ import synthetic
 from ladder.core.errors import InputError
 from ladder.storage import published_index
 from ladder.storage.published_index import HEADLINE
+from planted import written
 
 OTHER = "nvidia-a/mine"
 
@@ -16,8 +17,7 @@ OTHER = "nvidia-a/mine"
 def published(tmp_path):
     """Two runs of the headline's device and campaign, and one of another."""
     for name in (f"{HEADLINE}/2", f"{HEADLINE}/1", f"{OTHER}/1"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "environment.json").write_text(json.dumps({"device": name.split("/")[0], "kind": "cuda"}))
+        written(tmp_path / name / "environment.json", json.dumps({"device": name.split("/")[0], "kind": "cuda"}))
     synthetic.index(tmp_path)
     return tmp_path
 

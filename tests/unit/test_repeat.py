@@ -14,6 +14,7 @@ from ladder.analysis import repeatability
 from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
 from ladder.storage import csv_files, samples
+from planted import written
 
 SIZES = (64, 128)
 OF_MACHINE, OF_RUN = 0.02, 0.005
@@ -213,8 +214,7 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     assert repeatability.write(tmp_path) == []  # nothing to compare with
     write_dataset(two, "GPU-2", 1.01)
     shutil.rmtree(two / "samples")
-    (tmp_path / "d" / "old" / "1").mkdir(parents=True)
-    (tmp_path / "d" / "old" / "1" / "environment.json").write_text("{}")  # its campaign left the confirmation out
+    written(tmp_path / "d" / "old" / "1" / "environment.json", "{}")  # its campaign left the confirmation out
     synthetic.index(tmp_path)
     assert [path.name for path in repeatability.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
     (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")

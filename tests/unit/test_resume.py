@@ -14,6 +14,7 @@ from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.storage import samples as records
 from ladder.storage.journal import Journal, _parse
+from planted import written
 
 KERNEL = "/*---\ntitle: many\nidea: many\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3]}\n---*/\n"
 CAMPAIGN = {
@@ -56,8 +57,7 @@ class Machine:
         monkeypatch.setattr(sweep, "GROUP", GROUP)
         monkeypatch.setattr(session, "ROOT", folder)
         monkeypatch.setattr(session, "project_state", lambda: {"commit": "c"})
-        (folder / "kernels" / "cuda").mkdir(parents=True)
-        (folder / "kernels" / "cuda" / "90_many.cu").write_text(KERNEL)
+        written(folder / "kernels" / "cuda" / "90_many.cu", KERNEL)
         self.plan = campaign_file.load(CAMPAIGN, "t", discover(folder))
         binary = simulated.cubin("right()")
         (folder / "any.cubin").write_bytes(binary)

@@ -10,7 +10,7 @@ import pytest
 from checkout import interpreter
 from ladder.core.errors import InputError
 from ladder.pipeline import start
-from planted import ROOT
+from planted import ROOT, written
 
 
 def test_the_package_must_be_that_of_the_checkout(tmp_path):
@@ -19,8 +19,7 @@ def test_the_package_must_be_that_of_the_checkout(tmp_path):
         start.check_installation(sys.executable, tmp_path)
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
         start.check_installation("/bin/true", ROOT)
-    (tmp_path / "elsewhere" / "ladder").mkdir(parents=True)
-    (tmp_path / "elsewhere" / "ladder" / "__init__.py").write_text("raise ImportError")
+    written(tmp_path / "elsewhere" / "ladder" / "__init__.py", "raise ImportError")
     without = interpreter(tmp_path / "without", tmp_path / "elsewhere")
     with pytest.raises(InputError, match="runs the package of no checkout; expected that of"):
         start.check_installation(without, ROOT)

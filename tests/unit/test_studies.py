@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -34,7 +35,7 @@ from ladder.compiling import compilers
 from ladder.core.errors import InputError
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
-from planted import ROOT
+from planted import ROOT, written
 from simulated import support
 
 KERNELS = discover(ROOT)
@@ -129,7 +130,8 @@ def legal(kernel):
 
 @pytest.fixture
 def gpu(tmp_path, gpus, monkeypatch):
-    """A bench on a simulated GPU, on a virtual clock."""
+    """A bench on a simulated GPU, on a virtual clock; a sample is one launch, however short."""
+    monkeypatch.setattr(beside, "Limits", partial(beside.Limits, sample_us=0))
     monkeypatch.setattr(beside, "compile_support", lambda *_: support(gpus).read_bytes())
     bench = beside.Bench("cuda", tmp_path)
     yield bench
@@ -181,9 +183,7 @@ def test_a_kernel_is_slowed_where_it_ends(tmp_path):
     body = made.partition(" gemm(")[2].partition("\n}\n")[0]
     assert body.index("begun = clock64();") < body.index("share<true>") < body.index("< 3 * spent);")
     assert len(made.splitlines()) == len(source.splitlines()) + 3
-    path = tmp_path / "kernels" / f"{name}.cu"
-    path.parent.mkdir(parents=True)
-    path.write_text(made)
+    written(tmp_path / "kernels" / f"{name}.cu", made)
     shutil.copytree(ROOT / "kernels" / "include", tmp_path / "kernels" / "include")
     kernel = discover(tmp_path)[name]
     compiles(kernel, legal(kernel)[0])
@@ -226,10 +226,10 @@ def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
 
 
 def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "resources.csv").write_text(
+    written(
+        tmp_path / "d" / "resources.csv",
         "arch,kernel,element_type,configuration,sha256\nsm_90,03_x,float32,BM=16,abc\nsm_90,03_x,float32,BM=32,def\n"
-        "sm_90,03_x,float64,BM=16,ghi\nsm_90,03_x,float32,BM=64,\n"  # the last one was not compiled
+        "sm_90,03_x,float64,BM=16,ghi\nsm_90,03_x,float32,BM=64,\n",  # the last one was not compiled
     )
     (tmp_path / "build").mkdir()
     found = {"sm_90 03_x.float32 BM=16": "abc", "sm_90 03_x.float32 BM=32": "def", "sm_90 03_x.float64 BM=16": "ghi"}

@@ -10,7 +10,7 @@ from ladder.core.errors import InputError
 from ladder.devices import detect
 from ladder.publishing import page_answers, pages
 from ladder.publishing.page_data import Story
-from planted import ROOT
+from planted import ROOT, written
 
 LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_long": 101.0, "cold_single": 110.0}
 THEIRS = {"configurations": 110, "version": "1.5.0"}
@@ -157,9 +157,7 @@ def answered(tmp_path, monkeypatch):
     path = only.write(detect.detect_cpu(), 3, binaries={"a": "sha"}, software={"b": "1"})
     answer = json.loads(path.read_text())
     answer["provenance"]["project"] = {"commit": "abc", "dirty": False}
-    committed = tmp_path / "results" / "published" / "studies" / path.name
-    committed.parent.mkdir(parents=True)
-    committed.write_text(json.dumps(answer))
+    committed = written(tmp_path / "results" / "published" / "studies" / path.name, json.dumps(answer))
     return tmp_path, only, committed
 
 

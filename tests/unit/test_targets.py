@@ -13,7 +13,7 @@ from ladder.model import campaign_file, kernel_file
 from ladder.pipeline import campaigns, messages, targets
 from ladder.pipeline.published import Published
 from ladder.storage import published_index
-from planted import ROOT
+from planted import ROOT, written
 
 KERNELS = kernel_file.discover(ROOT)
 GPU = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
@@ -224,8 +224,7 @@ def test_what_datasets_are_held_against(tmp_path):
 
 def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
     for name in ("d/environment.json", "d/again/samples/a.parquet", "studies/kill.d.json", "repeat-d.csv"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("one")
+        written(tmp_path / name, "one")
     for name in ("claims.json", "SHA256SUMS", "d/figure.svg"):
         (tmp_path / name).touch()
     found = Published(tmp_path, KERNELS)

@@ -11,6 +11,7 @@ from ladder.model import kernel_file
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
 from ladder.model.tensor_map import TensorMap
+from planted import written
 
 HEADER = """/*---
 title: A kernel
@@ -32,9 +33,7 @@ HALF, DEVICE = Configuration("float16", (("BM", 64),)), {"sm_count": 4, "shared_
 
 
 def parse(folder, maps=MAPS):
-    path = folder / "kernels" / "cuda" / "50_maps.cu"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(HEADER.format(maps=maps))
+    path = written(folder / "kernels" / "cuda" / "50_maps.cu", HEADER.format(maps=maps))
     return kernel_file.parse(path)
 
 

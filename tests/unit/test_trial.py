@@ -12,6 +12,7 @@ from ladder.devices.detect import Device
 from ladder.devices.lock import exclusive
 from ladder.model.problem import Problem
 from ladder.storage import published_index, samples
+from planted import written
 
 WITHOUT_PANDAS = """
 import sys
@@ -29,9 +30,7 @@ assert "pandas" not in sys.modules
 
 
 def test_pandas_which_takes_longer_than_all_else_is_not_imported(tmp_path):
-    kernel = tmp_path / "kernels" / "cuda" / "fast.cu"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text("/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n")
+    written(tmp_path / "kernels" / "cuda" / "fast.cu", "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n")
     measured(tmp_path / "results" / "a" / "nvidia-x", ("fast", 5.0))
     command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
@@ -114,8 +113,7 @@ def test_an_interval_that_says_nothing_is_not_known():
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_what_says_no_version_is_no_compiler(code, monkeypatch, tmp_path):
-    (tmp_path / "cc").write_text(f"#!/bin/sh\nexit {code}\n")
-    (tmp_path / "cc").chmod(0o755)
+    written(tmp_path / "cc", f"#!/bin/sh\nexit {code}\n", 0o755)
     monkeypatch.setattr(toolchain, "cc", lambda: str(tmp_path / "cc"))
     monkeypatch.setattr(provenance, "cc", lambda: str(tmp_path / "cc"))
     toolchain._version.cache_clear()

@@ -11,15 +11,14 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model import kernel_file
 from ladder.model.problem import Problem
+from planted import written
 
 PATH = ROOT / "kernels" / "cuda" / "65_triton.py"
 TEXT = PATH.read_text()
 
 
 def parse(folder, text):
-    path = folder / "kernels" / "cuda" / "mine.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path = written(folder / "kernels" / "cuda" / "mine.py", text)
     return kernel_file.parse(path)
 
 

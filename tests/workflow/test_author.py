@@ -14,7 +14,7 @@ from ladder.cli.main import parser
 from ladder.compiling.compile import compile_kernel
 from ladder.devices.detect import detect_cpu
 from ladder.model.kernel_file import parse
-from planted import ROOT, Project
+from planted import ROOT, Project, written
 from trying import Trials
 
 STEPS = [step for _, step in author.BLOCK.findall(author.PAGE.read_text())]
@@ -137,9 +137,7 @@ def test_what_is_edited_is_there_and_of_one_configuration(kind, tmp_path):
     assert text.count(old) == 1
     digests = []
     for version in (text, text.replace(old, new)):
-        path = tmp_path / "kernels" / kind / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(version)
+        path = written(tmp_path / "kernels" / kind / name, version)
         lists = {key: [int(value)] for key, _, value in (pair.partition("=") for pair in one[1::2])}
         kernel = parse(path)
         (configuration,) = kernel.expand(lists, ["float32"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ladder.devices.detect import detect_cpu
-from planted import ROOT
+from planted import ROOT, written
 
 CPU = detect_cpu().slug
 CAMPAIGN = """
@@ -102,16 +102,14 @@ def test_what_became_of_a_job_is_read_from_each_engine(tmp_path: Path, command, 
     for tool in ("sed", "tr", "cat"):
         (tmp_path / tool).symlink_to(f"/usr/bin/{tool}" if Path(f"/usr/bin/{tool}").exists() else f"/bin/{tool}")
     (tmp_path / "said").write_text(says)
-    (tmp_path / command).write_text(f"#!/bin/sh\ncat {tmp_path}/said\n")
-    (tmp_path / command).chmod(0o755)
+    written(tmp_path / command, f"#!/bin/sh\ncat {tmp_path}/said\n", 0o755)
     script = ROOT / "profiles" / "cluster-generic" / "status.sh"
     done = subprocess.run(["/bin/sh", script, "7"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
     assert done.stdout == f"{status}\n"
 
 
 def test_the_id_of_a_job_is_read_from_bsub(tmp_path: Path):
-    (tmp_path / "bsub").write_text("#!/bin/sh\necho 'Job <123> is submitted to queue <normal>.'\n")
-    (tmp_path / "bsub").chmod(0o755)
+    written(tmp_path / "bsub", "#!/bin/sh\necho 'Job <123> is submitted to queue <normal>.'\n", 0o755)
     script = ROOT / "profiles" / "cluster-generic" / "bsub.sh"
     path = f"{tmp_path}:{os.environ['PATH']}"
     assert subprocess.run([script, "x"], env={"PATH": path}, capture_output=True, text=True, check=True).stdout == "123\n"

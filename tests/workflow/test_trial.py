@@ -18,7 +18,7 @@ from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage import samples
-from planted import CU_RIGHT, ROOT, cuda_kernel
+from planted import CU_RIGHT, ROOT, cuda_kernel, written
 from trying import INTERVAL, SINCE, Trials, edit, simulate_cpu, stay_in_process
 
 
@@ -326,8 +326,7 @@ def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus,
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in ("barrier", "long_scoreboard", "wait")
     )
     table = '"ID","{}","{}","{}"\\n"","inst","inst","inst"\\n"0","0.25","1.5","0.5"'.format(*stalls)
-    (trials.root / "ncu").write_text(f"#!/bin/sh\nprintf '{table}\\n'\n")
-    (trials.root / "ncu").chmod(0o755)
+    written(trials.root / "ncu", f"#!/bin/sh\nprintf '{table}\\n'\n", 0o755)
     monkeypatch.setenv("PATH", f"{trials.root}:{os.environ['PATH']}")
     counted = trials.ladder(*try_, "--set", "BX=8")
     assert "\n  stalls, cycles an issued instruction: long scoreboard 1.5, wait 0.5, barrier 0.25\n" in counted

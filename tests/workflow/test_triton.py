@@ -7,6 +7,7 @@ import pytest
 from ladder.compiling import compile, interface
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover, parse
+from planted import written
 
 KERNELS = [kernel for kernel in discover(ROOT).values() if kernel.path.suffix == ".py"]
 pytestmark = pytest.mark.triton
@@ -30,9 +31,7 @@ def test_a_kernel_compiles_for_the_launch_of_its_header(kernel, tmp_path):
     ("tl.dot(x, y", "tl.dot(x, row", r"kernel|dot|line"),
 ])  # fmt: skip
 def test_a_kernel_that_cannot_be_launched_is_a_compile_error(old, new, reason, tmp_path):
-    path = tmp_path / "kernels" / "cuda" / "mine.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(KERNELS[0].path.read_text().replace(old, new, 1))
+    path = written(tmp_path / "kernels" / "cuda" / "mine.py", KERNELS[0].path.read_text().replace(old, new, 1))
     kernel = parse(path)
     (row,) = compile.compile_kernel(kernel, list(kernel.expand({}, ["float32"]))[:1], "sm_90", tmp_path / "build", 1)
     assert row.status == "compile_error"
