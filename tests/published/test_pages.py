@@ -7,7 +7,7 @@ import count_loops
 import pytest
 from ladder.claims import judge, report
 from ladder.core.files import ROOT
-from ladder.publishing import main_loops, pages, publish
+from ladder.publishing import main_loops, pages, precisions, publish
 from ladder.storage import columns
 from ladder.storage.published_index import HEADLINE, featured
 
@@ -37,9 +37,10 @@ def test_the_main_loops_are_those_that_the_compiler_makes(story):
     )
 
 
-def test_the_figure_of_main_loops_is_current(story, tmp_path):
-    drawn = main_loops.write(story, tmp_path / "slots.svg").read_bytes()
-    assert drawn == main_loops.DRAWING.read_bytes(), "docs/img/slots.svg is stale: .venv/bin/ladder story"
+@pytest.mark.parametrize("figure", [main_loops, precisions], ids=["slots", "precisions"])
+def test_a_figure_of_the_story_is_current(story, tmp_path, figure):
+    drawn = figure.write(story, tmp_path / figure.DRAWING.name).read_bytes()
+    assert drawn == figure.DRAWING.read_bytes(), f"docs/img/{figure.DRAWING.name} is stale: .venv/bin/ladder story"
 
 
 def test_the_data_dictionary_page_is_current():

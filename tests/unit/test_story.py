@@ -11,7 +11,7 @@ from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
-from ladder.publishing import main_loops, page_answers, page_cells, page_data, pages
+from ladder.publishing import main_loops, page_answers, page_cells, page_data, pages, precisions
 from ladder.publishing.page_data import Story
 from small_story import HEADER, PUBLISHED, checkout, fill, publish
 
@@ -306,3 +306,15 @@ def test_every_drawing_is_shown_and_every_link_leads_somewhere():
 
 def test_the_index_links_every_page():
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", PAGES["README.md"])) == set(PAGES) - {"README.md"}
+
+
+def test_the_figure_of_precisions_has_cublas_and_the_fastest_rung_of_each_precision(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(Story, "campaign", lambda story, name, *_: Story.published(story, name) if name == "d/test" else None)
+    monkeypatch.setattr(precisions, "DATASETS", (("d/test", "float32"), ("d/none", "float16")))
+    monkeypatch.setattr(precisions, "PROBLEM", "64")
+    baseline, rung = precisions.points(Story(small))
+    assert (baseline["precision"], baseline["kernel"], rung["kernel"]) == ("FP32", "cublas", "02_second")
+    assert baseline["tflops"] > rung["tflops"]
+    assert baseline["error"] == pytest.approx(2 * 2**-24)
+    text = precisions.write(Story(small), tmp_path / "p.svg").read_text()
+    assert len(re.findall("FP32, rung 02</text>", text)) == 1  # nothing measured energy

@@ -57,14 +57,14 @@ def story(parser: ArgumentParser) -> Run:
     def run(given: Namespace) -> None:
         from ladder.claims import judge
         from ladder.core.files import ROOT, write_whole
-        from ladder.publishing import main_loops, pages
+        from ladder.publishing import main_loops, pages, precisions
         from ladder.publishing.page_data import Story
         from ladder.storage import columns
 
         write_whole(ROOT / "docs" / "data.md", columns.page().encode())
         judge.write_published(ROOT)
         known = Story(ROOT)
-        print(main_loops.write(known), flush=True)
+        print(main_loops.write(known), precisions.write(known), sep="\n", flush=True)
         for path in pages.DOCUMENTS:
             write_whole(path, pages.fill(path.read_text(), known, str(path.relative_to(ROOT))).encode())
             print(path, flush=True)
