@@ -195,6 +195,14 @@ def test_another_harness_is_held_against_how_far_runs_differ():
     assert (near.about, near.key) == ("cublas at 1024", ("1024", "cublas"))
 
 
+def test_rows_are_chosen_by_values_and_by_patterns():
+    rows = [{"kernel": name, "k": 3} for name in ("01_first", "63_cutlass", "cublas")]
+    kernels = {"[0-5]*": ["01_first"], "*_*": ["01_first", "63_cutlass"], "cublas": ["cublas"], "[0-5]": []}
+    for pattern, names in kernels.items():
+        assert [row["kernel"] for row in evidence._chosen(rows, {"kernel": pattern, "k": [3, 4]})] == names
+    assert evidence._chosen(rows, {"kernel": ["cublas", "0*"], "k": 4}) == []
+
+
 def test_answers_to_studies_are_read_where_they_lie(tmp_path):
     provenance = {"device": "d", "kind": "cpu"}
     for where, lost in ((ANSWERS, 1), (PUBLISHED / "studies", 2)):

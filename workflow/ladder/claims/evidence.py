@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,14 @@ def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows whose columns have the values of the filters, one of several, or one that matches a pattern with `*`."""
     wanted = {name: {str(item) for item in (value if isinstance(value, list) else [value])} for name, value in filters.items()}
-    return [row for row in rows if all(str(row.get(name)) in values for name, values in wanted.items())]
+    patterns = {name: [value for value in values if "*" in value] for name, values in wanted.items()}
+
+    def fits(name: str, value: str) -> bool:
+        return value in wanted[name] or any(fnmatchcase(value, pattern) for pattern in patterns[name])
+
+    return [row for row in rows if all(fits(name, str(row.get(name))) for name in wanted)]
 
 
 def find(claim: Claim, data: Data) -> list[Finding]:
