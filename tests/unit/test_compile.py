@@ -1,10 +1,12 @@
 import ctypes
+import gc
 import os
 import resource
 import shutil
 import subprocess
 import sys
 from multiprocessing import get_context
+from types import SimpleNamespace
 
 import pytest
 from ladder.compiling import compile as compiling
@@ -328,3 +330,31 @@ def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatc
             raise compilers._refusal("ld: memory exhausted")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+class OnTheDevice:
+    """What only the process that made it may free, and what nothing refers to but itself."""
+
+    def __init__(self):
+        self.itself, self.process = self, os.getpid()
+
+    def __del__(self):
+        if os.getpid() != self.process:
+            os.abort()
+
+
+def collect(kernel, arch, folder, item):
+    return SimpleNamespace(status="compiled", found=gc.collect())
+
+
+def test_a_child_does_not_free_what_its_parent_made(tmp_path, monkeypatch):
+    kernel = kernel_file.discover(ROOT)["cpu/01_naive_ijk"]
+    configuration = next(configuration for configuration, _ in kernel.expand({}, ["float32"]))
+    monkeypatch.setattr(compiling, "_compile_or_reuse", collect)
+    gc.disable()
+    try:
+        OnTheDevice()
+        rows = compiling.compile_kernel(kernel, [(configuration, "")] * 2, "here", tmp_path, 2)
+    finally:
+        gc.enable()
+    assert [row.status for row in rows] == ["compiled"] * 2

@@ -1,5 +1,6 @@
 """Compile the configurations of a kernel in parallel; each is one row of `resources.csv`."""
 
+import gc
 import hashlib
 import json
 import re
@@ -67,6 +68,11 @@ class Resource:
     """The time that the compiler took."""
 
 
+def _begin_child() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a child without a traceback; the job reports it
+    gc.freeze()  # what the parent made is the parent's to free: in a child, PyCUDA would abort over a GPU's memory
+
+
 def compile_kernel(
     kernel: Kernel, configurations: Sequence[tuple[Configuration, str]], arch: str, folder: Path, workers: int
 ) -> list[Resource]:
@@ -84,9 +90,8 @@ def compile_kernel(
         for compiler in {kernel.compiler(configuration) for configuration, _ in configurations}:
             _load(compiler)  # once here, or each process would load it again
         # fork, because a spawned child would import the main module, which under Snakemake is the whole job script
-        ended = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends these processes without a traceback each; the job reports it
         context = get_context("fork")
-        with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=signal.signal, initargs=ended) as pool:
+        with ProcessPoolExecutor(min(workers, len(configurations)), context, initializer=_begin_child) as pool:
             rows, reported = [], clock.now()
             for row in pool.map(job, configurations):
                 rows.append(row)
