@@ -370,6 +370,17 @@ def test_a_new_kernel_has_a_name_of_its_own(trials):
     assert "kernels/cuda/mine.cu: is there already" in trials.ladder("new", "mine", "--ptx", code=1)
 
 
+def test_a_kernel_with_tensor_maps_begins_as_the_rung_that_explains_them(trials):
+    assert "mine.cu; now: ladder try" in trials.ladder("new", "mine", "--tensor")
+    text = (trials.root / "kernels" / "cuda" / "mine.cu").read_text()
+    assert text == (ROOT / "kernels" / "cuda" / "30_half_tensor_maps.cu").read_text().replace(
+        "Half precision, tensor maps", "Mine"
+    )
+    assert discover(trials.root)["cuda/mine"].tensor_maps
+    assert text.partition("---*/")[2].count("\n") < 60
+    assert "not allowed with argument" in trials.ladder("new", "other", "--tensor", "--ptx", code=2)
+
+
 def test_a_kernel_in_ptx_is_tried_and_kept_in_its_own_language(trials):
     assert "ladder try" in trials.ladder("new", "mine", "--ptx")
     path, kept = trials.root / "kernels" / "cuda" / "mine.ptx", trials.kept / "cuda"

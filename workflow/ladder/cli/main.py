@@ -220,14 +220,17 @@ def new(parser: ArgumentParser) -> Run:
     parser.add_argument("name", metavar="NAME", help="letters, digits and _; a leading number places it on the ladder")
     language = parser.add_mutually_exclusive_group()
     language.add_argument(
-        "--cpu", dest="suffix", action="store_const", const=".c", help="a kernel in C for the CPU instead of a CUDA one"
+        "--cpu", dest="start", action="store_const", const=".c", help="a kernel in C for the CPU instead of a CUDA one"
     )
-    language.add_argument("--ptx", dest="suffix", action="store_const", const=".ptx", help="a CUDA kernel in PTX instead of C++")
+    language.add_argument("--ptx", dest="start", action="store_const", const=".ptx", help="a CUDA kernel in PTX instead of C++")
+    language.add_argument(
+        "--tensor", dest="start", action="store_const", const="tensor", help="a CUDA kernel of 16-bit elements with tensor maps"
+    )
 
     def run(given: Namespace) -> None:
         from ladder.cli import new_kernel
 
-        path = new_kernel.write(given.suffix or ".cu", given.name)
+        path = new_kernel.write(given.start or ".cu", given.name)
         print(f"wrote {path}; now: ladder try {path}")
 
     return run

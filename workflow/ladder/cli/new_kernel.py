@@ -48,11 +48,18 @@ void gemm(int M, int N, int K, T alpha, const T* A, int lda, const T* B, int ldb
 }
 
 
-EXAMPLES = {".ptx": ROOT / "kernels" / "cuda" / "64_ptx.ptx"}
+EXAMPLES = {
+    ".ptx": ROOT / "kernels" / "cuda" / "64_ptx.ptx",
+    "tensor": ROOT / "kernels" / "cuda" / "30_half_tensor_maps.cu",
+}
 
 
-def write(suffix: str, name: str) -> Path:
-    """Write a kernel in the language of a suffix; return its path. Raises `InputError` if the name is not valid or is taken."""
+def write(start: str, name: str) -> Path:
+    """Write a kernel that begins as a template of `TEXT` or as one of `EXAMPLES`; return its path.
+
+    Raises `InputError` if the name is not valid or is taken.
+    """
+    suffix = EXAMPLES[start].suffix if start in EXAMPLES else start
     (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
     path = ROOT / "kernels" / kind / f"{name}{suffix}"
     if not re.fullmatch("[A-Za-z0-9_]+", name) or name == "baselines":
@@ -60,6 +67,6 @@ def write(suffix: str, name: str) -> Path:
     if taken := [path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()]:
         raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
-    text = TEXT[suffix].format(title=title) if suffix in TEXT else EXAMPLES[suffix].read_text()
+    text = EXAMPLES[start].read_text() if start in EXAMPLES else TEXT[start].format(title=title)
     write_whole(path, re.sub("^title: .*$", f"title: {title}", text, count=1, flags=re.MULTILINE).encode())
     return path
