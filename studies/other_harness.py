@@ -93,7 +93,7 @@ def graph_us(calls: Sequence[Callable[[], None]], launches: int) -> float:
 
 
 def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
-    """The medians of a contestant in microseconds, by mode; exits where its result is wrong here."""
+    """The medians of a candidate in microseconds, by mode; exits where its result is wrong here."""
     n, how = row["size"], row["how"]
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     # when a copy's turn comes again, the others have filled the L2 twice

@@ -25,10 +25,10 @@ NONE = {"pairs": 0, "rows": 0, "covered": None}
 EMPTY = pd.DataFrame(columns=["pair", "verdict", "low", "high"])
 
 
-def runs(machines, seed=0, contestants=40, called="not distinguishable"):
-    """Runs on machines of the given names; what is a machine's or a run's own is another in every contestant."""
+def runs(machines, seed=0, candidates=40, called="not distinguishable"):
+    """Runs on machines of the given names; what is a machine's or a run's own is another in every candidate."""
     random = np.random.default_rng(seed)
-    names = [(f"k{i}", "-", "", "float32", str(size), "warm", False, False) for size in SIZES for i in range(contestants)]
+    names = [(f"k{i}", "-", "", "float32", str(size), "warm", False, False) for size in SIZES for i in range(candidates)]
     table = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     levels = {machine: OF_MACHINE * random.normal(size=len(table)) for machine in sorted(set(machines))}
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
@@ -47,9 +47,9 @@ def runs(machines, seed=0, contestants=40, called="not distinguishable"):
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
-    found = repeatability.table(runs(["a", "a", "b", "b", "c"], contestants=400))
+    found = repeatability.table(runs(["a", "a", "b", "b", "c"], candidates=400))
     assert found["problem"].tolist() == ["64", "128"]
-    assert found[["machines", "runs", "contestants"]].to_numpy().tolist() == [[3, 5, 400]] * 2
+    assert found[["machines", "runs", "candidates"]].to_numpy().tolist() == [[3, 5, 400]] * 2
     assert found[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2, 8]] * 2
     assert found["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
     assert found["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
@@ -67,17 +67,17 @@ def test_what_there_are_no_pairs_of_is_empty():
 
 
 def test_coverage_is_counted_against_what_was_stated():
-    found = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, contestants=300))
+    found = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, candidates=300))
     assert found["machines"] == 3
     assert (found["same_machine"]["pairs"], found["same_machine"]["rows"]) == (1, 2 * 300)
     assert 0.93 <= found["same_machine"]["covered"] <= 1
     assert (found["other_machine"]["pairs"], found["other_machine"]["rows"]) == (5, 2 * 5 * 300)
-    assert found["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every contestant
+    assert found["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every candidate
     assert found["held_out"] == found["same_held_out"] == NONE  # two machines make no limit, and no other machine has two runs
-    four = repeatability.claims(runs(["a", "a", "b", "c", "d"], seed=1, contestants=300))["held_out"]
+    four = repeatability.claims(runs(["a", "a", "b", "c", "d"], seed=1, candidates=300))["held_out"]
     assert (four["pairs"], four["rows"]) == (9, 2 * 2 * 9 * 300)  # each is held out for either machine
     assert four["covered"] >= 0.97
-    two = repeatability.claims(runs(["a", "a", "b", "b"], seed=1, contestants=300))
+    two = repeatability.claims(runs(["a", "a", "b", "b"], seed=1, candidates=300))
     assert (two["same_held_out"]["pairs"], two["same_held_out"]["rows"]) == (2, 2 * 2 * 300)
     assert 0.92 <= two["same_held_out"]["covered"] <= 0.98
     unlike = runs(["a", "a", "b", "b"], seed=1)
@@ -86,7 +86,7 @@ def test_coverage_is_counted_against_what_was_stated():
 
 
 def test_the_pair_of_runs_that_repeats_the_least_is_named():
-    several = runs(["a", "a", "b", "b"], contestants=100)
+    several = runs(["a", "a", "b", "b"], candidates=100)
     several[3].ratios["log_ratio"] += 0.5
     found = repeatability.claims(several)["same_machine"]
     assert found["least"] == {"of": "run2 and run3", "pairs": 1, "rows": 200, "covered": 0}
@@ -117,13 +117,13 @@ def test_a_difference_is_within_welchs_interval():
     "other_baseline",  # which may choose another algorithm on another machine: that says nothing of kernels
 ])  # fmt: skip
 def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
-    found = runs(["a", "b", "c"], contestants=60)
+    found = runs(["a", "b", "c"], candidates=60)
     apart = found[0].ratios["kernel"].isin(["k0", "k1", "k2"])
     for number, run in enumerate(found):
         run.ratios.loc[apart, column] = True
         run.ratios.loc[apart, "log_ratio"] = 0.2 * number
     limits = repeatability.table(found).set_index(["problem", column])
-    assert limits.loc[("64", True), "contestants"] == 3
+    assert limits.loc[("64", True), "candidates"] == 3
     assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
     assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
 
@@ -147,11 +147,11 @@ def test_a_limit_from_few_machines_covers_the_next_ones(machines):
     """Though each machine moves all kernels of a problem together, however many they are. Each problem has a limit of its own."""
     random, problems = np.random.default_rng(3), [str(size) for size in range(200)]
     names = [(f"k{i}", "-", "", "float32", problem, "warm", False, False) for problem in problems for i in range(3)]
-    contestants = pd.DataFrame(names, columns=repeatability.CANDIDATE)
+    candidates = pd.DataFrame(names, columns=repeatability.CANDIDATE)
     made = []
     for number in range(machines):
         ratios = np.repeat(random.normal(size=len(problems)), 3)
-        table = contestants.assign(log_ratio=ratios, half=0.0, processes=5, log_us=0.0)
+        table = candidates.assign(log_ratio=ratios, half=0.0, processes=5, log_us=0.0)
         made.append(repeatability.Run("", "d", str(number), {}, table, pd.DataFrame()))
     limits = repeatability.table(made)["reproduce_limit"]
     assert len(limits) == len(problems)
@@ -170,7 +170,7 @@ def test_a_limit_that_is_too_narrow_shows():
     narrow = runs(["a", "a", "b"])
     narrow = [replace(run, ratios=run.ratios.assign(half=run.ratios["half"] / 10)) for run in narrow]
     assert repeatability.claims(narrow)["same_machine"]["covered"] < 0.5
-    shifted = runs(["a", "b", "c", "d"], contestants=100)
+    shifted = runs(["a", "b", "c", "d"], candidates=100)
     shifted[3].ratios["log_ratio"] += 0.5  # the fourth machine is like no other
     found = repeatability.claims(shifted)
     assert found["other_machine"]["covered"] == 1  # its limit knows of it
@@ -219,7 +219,7 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     assert [path.name for path in repeatability.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
     (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
-    assert (row["contestants"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
+    assert (row["candidates"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
     found = json.loads((tmp_path / "repeat-d.json").read_text())
     assert found["runs"] == [
         {"dataset": "d/default/1", "machine": "GPU-1", **exactly(one)},

@@ -42,7 +42,7 @@ OTHER_BASELINES = {name for _, *names in BASELINES.values() for name in names}
 CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must have in common to be compared: the same code on the same problem."""
 COLUMNS = [
-    *PROBLEM, "contestants", "machines", "runs",
+    *PROBLEM, "candidates", "machines", "runs",
     "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
     "reproduce_pairs", "reproduce_sd", "reproduce_limit", "reproduce_time_limit",
 ]  # fmt: skip
@@ -177,7 +177,7 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     for key, group in differing.groupby(PROBLEM, sort=False):
         took_part = [run for run, problems in zip(runs, measured, strict=True) if key in problems]
         row: dict[str, Any] = dict(zip(PROBLEM, key, strict=True)) | {
-            "contestants": len(group[CANDIDATE].drop_duplicates()),
+            "candidates": len(group[CANDIDATE].drop_duplicates()),
             "machines": len({run.machine for run in took_part}),
             "runs": len(took_part),
         }
@@ -214,7 +214,7 @@ def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], 
 def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[Limited, Limit]:
     """Return the limits on the difference of two runs' log times, from runs of one's own of the same code.
 
-    They are for one machine if `other` was measured where the last of the runs was, else for several. On one machine each contestant
+    They are for one machine if `other` was measured where the last of the runs was, else for several. On one machine each candidate
     of each further run adds a degree of freedom. Raises `InputError` for a run without a confirmation.
     """
     runs = [run_of(night) for night in nights]
@@ -222,7 +222,7 @@ def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[Limited, Limit]
     limits = of_table(found, same, "time_")
     if same:
         for row in found.to_dict("records"):
-            degrees = row["contestants"] * (row["runs"] - 1)
+            degrees = row["candidates"] * (row["runs"] - 1)
             if limited(row) in limits:
                 sd = limits[limited(row)].half / LIMIT
                 limits[limited(row)] = Limit(math.sqrt(2) * student_t(degrees) * sd, degrees)

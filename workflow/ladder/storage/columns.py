@@ -43,7 +43,8 @@ print((100 * best).round(1).to_string())
 ## The files
 
 This page is made from [`workflow/schemas/data.yaml`](../workflow/schemas/data.yaml) by
-`ladder story`. The Parquet files have the same types and metadata (`pyarrow.parquet.read_schema(path).field(name).metadata`).
+`ladder story`. The Parquet files have the same types. What a column means stands here only:
+in each of their many small files it would take more room than the samples.
 A field is empty if it has no value. CSV files have a header, commas, UTF-8 and six significant digits.
 """
 
@@ -87,13 +88,8 @@ def tables() -> dict[str, Table]:
 
 
 def schema(table: str) -> pa.Schema:
-    """Return the Arrow schema of a table. The metadata of each field has its `unit` and `meaning`."""
-    return pa.schema(
-        [
-            pa.field(column.name, TYPES[column.type], metadata={"unit": column.unit, "meaning": column.meaning})
-            for column in tables()[table].columns
-        ]
-    )
+    """Return the Arrow schema of a table."""
+    return pa.schema([pa.field(column.name, TYPES[column.type]) for column in tables()[table].columns])
 
 
 def _section(title: str, text: str, columns: Iterable[Column], what: str) -> Iterator[str]:
