@@ -318,3 +318,5 @@ def test_the_figure_of_precisions_has_cublas_and_the_fastest_rung_of_each_precis
     assert baseline["error"] == pytest.approx(2 * 2**-24)
     text = precisions.write(Story(small), tmp_path / "p.svg").read_text()
     assert len(re.findall("FP32, rung 02</text>", text)) == 1  # nothing measured energy
+    monkeypatch.setattr(precisions, "DATASETS", (("d/none", "float32"),))
+    assert "TFLOP/s" in precisions.write(Story(small), tmp_path / "empty.svg").read_text()  # a checkout without these data

@@ -56,8 +56,9 @@ def _precision(data: View, row: dict[str, Any]) -> str:
 def draw(story: Story) -> Figure:
     """Draw throughput and operations a joule against the error, on logarithmic axes; without the joules where no energy was measured."""
     shown = points(story)
-    panels = {"tflops": "TFLOP/s, back to back", "gflop_per_j": "GFLOP a joule, whole board"}
-    panels = {column: label for column, label in panels.items() if not all(math.isnan(point[column]) for point in shown)}
+    panels = {"tflops": "TFLOP/s, back to back"}
+    if not all(math.isnan(point["gflop_per_j"]) for point in shown):
+        panels["gflop_per_j"] = "GFLOP a joule, whole board"
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     for axes, (column, label) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         _panel(axes, shown, column, label)
