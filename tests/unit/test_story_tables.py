@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from ladder.publishing import page_answers, page_half, page_past
+from ladder.publishing import page_answers, page_half, page_past, page_tables
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index
 from small_story import ENVIRONMENT, PUBLISHED, RUN, add, answer, checkout, fill, publish
@@ -238,9 +238,9 @@ def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeyp
 
 
 def test_kernels_of_all_languages_stand_in_a_table_for_each_element_type(small):
-    table = page_half.languages(Story(small), "d/test")
+    table = page_tables.languages(Story(small), "d/test")
     assert "**float32**, over" in table
     assert "| `02_second` | ×0.500" in table
     assert "float16" not in table
     assert "| `cublas` |" not in table  # what all are compared with
-    assert page_half.languages(Story(small), "d/none") == "Not measured yet."
+    assert page_tables.languages(Story(small), "d/none") == "Not measured yet."

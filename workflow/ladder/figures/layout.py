@@ -4,11 +4,12 @@ A figure has exactly the requested width. Its height is the sum of the measured 
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.artist import Artist
@@ -195,3 +196,12 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
         file = io.BytesIO()
         figure.savefig(file, format=suffix, metadata=metadata[suffix])
         write_whole(stem.with_suffix(f".{suffix}"), file.getvalue())
+
+
+def save_drawing(draw: Callable[[], Figure], path: Path) -> Path:
+    """Write a drawing for the pages as SVG, in a style of its own, whatever figures were drawn before. Return its path."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11})
+        save(draw(), path.with_suffix(""))
+    return path

@@ -1,6 +1,7 @@
 """A campaign: what it measures, within which limits, and the plan of each job."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -230,7 +231,7 @@ def is_baseline(kernel: str) -> bool:
 
 def is_rung(kernel: str) -> bool:
     """Return whether a kernel's name is that of a rung. Examples in other languages, numbered from 60 to 69, are none."""
-    return not is_baseline(kernel) and not kernel.startswith("6")
+    return not is_baseline(kernel) and not re.match(r"6\d_", kernel)
 
 
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:

@@ -1,13 +1,13 @@
 """Show what the main loop of each rung spends its instructions on."""
 
+from functools import partial
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from ladder.core.files import ROOT, read_json
 from ladder.figures.headline import IDEA
-from ladder.figures.layout import save
+from ladder.figures.layout import save_drawing
 from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import PUBLISHED
 
@@ -62,8 +62,4 @@ def draw(story: Story) -> Figure:
 
 def write(story: Story, path: Path = DRAWING) -> Path:
     """Write the figure of main loops as SVG."""
-    with mpl.rc_context():
-        mpl.rcdefaults()  # whatever figures were drawn before
-        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11})
-        save(draw(story), path.with_suffix(""))
-    return path
+    return save_drawing(partial(draw, story), path)

@@ -16,24 +16,6 @@ from ladder.publishing.page_past import TUNED, fastest_rungs
 COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
 
 
-def languages(story: Story, name: str) -> str:
-    """Return the throughput of every kernel of a published campaign on every problem, as ratios to the reference, by element type."""
-    parts = []
-    for element_type in ("float32", *reversed(OF_CUDA)):
-        data = story.campaign(name, element_type)
-        if data is None or not len(data.best):
-            continue
-        rows = []
-        for kernel in dict.fromkeys(data.summary["kernel"]):
-            bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
-            if kernel != data.reference and any(bests):
-                rows.append([_code(kernel), *("–" if row is None else lettered(f"×{row['ratio']:.3f}", row) for row in bests)])
-        table = _table(["kernel", *map(_shown, data.order)], rows)
-        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{_legend(table, *_kind(data)[1])}")
-        whence = _whence(data)
-    return "\n\n".join([f"{whence}.", *parts]) if parts else f"{NOTHING.capitalize()}."
-
-
 def half(story: Story, name: str) -> str:
     """Return, for each 16-bit type of a published campaign, the fastest rung on every problem and back to back, as ratios of throughput."""
     parts = []

@@ -9,7 +9,7 @@ import pandas as pd
 from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate
 from ladder.core.stats import geometric_mean
-from ladder.core.types import ELEMENT_TYPES
+from ladder.core.types import ELEMENT_TYPES, OF_CUDA
 from ladder.core.verdicts import SAME, UNCONFIRMED
 from ladder.figures.data import BASELINE_NAME, lettered
 from ladder.model.campaign import is_baseline
@@ -35,7 +35,7 @@ from ladder.publishing.page_cells import (
     _whence,
 )
 from ladder.publishing.page_data import Story
-from ladder.publishing.page_half import half, languages
+from ladder.publishing.page_half import half
 from ladder.publishing.page_past import ACCURATE, elsewhere, past
 from ladder.publishing.page_runs import alone, datasets, limits, machines
 
@@ -287,6 +287,24 @@ def rates(story: Story, kind: str) -> str:
         bests = [story.best(kernel, problem, data) for kernel in kernels]
         rows.append([_shown(problem), *(_rate(data, row) if row else "–" for row in bests)])
     return _legend(_table([data.unit, *short], rows))
+
+
+def languages(story: Story, name: str) -> str:
+    """Return the throughput of every kernel of a published campaign on every problem, as ratios to the reference, by element type."""
+    parts = []
+    for element_type in ("float32", *reversed(OF_CUDA)):
+        data = story.campaign(name, element_type)
+        if data is None or not len(data.best):
+            continue
+        rows = []
+        for kernel in dict.fromkeys(data.summary["kernel"]):
+            bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
+            if kernel != data.reference and any(bests):
+                rows.append([_code(kernel), *("–" if row is None else lettered(f"×{row['ratio']:.3f}", row) for row in bests)])
+        table = _table(["kernel", *map(_shown, data.order)], rows)
+        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{_legend(table, *_kind(data)[1])}")
+        whence = _whence(data)
+    return "\n\n".join([f"{whence}.", *parts]) if parts else f"{NOTHING.capitalize()}."
 
 
 TABLES: dict[str, Callable[..., str]] = {

@@ -1,17 +1,17 @@
 """Draw what each precision costs: the error beside the throughput and the energy of launches back to back."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.core.files import ROOT
 from ladder.figures.data import View
-from ladder.figures.layout import save
+from ladder.figures.layout import save_drawing
 from ladder.model.campaign import is_baseline, is_rung
 from ladder.publishing.page_data import Story
 
@@ -89,8 +89,4 @@ def _panel(axes: Axes, shown: list[dict[str, Any]], column: str, label: str) -> 
 
 def write(story: Story, path: Path = DRAWING) -> Path:
     """Write the figure as SVG."""
-    with mpl.rc_context():
-        mpl.rcdefaults()  # whatever figures were drawn before
-        mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "ladder", "font.family": "DejaVu Sans", "font.size": 11})
-        save(draw(story), path.with_suffix(""))
-    return path
+    return save_drawing(partial(draw, story), path)
