@@ -30,6 +30,7 @@ from ladder.measuring.verify import INEXACT, fault, judge
 from ladder.measuring.worker import Worker
 from ladder.model import kernel_file
 from ladder.model.campaign import BASELINES, PRECISION, REDUCING, TYPES_OF, baseline_configurations
+from ladder.model.hardware_limits import peak_tflops
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem
 from on_gpu import KERNELS, LAYOUTS, given, use
@@ -330,3 +331,14 @@ def test_the_caches_are_faster_than_the_memory_behind_them(gpu):
     peaks = gpu.peaks()
     assert peaks["l2_tb_s"] > peaks["copy_tb_s"]
     assert 50 < peaks["l2_latency_ns"] < 0.7 * peaks["memory_latency_ns"] < 2000
+
+
+@pytest.mark.parametrize(("rate", "element_type", "tensor_cores"), [
+    ("fp32_tflops", "float32", False), ("tensor_16_bit_tflops", "float16", True),
+])  # fmt: skip
+def test_peaks_are_near_what_the_highest_clock_allows(gpu, rate, element_type, tensor_cores):
+    environment = {"kind": "cuda", "attributes": gpu.describe(), "peaks": gpu.peaks()}
+    if rate not in environment["peaks"]:
+        pytest.skip("only compute capability 9.0 has it")
+    share = environment["peaks"][rate] / peak_tflops(environment, element_type, tensor_cores)
+    assert 0.6 < share < 1.001

@@ -3,7 +3,7 @@
 import pytest
 from ladder.compiling import issue_model
 from ladder.compiling.compile import compile_support
-from ladder.model.hardware_limits import flop_per_clock, least_us, peak_tflops
+from ladder.model.hardware_limits import flop_per_clock, least_us, measured_peak, peak_tflops
 from ladder.model.problem import Problem
 
 
@@ -33,6 +33,13 @@ def test_lanes_of_an_sm():
 ])  # fmt: skip
 def test_the_peak(environment, element_type, tensor_cores, expected):
     assert peak_tflops(environment, element_type, tensor_cores) == pytest.approx(expected)
+
+
+def test_a_measured_peak_is_that_of_the_element_type():
+    environment = gpu() | {"peaks": {"fp32_tflops": 20.0, "tensor_16_bit_tflops": 300.0}}
+    peaks = [measured_peak(environment, name) for name in ("float32", "float16", "bfloat16", "float64")]
+    assert peaks == [20.0, 300.0, 300.0, None]
+    assert measured_peak(gpu(), "float16") is None  # data from before it was measured
 
 
 def test_the_least_time_is_that_of_operations_or_of_what_fits_no_cache():

@@ -142,8 +142,8 @@ class Loads:
 
 
 def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
-    monkeypatch.delitem(sys.modules, "ladder.devices.memory_peaks", raising=False)
-    memory_peaks = import_module("ladder.devices.memory_peaks")
+    monkeypatch.delitem(sys.modules, "ladder.devices.cuda_peaks", raising=False)
+    cuda_peaks = import_module("ladder.devices.cuda_peaks")
     driver, loads, uploaded = sys.modules["pycuda.driver"], Loads(), []
 
     def upload(words):
@@ -162,12 +162,12 @@ def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
         loads.emptied = True
 
     l2 = 1 << 20
-    expected = {"l2_tb_s": memory_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12, "l2_latency_ns": 250, "memory_latency_ns": 600}
-    assert memory_peaks.measure(loads, time_calls, 4, l2, empty) == pytest.approx(expected)
+    expected = {"l2_tb_s": cuda_peaks.PASSES * l2 / 4 / 1e-3 * 1e-12, "l2_latency_ns": 250, "memory_latency_ns": 600}
+    assert cuda_peaks.memory(loads, time_calls, 4, l2, empty) == pytest.approx(expected)
     chases = [launch for launch in loads.queued if launch[0] == "peak_chase"]
     assert {launch[1:3] for launch in chases} == {((4, 1), (1, 1, 1))}  # one thread on each SM
     assert {launch[3:5] for launch in chases} == {(1, l2 // 4 // 128), (2, 8 * l2 // 128)}
-    del sys.modules["ladder.devices.memory_peaks"]
+    del sys.modules["ladder.devices.cuda_peaks"]
     for words in uploaded:  # a cycle through all lines, each once
         at, lines = 0, []
         for _ in range(len(words)):
@@ -177,3 +177,22 @@ def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
         assert at == 0
         assert sorted(lines) == list(range(len(words)))
         assert np.abs(np.diff(lines)).mean() > len(words) / 4  # in no order that could be foreseen
+
+
+def test_a_launch_that_only_multiplies_has_the_operations_of_its_loops(support, monkeypatch):
+    monkeypatch.delitem(sys.modules, "ladder.devices.cuda_peaks", raising=False)
+    cuda_peaks = import_module("ladder.devices.cuda_peaks")
+    assert list(cuda_peaks.arithmetic(Loads(), 4, tensor_cores=False)) == ["fp32_tflops"]
+    loads, launched = Loads(), {}
+    loads.launch = lambda name, given: launched.update({name: given})
+    launches = cuda_peaks.arithmetic(loads, 4, tensor_cores=True)
+    for call, _ in launches.values():
+        call()
+    (blocks, _), (threads, *_), _, rounds, *_ = launched["peak_fma"]
+    assert launches["fp32_tflops"][1] == 2 * blocks * threads * rounds * 128 * 8  # of a thread's eight sums, 128 times
+    (blocks, _), (threads, *_), _, rounds, *_ = launched["peak_tensor"]
+    assert blocks == 4
+    assert (
+        launches["tensor_16_bit_tflops"][1] == 2 * blocks * (threads // 128) * rounds * 8 * 64 * 256 * 16
+    )  # products of a warpgroup
+    del sys.modules["ladder.devices.cuda_peaks"]

@@ -244,3 +244,16 @@ def test_kernels_of_all_languages_stand_in_a_table_for_each_element_type(small):
     assert "float16" not in table
     assert "| `cublas` |" not in table  # what all are compared with
     assert page_tables.languages(Story(small), "d/none") == "Not measured yet."
+
+
+def test_hardware_counters_are_shown_in_the_order_asked_for(small):
+    assert fill("table: counters 02_second", small).count("Not measured yet.") == 1
+    counted = {"m": 64, "reason": None, "issue_percent": 71.4, "warps_percent": 25.2, "l2_read_sectors": 1e8, "shared_wavefronts": 400.0,
+               "bank_conflicts": 100.0, "stalls": "barrier 2.5, wait 0.5"}  # fmt: skip
+    rows = [counted | {"kernel": "01_first", "shared_wavefronts": 0.0}, counted | {"kernel": "02_second"},
+            {"kernel": "03_third", "reason": "ERR_NVGPUCTRPERM"}]  # fmt: skip
+    pd.DataFrame(rows).to_csv(small / RUN / "counters.csv", index=False)
+    lines = page_tables.counters(Story(small), "02_second", "01_first", "03_third").splitlines()
+    assert lines[2] == "| `02_second` | 71 % | 25 % | 3.2 GB | 25 % | barrier 2.5, wait 0.5 |"
+    assert lines[3].startswith("| `01_first` | 71 % | 25 % | 3.2 GB | 0 % |")
+    assert lines[4:] == ["", f"Nsight Compute, one launch at 64 on one {ENVIRONMENT['name']}."]

@@ -12,7 +12,8 @@ from math import prod
 from typing import Any
 
 from ladder.core.expressions import Number, ceil_div, evaluate, names_in
-from ladder.core.types import ELEMENT_TYPES
+from ladder.core.types import ELEMENT_TYPES, OF_CUDA
+from ladder.model.hardware_limits import measured_peak
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
@@ -148,9 +149,9 @@ def model(
     """Return a row of the table: counts for one GEMM, bounds in TFLOP/s, intensities in FLOP/byte.
 
     `intensity` counts every element that a thread reads, wherever it is found. `compulsory_intensity` counts every element of A,
-    B and C once. The bounds are the measured peak (float32 only), the copy bandwidth at the compulsory intensity, and the rate at
-    which L1 and shared memory can deliver. The lowest bound is empty if the kernel uses the tensor cores (`tensor_cores`),
-    because the measured peak is not theirs.
+    B and C once. The bounds are the measured peak (float32 and 16 bits), the copy bandwidth at the compulsory intensity, and the rate at
+    which L1 and shared memory can deliver. The lowest bound is empty if the kernel uses the tensor cores (`tensor_cores`)
+    where their peak is not measured, as in float32.
 
     `issue_tflops` is a prediction and not a bound: the peak times the multiply-adds per clock that the main loop can issue by
     `issue_model`, as if the loop were the whole kernel. Threads, shared memory and occupancy are those of the launch of
@@ -170,14 +171,15 @@ def model(
         row["global_writes"] = evaluate(kernel.global_writes, names)
         row["intensity"] = problem.flops / size / (row["global_reads"] + row["global_writes"])
     bounds = {"memory": peaks["copy_tb_s"] * row["compulsory_intensity"]}
-    if configuration.element_type == "float32":
-        bounds["arithmetic"] = peaks["fp32_tflops"]
+    peak = measured_peak(environment, configuration.element_type)
+    if peak:
+        bounds["arithmetic"] = peak
     modelled = traffic(kernel, configuration, given)
     cycles, rate = modelled.pop("l1_cycles", 0), l1_tb_s(environment)
     if cycles and rate:
         bounds["l1"] = row["l1_tflops"] = problem.flops / (cycles * L1_BYTES) * rate
     row |= modelled | {"memory_tflops": bounds["memory"]}
-    if not tensor_cores:
+    if not tensor_cores or (peak and configuration.element_type in OF_CUDA):
         row["bound"] = min(bounds, key=lambda name: bounds[name])
         row["bound_tflops"] = bounds[row["bound"]]
     rate_of_loop = float(resource.get("multiply_adds_per_clock") or 0)  # 0 for datasets published before that model existed

@@ -273,14 +273,14 @@ class Tries:
             self.unkept = str(unwritable(error.filename or FOLDER, error))
 
     def _stalls(self, session: Session, best: Entry, problem: Problem) -> str:
-        from ladder.measuring.counters import NotCounted, stalls  # importing them takes longer than all else
+        from ladder.measuring.counters import STALLS, NotCounted, profile, stalls  # importing them takes longer than all else
 
         functions = ["gemm", *(launch["function"] for launch in best.kernel.then)]
         given = {name: value for name, value in vars(problem).items() if name not in ("offset", "seed")}
         task = {"uuid": session.uuid, "support": str(session.support), "kernel": str(best.kernel.path), "functions": functions,
                 "configuration": best.configuration.label, "binary": str(best.binary), "problem": given}  # fmt: skip
         try:
-            return "stalls, cycles an issued instruction: " + ", ".join(f"{name} {value:.2g}" for name, value in stalls(task))
+            return "stalls, cycles an issued instruction: " + stalls(profile(task, STALLS.values()))
         except NotCounted as why:
             return f"no counters: {why}"
 

@@ -13,6 +13,7 @@ from ladder.devices.cpu import available_cores
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.trial import Entry, label_of
 from ladder.model.campaign import BASELINES
+from ladder.model.hardware_limits import measured_peak
 from ladder.model.problem import Problem
 
 
@@ -36,8 +37,8 @@ def timed(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str
     words.append(f"of {BASELINES[entry.kernel.kind][0]} {_interval(*entry.ratio())}")
     rungs = [rung for rung in entry.beside if rung.samples and rung.kernel.path.parent == entry.kernel.path.parent]
     words += [f"of {rung.kernel.name} {_interval(*entry.ratio(rung))}" for rung in rungs]
-    if problem.element_type == "float32":
-        words.append(f"of the measured peak {rate * size / environment['peaks']['fp32_tflops']:.0%}")
+    if peak := measured_peak(environment, problem.element_type):
+        words.append(f"of the measured peak {rate * size / peak:.0%}")
     return "; ".join(words)
 
 

@@ -178,6 +178,9 @@ def compile_support(kind: str, arch: str) -> bytes:
     """Return the compiled device code of the pipeline itself (`devices/support.*`). Raises `InputError` if the compiler refuses it."""
     folder = Path(__file__).resolve().parents[1] / "devices"
     compiler, name = (_nvcc, "support.cu") if kind == "cuda" else (_cc, "support.c")
+    arch = (
+        "sm_90a" if arch == "sm_90" else arch
+    )  # the same devices; wgmma, which measures the tensor cores' peak, is only in sm_90a
     try:
         return compiler((folder / name).read_text(), arch, folder)[0]
     except CompileError as error:

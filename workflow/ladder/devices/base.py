@@ -191,7 +191,8 @@ class Device(ABC):
     def peaks(self) -> dict[str, float]:
         """Return limits measured on the device: `fp32_tflops`, multiply-adds from registers, and `copy_tb_s`, read and write counted.
 
-        A GPU also has `l2_tb_s`, reads from the L2 cache, and the mean time of one load, `l2_latency_ns` and `memory_latency_ns`.
+        A GPU also has `l2_tb_s`, reads from the L2 cache, and the mean time of one load, `l2_latency_ns` and `memory_latency_ns`; one of
+        compute capability 9.0 also `tensor_16_bit_tflops`, products of 16 bits on the tensor cores.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.core import clock
-from ladder.devices import back_to_back, memory_peaks
+from ladder.devices import back_to_back, cuda_peaks
 from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS, Meter
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
@@ -350,12 +350,8 @@ class Cuda(Device):
         }
 
     def peaks(self) -> dict[str, float]:
-        blocks, rounds = self.device.get_attribute(cuda.device_attribute.MULTIPROCESSOR_COUNT) * 8, 125
-        fma = self._support.function("peak_fma", "iffP")
-
-        def multiply_add() -> None:
-            fma.prepared_async_call((blocks, 1), (256, 1, 1), self.stream, rounds, 0.999, 0.001, self._support.sums())
-
+        sms, capability = self.names["sm_count"], self.device.compute_capability()
+        launches = cuda_peaks.arithmetic(self._support, sms, capability == (9, 0))
         half = min(2 << 30, cuda.mem_get_info()[0] // 4)
         source, target = cuda.mem_alloc(half), cuda.mem_alloc(half)
         cuda.memset_d32(int(source), 0x3F800001, half // 4)
@@ -363,14 +359,14 @@ class Cuda(Device):
         def copy() -> None:
             cuda.memcpy_dtod_async(int(target), int(source), half, self.stream)
 
-        times = np.array([self.time_calls([multiply_add, copy]) for _ in range(30)])
+        calls = [call for call, _ in launches.values()]
+        *times_us, copy_us = np.median([self.time_calls([*calls, copy]) for _ in range(30)][10:], axis=0).tolist()
+        rates = {name: work / us * 1e-6 for (name, (_, work)), us in zip(launches.items(), times_us, strict=True)}
         l2 = self.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
-        memory = memory_peaks.measure(self._support, self.time_calls, self.names["sm_count"], l2, copy)
+        rates |= {"copy_tb_s": 2 * half / copy_us * 1e-6} | cuda_peaks.memory(self._support, self.time_calls, sms, l2, copy)
         source.free()
         target.free()
-        fma_us, copy_us = np.median(times[10:], axis=0).tolist()
-        rates = {"fp32_tflops": blocks * 256 * rounds * 1024 * 2 / fma_us * 1e-6, "copy_tb_s": 2 * half / copy_us * 1e-6}
-        return rates | memory
+        return rates
 
     def launch_us(self, times: int) -> float:
         fma = self._support.function("peak_fma", "iffP")

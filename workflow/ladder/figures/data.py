@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from ladder.analysis.finalists import AS_WARM
 from ladder.analysis.tables import BETWEEN, headline_problem
 from ladder.core.stats import geometric_mean
-from ladder.core.types import rate_unit
+from ladder.core.types import OF_CUDA, rate_unit
 from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
 from ladder.model.campaign import WIDTH, is_baseline
-from ladder.model.hardware_limits import flop_per_clock
+from ladder.model.hardware_limits import measured_peak, peak_tflops
 
 COLUMN = 5.4
 """The width in inches below which a figure is for one column of a paper: it has fewer panels, and rungs have numbers instead of names."""
@@ -141,11 +141,14 @@ class View:
         """The reference, then what is not ranked: other baselines, and kernels that round their operands."""
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
-        self.peak: float | None = environment["peaks"]["fp32_tflops"] / self.unit_size if self.element_type == "float32" else None
-        """The measured float32 peak in the device's unit; None for other element types."""
-        per_clock, clock = flop_per_clock(environment), environment["attributes"].get("max_sm_clock_mhz")
-        self.clock_peak = per_clock * clock * 1e-6 / self.unit_size if self.peak and per_clock and clock else None
-        """The float32 peak by arithmetic: two operations per lane and clock, at the highest clock."""
+        of_16_bits = self.element_type in OF_CUDA
+        self.peak_name, self.by_clock = ("16-bit peak", "tensor cores × clock") if of_16_bits else ("FP32 peak", "lanes × clock")
+        attributes, peak = environment["attributes"], measured_peak(environment, self.element_type)
+        self.peak = peak / self.unit_size if peak else None
+        """The measured peak in the device's unit; None where it is not measured."""
+        known = self.peak and environment["kind"] == "cuda" and attributes.get("max_sm_clock_mhz")
+        self.clock_peak = peak_tflops(environment, self.element_type, of_16_bits) / self.unit_size if known else None
+        """That peak by arithmetic: operations per clock, at the highest clock."""
 
     def _of_state(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table["state"] == self.state].astype({"problem": str})
@@ -295,8 +298,8 @@ class View:
         whose = f"{name}, {attributes['library']}, {self.element_type}, operands {self.distribution}, {self.state}"
         sentences = [f"{whose}, {env['time'][:10]}, commit {commit}.", self.intervals() if intervals is None else intervals]
         if self.peak:
-            by_clock = f"; {self.clock_peak:.3g} by lanes × clock" if self.clock_peak else ""
-            sentences.append(f"FP32 peak {self.peak:.3g} {self.unit}, measured{by_clock}.")
+            by_clock = f"; {self.clock_peak:.3g} by {self.by_clock}" if self.clock_peak else ""
+            sentences.append(f"{self.peak_name} {self.peak:.3g} {self.unit}, measured{by_clock}.")
         if "repeated_launch_us" in env:
             sentences.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
         return " ".join(filter(None, sentences))

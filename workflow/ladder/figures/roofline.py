@@ -65,7 +65,9 @@ def roofline(data: View) -> Figure:
         "Left: every load and store of a thread, wherever it is found. L1: 128 B a cycle and SM."
         if l1
         else "Left: every load and store of a thread, wherever it is found: caches can lift a rung above the roof.",
-        "Rungs on the tensor cores may lie above the FP32 peak." if kernels["tensor_cores"].any() else "",
+        "Rungs on the tensor cores may lie above the FP32 peak."
+        if data.element_type == "float32" and kernels["tensor_cores"].any()
+        else "",
     ]
     details = ["Each kernel's own bound by the model: models.csv.", marks_note(kernels.to_dict("records"))]
     title = f"Roofline at {data.where()} on {data.environment['name']}, {data.state}"
@@ -88,7 +90,7 @@ def _roof(axes: Axes, data: View, bandwidth: float, highest: float, name: str) -
     axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=small, color=ROOF)
     if data.peak:
         axes.plot([ridge, high], [data.peak] * 2, color=LIMIT, ls=":")
-        text = f"FP32 peak, measured: {data.peak:.3g}"
+        text = f"{data.peak_name}, measured: {data.peak:.3g}"
         axes.text(ridge, data.peak * 1.05, text, fontsize=small, color=LIMIT, va="bottom")
 
 

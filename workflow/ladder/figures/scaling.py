@@ -198,13 +198,13 @@ def _text(axes: Axes) -> float:
 
 
 def _draw_peaks(axes: Axes, data: View) -> None:
-    """Draw the float32 peaks of the device, with one text for both."""
-    peaks = {"measured": data.peak, "by lanes × clock": data.clock_peak}
+    """Draw the device's peaks in this element type, with one text for both."""
+    peaks = {"measured": data.peak, f"by {data.by_clock}": data.clock_peak}
     drawn = {name: peak for name, peak in peaks.items() if peak}
     for (name, peak), dash in zip(drawn.items(), (":", (0, (1, 3))), strict=False):
-        axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"FP32 peak, {name}")
+        axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"{data.peak_name}, {name}")
     if drawn:
-        text = f"FP32 peak: {', '.join(f'{peak:.3g} {name}' for name, peak in drawn.items())}"
+        text = f"{data.peak_name}: {', '.join(f'{peak:.3g} {name}' for name, peak in drawn.items())}"
         at = 0.01, 1.03 * max(drawn.values())
         axes.text(
             *at, text, transform=axes.get_yaxis_transform(), fontsize=0.8 * _text(axes), color=LIMIT, va="bottom", zorder=5,

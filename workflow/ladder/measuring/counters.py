@@ -55,7 +55,7 @@ STALLS = {
 """Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): waiting warps per issued instruction."""
 ORIGIN = ["device", "uuid", "commit", "dirty"]
 """Columns with the device and the code of the counts, which may differ from those of the dataset."""
-COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts"]
+COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
 _PREFIX = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -90,14 +90,13 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
     return counted
 
 
-def stalls(task: Mapping[str, Any], most: int = 3) -> list[tuple[str, float]]:
-    """Return the `most` frequent reasons why warps of a task wait, each with waiting warps per issued instruction. Raises `NotCounted`."""
-    values = profile(task, STALLS.values())
-    reasons = [(name.replace("_", " "), values[metric]) for name, metric in STALLS.items() if metric in values]
-    return sorted(reasons, key=lambda reason: -reason[1])[:most]
+def stalls(values: Mapping[str, float], most: int = 3) -> str:
+    """Return the `most` frequent reasons why warps wait, each with waiting warps per issued instruction; "" if `values` has none."""
+    reasons = [(values[metric], name.replace("_", " ")) for name, metric in STALLS.items() if values.get(metric)]
+    return ", ".join(f"{name} {value:.2g}" for value, name in sorted(reasons, key=lambda reason: -reason[0])[:most])
 
 
-def profile(task: Mapping[str, Any], metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
+def profile(task: Mapping[str, Any], metrics: Iterable[str] = (*METRICS.values(), *STALLS.values())) -> dict[str, float]:
     """Run a task below `ncu`, which must be on the PATH, and return the metrics. Raises `NotCounted`."""
     if not task["kernel"].endswith(SUFFIXES["cuda"]):
         raise NotCounted("Nsight Compute counts on NVIDIA GPUs only")
@@ -176,7 +175,8 @@ def count(
             continue
         counted = {column: counts.get(metric) for column, metric in METRICS.items()}
         conflicts = counted["read_conflicts"], counted["write_conflicts"]
-        rows.append(key | counted | {"bank_conflicts": None if None in conflicts else sum(filter(None, conflicts))})
+        added = {"bank_conflicts": None if None in conflicts else sum(filter(None, conflicts)), "stalls": stalls(counts) or None}
+        rows.append(key | counted | added)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -30,6 +30,13 @@ def flop_per_clock(environment: Mapping[str, Any]) -> float | None:
     return 2.0 * lanes * float(attributes["sm_count"])
 
 
+def measured_peak(environment: Mapping[str, Any], element_type: str) -> float | None:
+    """Return the measured peak in TFLOP/s: of the lanes in float32, of the tensor cores in 16 bits; None where it is not measured."""
+    name = "tensor_16_bit_tflops" if element_type in OF_CUDA else f"{element_type.replace('float', 'fp')}_tflops"
+    peak: float | None = environment["peaks"].get(name)
+    return peak
+
+
 def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", tensor_cores: bool = False) -> float:
     """Return the TFLOP/s that no kernel can exceed: on a GPU all lanes or all tensor cores at the highest clock, on a CPU all cores.
 

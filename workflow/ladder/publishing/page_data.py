@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import FEWEST_MACHINES
 from ladder.analysis.tables import BETWEEN
@@ -17,6 +19,7 @@ from ladder.core.stats import between_processes
 from ladder.figures.data import View
 from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
+from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import DRAWN_FROM, PUBLISHED, read_environment
 from ladder.storage.published_index import featured
 
@@ -79,6 +82,15 @@ class Story:
     def campaign(self, name: str, element_type: str = "float32", state: str = "warm") -> View | None:
         """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
         return self.published(name, element_type, state) if name in self.folders else None
+
+    @cached_property
+    def counts(self) -> tuple[str, pd.DataFrame] | None:
+        """The name of the GPU and the rows of the first featured run with hardware counters, or None."""
+        for folder in self.folders.values():
+            if (folder / "counters.csv").exists():
+                counts = read_csv(folder / "counters.csv")
+                return read_environment(folder / "environment.json")["name"], counts[counts["reason"].isna()]
+        return None
 
     @cached_property
     def runs(self) -> list[Data]:

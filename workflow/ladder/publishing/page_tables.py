@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from ladder.analysis.kernel_model import SECTOR_BYTES
 from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate
 from ladder.core.stats import geometric_mean
@@ -55,7 +56,7 @@ def device(story: Story, kind: str) -> str:
         "multiprocessors (SMs)": attributes.get("sm_count"),
         "cores": attributes.get("cores"),
         "compute capability": attributes.get("compute_capability"),
-        "measured FP32 peak": f"{_number(data.peak)} {data.unit}",
+        f"measured {data.peak_name}": f"{_number(data.peak)} {data.unit}",
         "measured copy bandwidth": f"{_number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
         "the vendor's library": attributes.get("library"),
         "date and commit": f"{e['time'][:10]}, `{(project['commit'] or 'unknown')[:10]}`",
@@ -127,6 +128,22 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
         rows.append([_code(kernel), *cells] if counts else _unmeasured(_code(kernel), 6))
     columns = ["main loop of", "FFMA", "LDS", "LDG", "other", "share of FFMA"]
     return _table(columns, rows)
+
+
+def counters(story: Story, *kernels: str) -> str:
+    """Return what Nsight Compute counted of rungs at the ladder's problem, in their best configurations on one GPU."""
+    if story.counts is None:
+        return NOTHING.capitalize() + "."
+    (gpu, counts), rows = story.counts, []
+    for row in (row for kernel in kernels for row in counts[counts["kernel"] == kernel].to_dict("records")):
+        conflicts = row["bank_conflicts"] / row["shared_wavefronts"] if row["shared_wavefronts"] else 0.0
+        rows.append([
+            _code(row["kernel"]), f"{row['issue_percent']:.0f} %", f"{row['warps_percent']:.0f} %",
+            f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB", f"{conflicts:.0%}".replace("%", " %"), row["stalls"],
+        ])  # fmt: skip
+    columns = ["counted in", "issue slots used", "resident warps", "read from L2", "bank conflicts", "warps wait for"]
+    problem = _shown(str(int(counts["m"].iloc[0])))
+    return _legend(_table(columns, rows, words=(0, -1)), f"Nsight Compute, one launch at {problem} on one {gpu}")
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -314,6 +331,7 @@ TABLES: dict[str, Callable[..., str]] = {
         best,
         rung,
         mix,
+        counters,
         compare,
         methods,
         gains,

@@ -1,4 +1,4 @@
-"""Measure a GPU's memories: the bandwidth of the L2 cache, and the time of one load from L2 and from global memory.
+"""Measure a GPU's peaks: multiply-adds of its lanes and of its tensor cores, the bandwidth of the L2 cache, the time of one load.
 
 The loads are a pointer chase: each has the address of the next, so none can begin before the one before it is done (Saavedra-Barrera, CPU
 Performance Evaluation and Execution Time Prediction Using Narrow Spectrum Benchmarking, 1992, chapter 4).
@@ -35,7 +35,29 @@ def chain(size: int) -> NDArray[np.uint32]:
     return words
 
 
-def measure(
+def arithmetic(support: Support, sms: int, tensor_cores: bool) -> dict[str, tuple[Call, float]]:
+    """Return, by the name of its rate, a launch that only multiplies and adds, and its operations.
+
+    `fp32_tflops` is of the lanes. With `tensor_cores`, `tensor_16_bit_tflops` is of compute capability 9.0's tensor cores: products of 16
+    bits, FP32 sums.
+    """
+    fma, lane_rounds, tensor_rounds = support.function("peak_fma", "iffP"), 125, 500
+
+    def multiply_add() -> None:
+        fma.prepared_async_call((8 * sms, 1), (256, 1, 1), support.stream, lane_rounds, 0.999, 0.001, support.sums())
+
+    launches: dict[str, tuple[Call, float]] = {"fp32_tflops": (multiply_add, 8 * sms * 256 * lane_rounds * 1024 * 2.0)}
+    if tensor_cores:
+        mma = support.function("peak_tensor", "iP")
+
+        def multiply_tiles() -> None:
+            mma.prepared_async_call((sms, 1), (256, 1, 1), support.stream, tensor_rounds, support.sums())
+
+        launches["tensor_16_bit_tflops"] = multiply_tiles, sms * 2 * tensor_rounds * 8 * (64 * 16 * 256 * 2.0)
+    return launches
+
+
+def memory(
     support: Support, time_calls: Callable[[Sequence[Call]], list[float]], sms: int, l2_bytes: int, flush: Call
 ) -> dict[str, float]:
     """Return `l2_tb_s`, and `l2_latency_ns` and `memory_latency_ns`, the mean over the SMs. `flush` empties the L2 cache of buffers."""
