@@ -77,7 +77,7 @@ def plan_2000() -> float:
     return time.perf_counter() - start
 
 
-def compile_one() -> float:
+def compile_seconds() -> float:
     """CPU time of one configuration, the mean over those of every CUDA kernel."""
     spent, count = 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def last_campaign() -> dict[str, Any]:
 def pipeline(clone: bool) -> None:
     """Measure what has a limit."""
     results = fresh_clone() if clone else {}
-    results |= {**campaign_here(), "plan_2000_s": plan_2000(), "compile_cpu_s_a_configuration": compile_one()}
+    results |= {**campaign_here(), "plan_2000_s": plan_2000(), "compile_cpu_s_a_configuration": compile_seconds()}
     jobs = last_campaign()
     if "campaign_s" in results:
         for stage in ("confirm", "gauntlet"):

@@ -268,7 +268,11 @@ def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512,
         configuration.label: configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection
     }
     compile_kernel(
-        kernel, [(one, "") for one in configurations.values()], bench.here.arch, bench.folder / kernel.name, cpu.available_cores()
+        kernel,
+        [(configuration, "") for configuration in configurations.values()],
+        bench.here.arch,
+        bench.folder / kernel.name,
+        cpu.available_cores(),
     )
     names, rows = ("rung_us", "sgemm_us"), []
     for size in sizes:
@@ -290,11 +294,13 @@ def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512,
         with bench.on(replace(problem, distribution=UNFIT)):
             # the fastest beside SGEMM, as a campaign on such operands would choose it; most are slow there, so a few samples do
             several = bench.time(
-                [bench.kernel(kernel, one) for one in configurations.values()], bench.baseline("cublas"), max(rounds // 4, 2)
+                [bench.kernel(kernel, configuration) for configuration in configurations.values()],
+                bench.baseline("cublas"),
+                max(rounds // 4, 2),
             )
         times = {
-            label: {"rung_us": median(one.samples), "sgemm_us": median(one.reference)}
-            for label, one in zip(configurations, several, strict=True)
+            label: {"rung_us": median(result.samples), "sgemm_us": median(result.reference)}
+            for label, result in zip(configurations, several, strict=True)
         }
         label = max(times, key=lambda label: times[label]["sgemm_us"] / times[label]["rung_us"])
         rows.append(row | {"unfit": {"configuration": label, **times[label]}})

@@ -125,7 +125,7 @@ def by_kernel_tuner(
         sys.exit(f"{kernel.id} takes several launches; Kernel Tuner times one")
     first = [launches[0] for launches in shapes]
     m, n, k = (np.int32(size) for _ in range(3))
-    one, zero = np.float32(1), np.float32(0)
+    alpha, beta = np.float32(1), np.float32(0)
     allowed = [(index, *shape.block) for index, shape in enumerate(first)]
     parameters = {"which": list(range(len(first)))} | {
         name: sorted({shape.block[axis] for shape in first}) for axis, name in enumerate(BLOCK)
@@ -135,7 +135,7 @@ def by_kernel_tuner(
         "gemm",
         lambda chosen: kernel.source(configurations[chosen["which"]]),
         lambda chosen: first[chosen["which"]].grid,
-        [m, n, k, one, a, k, b, n, zero, np.zeros((size, size), np.float32), n],
+        [m, n, k, alpha, a, k, b, n, beta, np.zeros((size, size), np.float32), n],
         parameters,
         grid_div_x=[], grid_div_y=[], grid_div_z=[],
         restrictions=[f"(which, {', '.join(BLOCK)}) in {allowed}"],
@@ -274,8 +274,8 @@ class Cells:
     def _as_kernel_tuner(self, name: str, addresses: Sequence[int]) -> Callable[[], None]:
         """A launch through cuda-bindings, whose arguments get their C types at every call."""
         pointers = [self.driver.CUdeviceptr(address) for address in addresses]
-        n, one, zero = np.int32(self.size), np.float32(1), np.float32(0)
-        arguments = [n, n, n, one, pointers[0], n, pointers[1], n, zero, pointers[2], n]
+        n, alpha, beta = np.int32(self.size), np.float32(1), np.float32(0)
+        arguments = [n, n, n, alpha, pointers[0], n, pointers[1], n, beta, pointers[2], n]
         stream, shape = self.driver.CUstream(self.device.stream.handle), self.shape
 
         def call() -> None:

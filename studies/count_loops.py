@@ -22,7 +22,7 @@ from ladder.publishing.page_data import Story
 
 def count(story: Story) -> dict[str, dict[str, int]]:
     """Return the counts by kernel and configuration. Rungs 20 and 21 have none: their work on tensor cores is no FFMA."""
-    found = {}
+    counts = {}
     halves = story.ladder("cuda", in_float32=False)
     for name in [*story.ladder("cuda"), *halves]:
         kernel, row = story.kernels[name], story.best(name, main_loops.AT.get(name, "4096"))
@@ -32,8 +32,8 @@ def count(story: Story) -> dict[str, dict[str, int]]:
         configuration = Configuration.of(row["element_type"], row["configuration"])
         with TemporaryDirectory() as folder:
             (made,) = compile_kernel(kernel, [(configuration, "")], issue_model.MODELLED, Path(folder), 1)
-            found[f"{name} {row['configuration']}"] = mix((Path(folder) / made.binary).read_bytes())
-    return found
+            counts[f"{name} {row['configuration']}"] = mix((Path(folder) / made.binary).read_bytes())
+    return counts
 
 
 def main() -> None:

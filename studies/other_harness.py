@@ -51,8 +51,8 @@ class Cublas:
         self.ask("cublasSetStream_v2", self.handle, pointer(torch.cuda.current_stream().cuda_stream))
         self.ask("cublasSetWorkspace_v2", self.handle, pointer(self.workspace.data_ptr()), ctypes.c_size_t(WORKSPACE_BYTES))
         # CUBLAS_OP_N is 0, CUDA_R_32F 0, CUBLAS_COMPUTE_32F 68, CUBLAS_GEMM_DEFAULT -1; column by column C^T = B^T A^T
-        one, zero = (ctypes.byref(factor) for factor in self.factors)
-        operands = one, pointer(b), 0, n, pointer(a), 0, n, zero, pointer(c), 0, n
+        alpha, beta = (ctypes.byref(factor) for factor in self.factors)
+        operands = alpha, pointer(b), 0, n, pointer(a), 0, n, beta, pointer(c), 0, n
         self.ask("cublasGemmEx", self.handle, 0, 0, n, n, n, *operands, 68, -1)
 
 
@@ -106,8 +106,8 @@ def medians(row: dict[str, Any], blas: Cublas) -> dict[str, float]:
 
     def call_on(a: Any, b: Any, c: Any) -> Callable[[], None]:
         pointers = [np.uint64(matrix.data_ptr()) for matrix in (a, b, c)]
-        size, one, zero = np.int32(n), np.float32(1), np.float32(0)
-        arguments = (size, size, size, one, pointers[0], size, pointers[1], size, zero, pointers[2], size)
+        size, alpha, beta = np.int32(n), np.float32(1), np.float32(0)
+        arguments = (size, size, size, alpha, pointers[0], size, pointers[1], size, beta, pointers[2], size)
 
         def call() -> None:
             if function is None and how["call"] == "torch.mm":

@@ -218,7 +218,7 @@ class Measuring:
         """Wait until the attempt has stopped itself; returns its job."""
         stopped = self.journal.with_name(self.journal.name + ".stopped")
         wait(lambda: not self.run.running() or stopped.exists(), "the job to stop itself")
-        assert self.run.running(), self.run.said()[-8000:]
+        assert self.run.running(), self.run.output()[-8000:]
         self.slurm.hold()
         stopped.unlink()
         self.keep()

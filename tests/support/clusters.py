@@ -164,7 +164,7 @@ class Slurm:
 
     def jobs(self) -> list[Job]:
         """Every job since the start."""
-        found = []
+        jobs = []
         for line in self.ask("scontrol", "-o", "show", "job").splitlines():
             job = dict(part.split("=", 1) for part in line.split() if "=" in part)
             if "JobId" not in job:
@@ -174,7 +174,7 @@ class Slurm:
             asked = self.folder / "limits" / job["JobId"]
             limit = asked.read_text().strip().partition("=")[2] if asked.exists() else ""
             hours, minutes, _ = (limit or job["TimeLimit"]).split(":")
-            found.append(
+            jobs.append(
                 Job(
                     id=job["JobId"],
                     state=job["JobState"],
@@ -189,7 +189,7 @@ class Slurm:
                     else [],
                 )
             )
-        return sorted(found, key=lambda job: int(job.id))
+        return sorted(jobs, key=lambda job: int(job.id))
 
 
 class Run:
@@ -212,7 +212,7 @@ class Run:
             )
         self.started.append(self)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     def running(self) -> bool:
@@ -220,13 +220,13 @@ class Run:
 
     def ok(self) -> str:
         """Wait for it, it must succeed; returns what it printed."""
-        assert self.process.wait(LIMIT) == 0, self.said()[-8000:]
-        return self.said()
+        assert self.process.wait(LIMIT) == 0, self.output()[-8000:]
+        return self.output()
 
     def fails(self) -> str:
         """Wait for it, it must not succeed; returns what it printed."""
-        assert self.process.wait(LIMIT) != 0, self.said()[-8000:]
-        return self.said()
+        assert self.process.wait(LIMIT) != 0, self.output()[-8000:]
+        return self.output()
 
     @classmethod
     def kill_all(cls) -> None:

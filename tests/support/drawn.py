@@ -27,10 +27,10 @@ def changed(dataset, **tables):
 
 def rows(dataset, table="best", **where):
     """The rows of a table that have a value, or one of several, in each of some columns; problems are their labels."""
-    found = dataset[0][table].astype({"problem": str})
+    selection = dataset[0][table].astype({"problem": str})
     for column, value in where.items():
-        found = found[found[column].isin(value if isinstance(value, list) else [value])]
-    return found
+        selection = selection[selection[column].isin(value if isinstance(value, list) else [value])]
+    return selection
 
 
 def draw(dataset, name, state="warm", width=11.0):
@@ -65,11 +65,11 @@ def heads(axes):
 
 def cells(axes):
     """The table beside a panel: the cells of each row, by the name on the y axis."""
-    found = {text.get_text(): [] for text in axes.get_yticklabels()}
+    by_name = {text.get_text(): [] for text in axes.get_yticklabels()}
     for text in axes.texts:
         if getattr(text, "xycoords", "") == ("axes fraction", "data"):
-            found[list(found)[int(text.xy[1])]].append(text.get_text())
-    return found
+            by_name[list(by_name)[int(text.xy[1])]].append(text.get_text())
+    return by_name
 
 
 def lines(axes):

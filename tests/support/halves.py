@@ -125,8 +125,8 @@ def instruction(total: Array, a: Array, b: Array) -> Array:
     power = exponents(a)[:, None, :] + exponents(b)[None, :, :]
     power = np.maximum(np.where(products == 0, -2000, power).max(axis=2), np.where(total == 0, -2000, np.frexp(total)[1] - 1))
     unit = np.ldexp(1.0, np.maximum(power, -900) - KEPT_BITS)
-    found = truncated(products, unit[:, :, None]).sum(axis=2) + truncated(total, unit)
-    return truncated(found, np.ldexp(1.0, np.frexp(found)[1] - 24))
+    result = truncated(products, unit[:, :, None]).sum(axis=2) + truncated(total, unit)
+    return truncated(result, np.ldexp(1.0, np.frexp(result)[1] - 24))
 
 
 def on_tensor_cores(a: Half, b: Half, parts: slice) -> Array:
@@ -163,12 +163,12 @@ def chunks(a: Floats, b: Floats) -> list[tuple[Floats, Floats, Half, Half]]:
     padded_a = np.zeros((-(-m // GROUP) * GROUP, count * CHUNK), np.float32)
     padded_b = np.zeros((-(-n // STRIP) * STRIP, count * CHUNK), np.float32)
     padded_a[:m, :k], padded_b[:n, :k] = a, b.T
-    found = []
+    pieces = []
     for at in reversed(range(count)):
         x, y = (padded[:, at * CHUNK : (at + 1) * CHUNK] for padded in (padded_a, padded_b))
         beyond = max(0, (at + 1) * CHUNK - k)
-        found.append((x, y, split(x, beyond, count, False, len(x) - m), split(y, 0, count, True, len(y) - n)))
-    return found
+        pieces.append((x, y, split(x, beyond, count, False, len(x) - m), split(y, 0, count, True, len(y) - n)))
+    return pieces
 
 
 def multiply(a: Floats, b: Floats, long: bool = True) -> Floats:

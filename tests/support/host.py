@@ -74,16 +74,16 @@ def checked(problem: Problem, compute: Compute) -> Any:
 
 def buffers(problem: Problem) -> list[Any]:
     """The buffers of A, B and C of a problem of any element type, drawn on the host, canaries round them; C as it is before a launch."""
-    found = []
+    arrays = []
     for index, (place, draw) in enumerate(zip(places(problem), draws(problem), strict=True)):
         wide = np.empty(place.total)  # in double, from which a device rounds too
         host()._support.fill(ctypes.c_void_p(wide.ctypes.data), 8, _Place(*place), _Draw(*draw))
         size = ELEMENT_TYPES[problem.element_type].size
-        found.append(np.full(place.total * size // 4, CANARY, np.uint32).view(stored_type(problem.element_type)))
+        arrays.append(np.full(place.total * size // 4, CANARY, np.uint32).view(stored_type(problem.element_type)))
         if index < 2 or problem.beta:
             with np.errstate(over="ignore"):
-                inside(found[-1], place)[:] = rounded(inside(wide, place), problem.element_type)
-    return found
+                inside(arrays[-1], place)[:] = rounded(inside(wide, place), problem.element_type)
+    return arrays
 
 
 def rounded(wide: Any, element_type: str) -> Any:
@@ -103,9 +103,9 @@ def inside(buffer: Any, place: Place) -> Any:
 
 def drawn(problem: Problem) -> tuple[Any, Any, Any]:
     """A, B and C of a problem as a launch finds them."""
-    found: list[Any] = []
-    checked(problem, lambda p, *matrices: found.extend(matrix.copy() for matrix in matrices))
-    a, b, c = found
+    copies: list[Any] = []
+    checked(problem, lambda p, *matrices: copies.extend(matrix.copy() for matrix in matrices))
+    a, b, c = copies
     return a, b, c
 
 

@@ -72,12 +72,12 @@ class StuckClock(Clock):
 def expected() -> dict[tuple[str, str], Mapping[str, Any]]:
     """What must become of each kernel, by device kind and name."""
     table = yaml.safe_load((FOLDER / "frauds.yaml").read_text())
-    found = {}
+    outcomes = {}
     for kernel in KERNELS.values():
         common = {"status": "correct" if table[kernel.name].get("by") == "nothing" else "incorrect", "says": "", "only": ""}
         own = table[kernel.name].get(kernel.kind, {})
-        found[kernel.kind, kernel.name] = {**common, **table[kernel.name], **own}
-    return found
+        outcomes[kernel.kind, kernel.name] = {**common, **table[kernel.name], **own}
+    return outcomes
 
 
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
@@ -104,7 +104,7 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:
         alike.setdefault(json.dumps(kernel.geometry), []).append(kernel)
-    found: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
+    results: dict[str, dict[str, Mapping[str, Any]]] = {kernel.name: {} for kernel in mine}
     for number, group in enumerate(alike.values()):
         plan = {
             "kernel": group[0].id, "geometry": group[0].geometry,
@@ -117,30 +117,30 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
         names = {problem: name for name, problem in PROBLEMS.items()}
         for row in read(folder / f"{number}.parquet")[0]:
             problem = Problem(**{name: row[name] for name in Problem.__dataclass_fields__})
-            found[row["kernel"]][names[problem]] = row
-    return found
+            results[row["kernel"]][names[problem]] = row
+    return results
 
 
 def _candidate(name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"name": name, "label": row["configuration"], "objection": "", "precision": ""}
 
 
-def complaints(kind: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
+def complaints(kind: str, results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
     """Where a job did not say what it must."""
-    said = []
+    messages = []
     for (_, name), must in ((key, must) for key, must in expected().items() if key[0] == kind):
-        for problem, row in found[name].items():
+        for problem, row in results[name].items():
             shows = must["only"] in ("", problem)
             reason = str(row["reason"] or "")
             pattern = f"{CAUGHT[must['by']][0] or '.*'}(?:{must['says']})"
             right = row["status"] == must["status"] and re.match(pattern, reason)
             if not (right if shows else row["status"] in ("correct", must["status"])):
-                said.append(
+                messages.append(
                     f"{name} on {problem}: {row['status']}, {reason!r}; expected {must['status']} by {must['by']}: {must['says']}"
                 )
             if kind == "cuda" and must["status"] == "correct" and row["samples_us"] and name not in CONTROLS:
-                honest = median_interval(found["right_plain"][problem]["samples_us"])[0]
+                honest = median_interval(results["right_plain"][problem]["samples_us"])[0]
                 us = median_interval(row["samples_us"])[0]
                 if us < HONEST * honest:
-                    said.append(f"{name} on {problem}: {us:.3g} us, where right_plain takes {honest:.3g}")
-    return said
+                    messages.append(f"{name} on {problem}: {us:.3g} us, where right_plain takes {honest:.3g}")
+    return messages

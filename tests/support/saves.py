@@ -47,7 +47,7 @@ def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
 
     Raises `AssertionError` where an answer is not `right`.
     """
-    name, text, (old, new), one = KERNELS[kind]
+    name, text, (old, new), settings = KERNELS[kind]
     assert text.count(old) == 1
     texts = text, text.replace(old, new)
     path, count = project.write(f"kernels/{kind}/{name}", text), 0
@@ -57,29 +57,29 @@ def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
         count += 1
         write_whole(path, texts[count % 2].encode())  # so that none sees half of it
 
-    command = [project.python, "-m", "ladder", "try", f"kernels/{kind}/{name}", *one]
+    command = [project.python, "-m", "ladder", "try", f"kernels/{kind}/{name}", *settings]
     quiet: Mapping[str, Any] = {"cwd": project.folder, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
-    def answered() -> float:
+    def try_seconds() -> float:
         start = time.monotonic()
-        said = subprocess.run(command, check=False, **quiet).stdout
-        assert "\ncorrect; " in said, said
+        output = subprocess.run(command, check=False, **quiet).stdout
+        assert "\ncorrect; " in output, output
         return time.monotonic() - start
 
-    first, again = answered(), []
+    first, again = try_seconds(), []
     for _ in range(further):
         save()
-        again.append(answered())
+        again.append(try_seconds())
     watched = []
     with subprocess.Popen([*command, "--watch"], **quiet) as watching:
 
         def answer() -> None:
-            said = []
+            lines = []
             for line in watching.stdout or ():
-                said.append(line)
+                lines.append(line)
                 if line.startswith(("correct; ", "incorrect; ", "Error: ")):
                     break
-            assert said[-1:] and said[-1].startswith("correct; "), "".join(said)
+            assert lines[-1:] and lines[-1].startswith("correct; "), "".join(lines)
 
         try:
             answer()

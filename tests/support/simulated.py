@@ -27,7 +27,7 @@ from ladder.core import clock
 from ladder.core.files import digest, write_whole
 from ladder.devices.base import Call, Device, Launch, Refused, Sample, Timed
 from ladder.devices.cpu import C_TYPES, Cpu
-from ladder.devices.detect import Device as Found
+from ladder.devices.detect import Device as DetectedDevice
 from ladder.devices.detect import slugify
 from ladder.devices.operands import reference, scalars
 from ladder.model.kernel import ARGUMENTS
@@ -98,14 +98,14 @@ def fail(message: str) -> None:
 
 def settings() -> dict[str, Any]:
     """What `$SIMULATED_GPUS` says."""
-    found: dict[str, Any] = json.loads(Path(os.environ[VARIABLE]).read_text())
-    return found
+    values: dict[str, Any] = json.loads(Path(os.environ[VARIABLE]).read_text())
+    return values
 
 
-def detect() -> list[Found]:
+def detect() -> list[DetectedDevice]:
     """The simulated GPUs: one model."""
     gpu = settings()
-    return [Found(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
+    return [DetectedDevice(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
 
 
 def visible(slug: str) -> list[str]:
@@ -120,23 +120,23 @@ def compiler_version(compiler: str) -> str:
 
 def compile(source: str) -> tuple[bytes, dict[str, Any]]:
     """A cubin with what the source says behind `// python: `; different for different sources, as a compiler's is, whatever their name."""
-    found = re.search(r"^// python: (.*)$", source, re.MULTILINE)
+    match = re.search(r"^// python: (.*)$", source, re.MULTILINE)
     unnamed = re.sub(r"^#line .*$", "", source, flags=re.MULTILINE)
     size = 8 if "using T = double;" in source else 2 if re.search("using T = __(half|nv_bfloat16);", source) else 4
     functions = {name: parameters(text, size) for name, text in SIGNATURE.findall(source) or [("gemm", ARGUMENTS)]}
-    return cubin(f"{found.group(1) if found else 'right()'}  # {digest(unnamed)}", functions), dict(USAGE)
+    return cubin(f"{match.group(1) if match else 'right()'}  # {digest(unnamed)}", functions), dict(USAGE)
 
 
 def parameters(text: str, size: int) -> bytes:
     """What ptxas writes down of a function's parameters; T has `size` bytes."""
-    said, at = b"", 0
+    attributes, at = b"", 0
     for number, parameter in enumerate(filter(str.strip, text.split(","))):
         kind = parameter.split()[0]
-        one = 128 if "TensorMap" in parameter else 8 if "*" in parameter else {"T": size, "Acc": max(4, size)}.get(kind, 4)
-        at += -at % min(one, 64)
-        said += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, one << 18)
-        at += one
-    return said
+        width = 128 if "TensorMap" in parameter else 8 if "*" in parameter else {"T": size, "Acc": max(4, size)}.get(kind, 4)
+        at += -at % min(width, 64)
+        attributes += struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, at, width << 18)
+        at += width
+    return attributes
 
 
 def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
@@ -146,7 +146,7 @@ def cubin(code: str, functions: dict[str, bytes] | None = None) -> bytes:
     """
     parts = [("", 0, b""), (".text.gemm", 1, b""), (SECTION, 1, code.encode()), (".symtab", 2, b""), (".strtab", 3, b"\0gemm\0")]
     parts.append((".dynsym", 11, struct.pack("<IBBHQQ", 1, 0, 0, 1, 0, 0)))
-    parts += [(f".nv.info.{name}", 1, said) for name, said in (functions or {}).items()]
+    parts += [(f".nv.info.{name}", 1, attributes) for name, attributes in (functions or {}).items()]
     names = b"".join(f"{name}\0".encode() for name, _, _ in [*parts, (".shstrtab", 3, b"")])
     parts.append((".shstrtab", 3, names))
     at, headers, body, name_at = 64, b"", b"", 0

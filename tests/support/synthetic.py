@@ -142,11 +142,11 @@ def write(
 
 def index(published):
     """Write the index of the published datasets that are there: of each device and campaign the first run is featured."""
-    found = {}
+    groups = {}
     for path in sorted(published.glob("*/*/*/environment.json")):
         group, run = path.parent.parent.relative_to(published).as_posix(), path.parent.name
-        found.setdefault(group, {"featured": run, "runs": {}})["runs"][run] = "made up"
-    published_index.write(published, found)
+        groups.setdefault(group, {"featured": run, "runs": {}})["runs"][run] = "made up"
+    published_index.write(published, groups)
 
 
 @functools.cache

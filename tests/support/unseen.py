@@ -85,19 +85,19 @@ class _Launch:
         errors = Errors(diff2=float(np.sum(diff**2)), worst=worst, where=where, wild=0, stray=0, **sums)
         return judge(errors, self.problem, self.call.tf32)
 
-    def _one(self, i: int, j: int, value: float) -> bool:
+    def _passes(self, i: int, j: int, value: float) -> bool:
         wrong = np.zeros_like(self.product)
         wrong[i, j] = value
         return self.verdict(wrong, alone=True).status == "correct"
 
     def unseen(self) -> Unseen:
         size = float(np.sqrt(np.mean(self.product**2)))
-        off = [share for share in 2.0 ** np.arange(-60, 8, 0.25) if self._one(3, 5, share * size)]
+        off = [share for share in 2.0 ** np.arange(-60, 8, 0.25) if self._passes(3, 5, share * size)]
         random, left_out = np.random.default_rng(self.problem.k), []
         while len(left_out) < TRIALS:
             i, j, k = *random.integers(SIDE, size=2), random.integers(self.problem.k)
             if product := self.a[i, k] * self.b[k, j]:
-                left_out.append(self._one(i, j, -product))
+                left_out.append(self._passes(i, j, -product))
         return Unseen(max(off, default=0.0), float(np.mean(left_out)), max(self._narrower(), default=0.0))
 
     def _narrower(self) -> Iterator[float]:
@@ -129,9 +129,9 @@ def unseen(call: Call, k: int) -> tuple[Unseen, Unseen]:
 def slack(call: Call, k: int) -> float:
     """How many times the largest error of a right result fits into the bound on rounded numbers."""
     launch = _Launch(call, Problem(SIDE, SIDE, k, element_type=call.element_type))
-    found = launch.verdict(launch.in_order() - launch.product)
-    assert found.component_bound and found.component_error, found
-    return found.component_bound / found.component_error
+    verdict = launch.verdict(launch.in_order() - launch.product)
+    assert verdict.component_bound and verdict.component_error, verdict
+    return verdict.component_bound / verdict.component_error
 
 
 def first_wide(call: Call, side: int, k: int) -> int:

@@ -10,6 +10,8 @@ from planted import ROOT
 PACKAGE = ROOT / "workflow" / "ladder"
 PAGE = ROOT / "docs" / "architecture.md"
 MOST_MODULES, MOST_LINES, MOST_FILES, MOST_FLOORS = 15, 400, 4, 9
+VAGUE = {"one", "found", "said", "told", "theirs"}
+"""Names that do not say what a thing is, with underscores around them and with capitals, too."""
 
 
 def read_floors():
@@ -35,7 +37,7 @@ def modules():
 
 def imports(path):
     """The package's modules that a file imports, by its syntax tree."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             assert not any(alias.name.split(".")[0] == "ladder" for alias in node.names), path
@@ -44,8 +46,8 @@ def imports(path):
             if node.module.split(".")[0] == "ladder":
                 base = node.module.removeprefix("ladder").removeprefix(".")
                 inner = {f"{base}.{alias.name}".strip(".") for alias in node.names}
-                found |= {name if code_digest.exists(name) else base for name in inner}
-    return found - {""}
+                names |= {name if code_digest.exists(name) else base for name in inner}
+    return names - {""}
 
 
 def test_the_picture_has_every_package_and_at_most_nine_floors():
@@ -97,6 +99,38 @@ def test_packages_and_modules_stay_small():
     for package in PACKAGES:
         assert len([name for name in modules() if name.startswith(f"{package}.")]) <= MOST_MODULES, package
     assert [name for name in modules() if len(code_digest.path(name).read_text().splitlines()) > MOST_LINES] == []
+
+
+def given_names(path):
+    """Everything that a file gives a name to: variables, parameters, functions, classes, attributes and imports, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case (
+                ast.Name(id=str(name), ctx=ast.Store())
+                | ast.Attribute(attr=str(name), ctx=ast.Store())
+                | ast.arg(arg=str(name))
+                | ast.FunctionDef(name=str(name))
+                | ast.AsyncFunctionDef(name=str(name))
+                | ast.ClassDef(name=str(name))
+                | ast.alias(asname=str(name))
+                | ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
+                yield name, node.lineno
+
+
+def test_names_say_what_a_thing_is():
+    folders = ("workflow/ladder", "workflow/scripts", "studies", "tests/support")
+    vague = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name, line in given_names(path)
+        if name.strip("_").lower() in VAGUE
+    ]
+    assert vague == []
 
 
 def test_code_digest_finds_every_import():

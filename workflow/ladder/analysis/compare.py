@@ -55,13 +55,13 @@ def matched(folders: Sequence[Path]) -> list[list[Path]]:
     for index, folder in enumerate(folders):
         if (folder / "environment.json").exists() or not inside[index]:
             inside[index] = {folder.name: folder}
-    if all(len(found) == 1 for found in inside):
-        return [[path for found in inside for path in found.values()]]
-    everywhere = [[found[name] for found in inside] for name in inside[0] if all(name in found for found in inside)]
+    if all(len(datasets) == 1 for datasets in inside):
+        return [[path for datasets in inside for path in datasets.values()]]
+    everywhere = [[datasets[name] for datasets in inside] for name in inside[0] if all(name in datasets for datasets in inside)]
     if not everywhere:
         raise InputError(
-            f"{' and '.join(map(str, folders))}: have the datasets {' and '.join(', '.join(found) for found in inside)}; expected one in "
-            "each, or some of the same name"
+            f"{' and '.join(map(str, folders))}: have the datasets {' and '.join(', '.join(datasets) for datasets in inside)}; expected "
+            "one in each, or some of the same name"
         )
     return everywhere
 

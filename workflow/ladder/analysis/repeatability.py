@@ -120,8 +120,8 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
             ratio = finalists.ratio(key, name)
             time = between_processes([record["samples_us"] for record in group[name].values()])[0]
             binary = next(iter(group[name].values()))["binary_sha256"] or ""  # a baseline has none
-            found = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), len(group[name]), math.log(time)
-            values = [*name, binary, *key, finalists.on_tensor_cores(key, name), name[0] in OTHER_BASELINES, *found]
+            numbers = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), len(group[name]), math.log(time)
+            values = [*name, binary, *key, finalists.on_tensor_cores(key, name), name[0] in OTHER_BASELINES, *numbers]
             rows.append(dict(zip(columns, values, strict=True)))
     return pd.DataFrame(rows, columns=columns)
 
@@ -218,10 +218,10 @@ def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[Limited, Limit]
     of each further run adds a degree of freedom. Raises `InputError` for a run without a confirmation.
     """
     runs = [run_of(night) for night in nights]
-    found, same = table(runs), machine(other) == runs[-1].machine
-    limits = of_table(found, same, "time_")
+    repeats, same = table(runs), machine(other) == runs[-1].machine
+    limits = of_table(repeats, same, "time_")
     if same:
-        for row in found.to_dict("records"):
+        for row in repeats.to_dict("records"):
             degrees = row["candidates"] * (row["runs"] - 1)
             if limited(row) in limits:
                 sd = limits[limited(row)].half / LIMIT
@@ -242,11 +242,11 @@ def _covered(pairs: pd.DataFrame, least: str = "") -> dict[str, Any]:
     If `least` is given, also return the value of this column with the smallest share, and its numbers.
     """
     within = pairs["within"].astype(bool)
-    found = {"pairs": pairs["runs"].nunique(), "rows": len(pairs), "covered": float(within.mean()) if len(pairs) else None}
+    coverage = {"pairs": pairs["runs"].nunique(), "rows": len(pairs), "covered": float(within.mean()) if len(pairs) else None}
     if least and len(pairs):
         name = within.groupby(pairs[least]).mean().idxmin()
-        found["least"] = {"of": name, **_covered(pairs[pairs[least] == name])}
-    return found
+        coverage["least"] = {"of": name, **_covered(pairs[pairs[least] == name])}
+    return coverage
 
 
 def _within(pairs: pd.DataFrame, limits: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -159,10 +159,12 @@ def find(claim: Claim, data: Data) -> list[Finding]:
     if claim.whole and rows:
         picked = rows if claim.which is None else _chosen(rows, claim.which)
         alone = picked[0] if claim.which is None else {}
-        found = _found(claim, {**alone, "count": len(picked), "of": len(rows)}, ())
-        findings = [found and replace(found, rows=[] if claim.which is None else [_words(row) for row in picked])]
+        overall = _finding(claim, {**alone, "count": len(picked), "of": len(rows)}, ())
+        findings = [overall and replace(overall, rows=[] if claim.which is None else [_words(row) for row in picked])]
     else:
-        findings = [_found(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if as_usual(row)]
+        findings = [
+            _finding(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if as_usual(row)
+        ]
     return [finding for finding in findings if finding]
 
 
@@ -195,7 +197,7 @@ def _identity(claim: Claim, row: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name in row]
 
 
-def _found(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
+def _finding(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
     names = {name: value for name, value in row.items() if isinstance(value, int | float)}
     wanted = [claim.value, claim.low or claim.value, claim.high or claim.value]
     if any(not math.isfinite(names.get(name, math.nan)) for text in wanted for name in names_in(text)):

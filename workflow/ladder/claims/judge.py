@@ -176,7 +176,7 @@ def published_data(root: Path) -> list[Data]:
     return [*sorted(datasets, key=lambda data: str(data.environment["time"])), *of_studies(root, PUBLISHED)]
 
 
-Found = Mapping[Key, Sequence[tuple[Data, Finding]]]
+Findings = Mapping[Key, Sequence[tuple[Data, Finding]]]
 """What the published data have for each item of a claim, the earliest first."""
 
 
@@ -191,10 +191,10 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
     """
     everything, claims = everything or published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
-    found: dict[str, dict[Key, list[tuple[Data, Finding]]]] = {}
+    findings: dict[str, dict[Key, list[tuple[Data, Finding]]]] = {}
     origins: dict[str, dict[Key, Entry]] = {}
     for claim in claims:
-        things = found.setdefault(claim.id, {})
+        things = findings.setdefault(claim.id, {})
         for data in (data for data in everything if claim.applies(data.environment)):
             for finding in find(claim, data):
                 things.setdefault(finding.key, []).append((data, finding))
@@ -204,18 +204,18 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
         fixed = claim.near or claim.when
         of_claim = [dict(origin) for origin in origins[claim.id].values() if fixed]
         for data in everything:
-            known = _known_to(claim, data, origins[claim.id], found[claim.id])
+            known = _known_to(claim, data, origins[claim.id], findings[claim.id])
             judged = _judged(claim, data, known, environments, root, near) if known else []
             of_claim += [entry | {"known": True} if fixed and entry["state"] == FAILED else entry for entry in judged]
         entries += [entry for entry in of_claim if entry["value"] is not None] or [_entry(claim, None, NOTHING)]
     return entries
 
 
-def _origins(claim: Claim, found: Found) -> dict[Key, Entry]:
+def _origins(claim: Claim, findings: Findings) -> dict[Key, Entry]:
     """Return what is claimed of each item, as entries."""
-    own = {data.name: data for several in found.values() for data, _ in several}
+    own = {data.name: data for several in findings.values() for data, _ in several}
     origins: dict[Key, Entry] = {}
-    for key, several in found.items():
+    for key, several in findings.items():
         data, first = several[0]
         if claim.near:
             data, first = replace(data, name=MEAN), over_machines(several)
@@ -224,15 +224,15 @@ def _origins(claim: Claim, found: Found) -> dict[Key, Entry]:
     return origins
 
 
-def _known_to(claim: Claim, data: Data, origins: Mapping[Key, Entry], found: Found) -> dict[Key, Entry]:
+def _known_to(claim: Claim, data: Data, origins: Mapping[Key, Entry], findings: Findings) -> dict[Key, Entry]:
     """Return what published data are judged by: of the items that they have, what was known without them."""
     known: dict[Key, Entry] = {}
     for key, origin in origins.items():
-        names = [own.name for own, _ in found[key]]
+        names = [own.name for own, _ in findings[key]]
         if data.name not in names:
             continue
         if claim.near:
-            others = [(own, finding) for own, finding in found[key] if own.machine != data.machine]
+            others = [(own, finding) for own, finding in findings[key] if own.machine != data.machine]
             if others:
                 known[key] = _entry(claim, MEAN, CLAIMED, over_machines(others), origin)
         elif not claim.when or data.name != names[0]:

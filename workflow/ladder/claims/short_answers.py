@@ -88,8 +88,8 @@ def two_percent(measured: Measured) -> str:
 
 def slowed(measured: Measured) -> str:
     """Return whether a claim fails for a slowed kernel, and only for that."""
-    found = measured["slowed"]["not reproduced"] and not measured["as_it_is"]["not reproduced"]
-    return f"{'Yes' if found else 'No'}, if {measured['percent']} % slower"
+    only_slowed = measured["slowed"]["not reproduced"] and not measured["as_it_is"]["not reproduced"]
+    return f"{'Yes' if only_slowed else 'No'}, if {measured['percent']} % slower"
 
 
 def false_positives(measured: Measured) -> str:

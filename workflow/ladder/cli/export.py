@@ -30,12 +30,12 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     gpus = detect_gpus()
     arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
     configuration = _configuration(kernel, assignments, element_type)
-    found = measured(kernel, arch, element_type, configuration.label if assignments else "")
+    result = measured(kernel, arch, element_type, configuration.label if assignments else "")
     if assignments:
         why = "as given"
-    elif found:
-        configuration = Configuration.of(element_type, found["configuration"])
-        why = f"the fastest one measured on {found['gpu']} at {found['problem']}"
+    elif result:
+        configuration = Configuration.of(element_type, result["configuration"])
+        why = f"the fastest one measured on {result['gpu']} at {result['problem']}"
     else:
         why = f"the default: no result of it for {arch}"
     entries, refused = compiled(kernel, [(configuration, kernel.objection(configuration))], arch)
@@ -43,16 +43,16 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
         reason = refused[0].reason if refused else kernel.objection(configuration)
         raise InputError(f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles for {arch}")
     folder = ROOT / "results" / "export" / kernel.name
-    write(folder, kernel, configuration, arch, entries[0].binary.read_bytes(), entries[0].resource, found)
-    if not found:
+    write(folder, kernel, configuration, arch, entries[0].binary.read_bytes(), entries[0].resource, result)
+    if not result:
         verdict = "not measured"
     else:
         same = (
             "the same binary"
-            if found["sha256"] == entries[0].resource["sha256"]
+            if result["sha256"] == entries[0].resource["sha256"]
             else "compiled again, into another binary than that"
         )
-        verdict = f"{found['status']} on {found['gpu']}, {found['time'][:10]}, {found['dataset']}: {same}"
+        verdict = f"{result['status']} on {result['gpu']}, {result['time'][:10]}, {result['dataset']}: {same}"
     return f"wrote {folder}: {configuration.label} ({why})\n  {verdict}"
 
 
@@ -89,7 +89,7 @@ def _configuration(kernel: Kernel, assignments: Sequence[str], element_type: str
 
 def write(
     folder: Path, kernel: Kernel, configuration: Configuration, arch: str, binary: bytes, resource: Mapping[str, Any],
-    found: Mapping[str, Any] | None,
+    result: Mapping[str, Any] | None,
 ) -> None:  # fmt: skip
     """Write the files of a compiled configuration: `gemm.cubin`, `launch.json`, `gemm.h` and `gemm.py`."""
     names = {**kernel.parameters, **configuration.names()}
@@ -118,7 +118,7 @@ def write(
         "needs": list(kernel.needs),
         "workspace": kernel.workspace or None,
         "launches": launches,
-        "measured": found,
+        "measured": result,
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CUBIN, binary)

@@ -219,8 +219,8 @@ def _ptxas(source: str, arch: str, include: Path, options: Sequence[str] = ()) -
     if simulated():
         return _nvcc(source, arch, include, options)
     command = [ptxas(), *PTXAS_FLAGS, *options, f"-arch={arch}", "kernel.ptx", "-o", "made"]
-    cubin, said = _run(command, "kernel.ptx", source)
-    return cubin, parse_ptxas(said)
+    cubin, output = _run(command, "kernel.ptx", source)
+    return cubin, parse_ptxas(output)
 
 
 def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
@@ -238,9 +238,9 @@ def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) 
         made = Path(scratch) / "made.json"
         if done.returncode or not made.exists():
             raise _refusal(done.stderr or f"Triton ended with status {done.returncode} and no word")
-        found = json.loads(made.read_text())
-    binary, usage = _ptxas(found["ptx"], found["arch"], include, options)
-    return binary, usage | {"dynamic_shared": found["shared"]}
+        output = json.loads(made.read_text())
+    binary, usage = _ptxas(output["ptx"], output["arch"], include, options)
+    return binary, usage | {"dynamic_shared": output["shared"]}
 
 
 def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:

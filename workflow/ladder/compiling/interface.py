@@ -32,7 +32,7 @@ class Function:
 
 def functions(binary: bytes) -> dict[str, Function]:
     """Return the `__global__` functions of a cubin by name. Raises `ValueError` if the bytes are not a cubin."""
-    found = {}
+    by_name = {}
     for name, data in cubin.information(binary).items():
         function, at = Function({}), 0
         while at + 4 <= len(data):  # an attribute: how it is stored, which one, and its value or the value's size
@@ -45,8 +45,8 @@ def functions(binary: bytes) -> dict[str, Function]:
                 function.exact_block = struct.unpack("<3I", value)
             elif attribute == _LARGEST_BLOCK:
                 function.largest_block = struct.unpack("<3I", value)
-        found[name] = function
-    return found
+        by_name[name] = function
+    return by_name
 
 
 def check(kernel: Kernel, configuration: Configuration, binary: bytes, dynamic_shared: int = 0) -> None:
@@ -62,17 +62,17 @@ def check(kernel: Kernel, configuration: Configuration, binary: bytes, dynamic_s
         )
     arguments = ARGUMENTS + (", void *workspace" if kernel.workspace else "")
     arguments += "".join(f", TensorMap {entry['of'].lower()}_map" for entry in kernel.tensor_maps)
-    found = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
+    by_name = functions(binary) if cuda else dict.fromkeys(cubin.exported(binary), Function({}))
     for name, block in kernel.blocks(configuration.names()):
-        if name not in found:
+        if name not in by_name:
             before = {".cu": 'extern "C" __global__ void', ".ptx": ".visible .entry", ".py": "@triton.jit def"}.get(
                 kernel.path.suffix, "void"
             )
-            names = ", ".join(sorted(found)[:5]) or "none"
+            names = ", ".join(sorted(by_name)[:5]) or "none"
             raise CompileError(f"no function {name}; found {names}; expected {before} {name}({arguments})")
         if cuda:
-            _check_parameters(name, found[name], arguments, max(4, ELEMENT_TYPES[configuration.element_type].size))
-            _check_block(name, found[name], block)
+            _check_parameters(name, by_name[name], arguments, max(4, ELEMENT_TYPES[configuration.element_type].size))
+            _check_block(name, by_name[name], block)
 
 
 def _check_parameters(name: str, function: Function, arguments: str, sum_size: int) -> None:

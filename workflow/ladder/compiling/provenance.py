@@ -25,12 +25,12 @@ PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvm
 """What measurements and figures depend on."""
 
 
-def check_alike(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def check_alike(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Raise `InputError` if this machine's fingerprint differs from `environment.json`: a dataset has only one environment."""
-    for key in sorted({*found, *expected}):
-        if found.get(key) != expected.get(key):
+    for key in sorted({*actual, *expected}):
+        if actual.get(key) != expected.get(key):
             raise InputError(
-                f"{platform.node()}: {key} is {found.get(key)!r}; expected {expected.get(key)!r}, as in environment.json. "
+                f"{platform.node()}: {key} is {actual.get(key)!r}; expected {expected.get(key)!r}, as in environment.json. "
                 f"Name resources under `partitions` that only machines alike have, or let `--forcerun probe` describe it anew"
             )
 

@@ -143,18 +143,18 @@ def versions(kernel: Kernel, compiler: str) -> str:
 
 def package_versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of Python packages, without what is not installed."""
-    found = {}
+    versions = {}
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def triton_version() -> str:
     """Return the version of Triton in its own environment, "" if it is not installed. Raises `InputError` if the lock has another."""
-    (found,) = [path.name for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")] or [""]
-    found = found.removesuffix(".dist-info").partition("-")[2]
+    (folder,) = [path.name for path in TRITON.parents[1].glob("lib/python*/site-packages/triton-*.dist-info")] or [""]
+    version = folder.removesuffix(".dist-info").partition("-")[2]
     (locked,) = re.findall(r"^triton==([^ \\]+)", (ROOT / "envs" / "triton.lock").read_text(), re.MULTILINE)
-    if found not in ("", locked):
-        raise InputError(f"{TRITON}: got Triton {found}; expected {locked}, as in envs/triton.lock: `make setup-triton`")
-    return found
+    if version not in ("", locked):
+        raise InputError(f"{TRITON}: got Triton {version}; expected {locked}, as in envs/triton.lock: `make setup-triton`")
+    return version

@@ -90,7 +90,7 @@ def _check_names(tree: ast.Module, functions: set[str]) -> None:
 
 
 def _check_function(node: ast.FunctionDef) -> None:
-    if [ast.unparse(one) for one in node.decorator_list] != ["triton.jit"]:
+    if [ast.unparse(decorator) for decorator in node.decorator_list] != ["triton.jit"]:
         refuse(node.lineno, f"{node.name}: expected the decorator @triton.jit and no other")
     for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
         if not isinstance(default, ast.Constant):
@@ -141,9 +141,9 @@ def main(capability: int) -> None:
         made = triton.compile(ASTSource(gemm, signature, constants, divisible), GPUTarget("cuda", capability, 32), options)
     except triton.CompilationError as error:
         sys.exit(str(error))
-    for name, (value, said) in METADATA.items():
+    for name, (value, feature) in METADATA.items():
         if getattr(made.metadata, name, value) != value:
-            sys.exit(f"the kernel uses {said}, which the pipeline does not offer: {name} is {getattr(made.metadata, name)}")
+            sys.exit(f"the kernel uses {feature}, which the pipeline does not offer: {name} is {getattr(made.metadata, name)}")
     # Triton's launcher passes two pointers more, to the two scratch memories, which have no bytes
     ptx, removed = re.subn(r",\s*\.param \.u64[^,)]*gemm_param_11,\s*\.param \.u64[^,)]*gemm_param_12\b", "", made.asm["ptx"])
     if removed != 1:

@@ -116,37 +116,33 @@ def between_processes(processes: Sequence[ArrayLike], confidence: float = CONFID
     return _interval(*_mean_of(processes), confidence)
 
 
-def between_runs(
-    one: Sequence[ArrayLike], other: Sequence[ArrayLike], confidence: float = CONFIDENCE
-) -> tuple[float, float, float]:
-    """Return the estimate and interval of `one / other`, a positive quantity that each of two runs found in its own processes.
+def between_runs(a: Sequence[ArrayLike], b: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """Return the estimate and interval of `a / b`, a positive quantity that each of two runs found in its own processes.
 
     Each run follows the model of `between_processes` with its own variances. The interval is Welch's for the difference of the logarithms
     (The generalization of "Student's" problem when several different population variances are involved, Biometrika 34, 1947), with the
     degrees of freedom rounded down. If a run has only one process, the interval is from 0 to infinity. Raises `ValueError` as
     `between_processes` does.
     """
-    (first, *of_one), (second, *of_other) = _mean_of(one), _mean_of(other)
-    return _interval(first - second, *_welch(of_one, of_other), confidence)
+    (first, *of_a), (second, *of_b) = _mean_of(a), _mean_of(b)
+    return _interval(first - second, *_welch(of_a, of_b), confidence)
 
 
-def _welch(one: Sequence[float], other: Sequence[float]) -> tuple[float, int]:
+def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, int]:
     """Return the variance of a difference and its degrees of freedom, rounded down, from those of the two means."""
-    variance = one[0] + other[0]
+    variance = a[0] + b[0]
     if math.isinf(variance):
         return variance, 0
-    return variance, math.floor(
-        variance**2 / math.fsum(term**2 / n for term, n in (one, other) if term) + 1e-9
-    ) if variance else 1
+    return variance, math.floor(variance**2 / math.fsum(term**2 / n for term, n in (a, b) if term) + 1e-9) if variance else 1
 
 
-def half_of_difference(one: tuple[float, int], other: tuple[float, int], confidence: float = CONFIDENCE) -> float:
+def half_of_difference(a: tuple[float, int], b: tuple[float, int], confidence: float = CONFIDENCE) -> float:
     """Return half the width of Welch's interval of the difference of two means.
 
     Each is given as half the width of its own interval at `CONFIDENCE`, and its degrees of freedom: 0 for an exact value, with width 0,
     or for a mean of which no interval is known, with infinite width.
     """
-    variance, degrees = _welch(*((half and (half / student_t(max(n, 1))) ** 2, n) for half, n in (one, other)))
+    variance, degrees = _welch(*((half and (half / student_t(max(n, 1))) ** 2, n) for half, n in (a, b)))
     return (student_t(degrees, confidence) if degrees else 1) * math.sqrt(variance)
 
 

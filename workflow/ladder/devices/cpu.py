@@ -180,8 +180,8 @@ class Cpu(Device):
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
             matrices = (at.matrix(which, row if which == 1 else 0) for which in range(3))
-            found = reference(alpha, beta, *matrices)
-            at.reference = at.seed, row, *map(np.ascontiguousarray, found)
+            arrays = reference(alpha, beta, *matrices)
+            at.reference = at.seed, row, *map(np.ascontiguousarray, arrays)
         return at.reference[2], at.reference[3]
 
     def _compare(self, result: NDArray[Any], row: int) -> Errors:

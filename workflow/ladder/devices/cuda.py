@@ -134,7 +134,9 @@ class Cuda(Device):
                 # looked up at every call: the workspace grows when another configuration needs more
                 memory = [] if workspace is None else [c_void_p(int(self._workspace))]
                 at = {"A": a, "B": b, "C": c, "workspace": (memory[0].value or 0) if memory else 0}
-                encoded_maps = [Map.from_buffer_copy(encoded(one, p.element_type, at[one.of] + one.at)) for one in maps]
+                encoded_maps = [
+                    Map.from_buffer_copy(encoded(matrix, p.element_type, at[matrix.of] + matrix.at)) for matrix in maps
+                ]
                 for function, shape in calls:
                     function.launch(shape, self.stream, [*arguments, *memory, *encoded_maps])
 
@@ -371,11 +373,11 @@ class Cuda(Device):
     def launch_us(self, times: int) -> float:
         fma = self._support.function("peak_fma", "iffP")
 
-        def one() -> None:
+        def launch() -> None:
             fma.prepared_async_call((1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, self._support.sums())
 
         graphs: list[Any] = []
-        empty = self._graph([one] * times, graphs) if times > 1 else one
+        empty = self._graph([launch] * times, graphs) if times > 1 else launch
         us = float(np.median([self.time_calls([empty]) for _ in range(50)])) / times
         for graph in graphs:
             driver.cuGraphExecDestroy(graph)

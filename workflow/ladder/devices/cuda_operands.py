@@ -347,12 +347,12 @@ class Operands:
         self.draw(self.given.seed, 1)
         self.poison(self._unseen, self.given.seed)
         self._support.stream.synchronize()
-        found = []
+        arrays = []
         for place, address in zip((*self.places, self.places[2]), (*self.sets[0], self._unseen, self.results), strict=True):
             buffer = np.empty(place.total, stored_type(self.given.element_type))
             cuda.memcpy_dtoh(buffer, address)
-            found.append(buffer[place.first :])
-        a, b, c, result = found
+            arrays.append(buffer[place.first :])
+        a, b, c, result = arrays
         return a, b, c, result
 
 

@@ -70,22 +70,22 @@ def memory(
         read.prepared_async_call(*blocks, support.stream, int(near), near_bytes // 16, PASSES, support.sums())
 
     def latency(buffer: int, size: int, before: Call) -> float:
-        def one() -> None:
+        def launch() -> None:
             chase.prepared_async_call((sms, 1), (1, 1, 1), support.stream, buffer, size // LINE, STEPS, support.sums())
 
         means, ns = [], np.empty(sms)
         for _ in range(SAMPLES):
-            time_calls([before, one])
+            time_calls([before, launch])
             cuda.memcpy_dtoh(ns, support.sums())
             means.append(ns.mean() / STEPS)
         return float(np.median(means))
 
     bandwidth = PASSES * near_bytes / np.median([time_calls([read_near]) for _ in range(SAMPLES)]) * 1e-6
-    found = {
+    peaks = {
         "l2_tb_s": float(bandwidth),
         "l2_latency_ns": latency(int(near), near_bytes, read_near),
         "memory_latency_ns": latency(int(far), far_bytes, flush),
     }
     for buffer in (near, far):
         buffer.free()
-    return found
+    return peaks

@@ -63,10 +63,10 @@ def detect_gpus() -> list[Device]:
     """
     if gpus := simulated():
         return list(gpus.detect())
-    found, _, driver = _scan()
-    if found:
+    devices, _, driver = _scan()
+    if devices:
         _check_cuda(driver)
-    return found
+    return devices
 
 
 def left_out() -> list[str]:
@@ -105,13 +105,13 @@ def _scan() -> tuple[list[Device], list[str], str]:
             if capability < LEAST_CAPABILITY:
                 got, least = (".".join(map(str, it)) for it in (capability, LEAST_CAPABILITY))
                 refused.append(f"GPU {index}, {name}: left out: compute capability {got}; expected {least} or more (CUDA 13)")
-            elif (_told(pynvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
+            elif (_or_none(pynvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
                 refused.append(
                     f"GPU {index}, {name}: left out: split by MIG; expected a whole GPU: `nvidia-smi -i {index} -mig 0`"
                 )
             else:
                 others = devices[slug].uuids if slug in devices else ()
-                memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+                memory = _or_none(pynvml.nvmlDeviceGetMemoryInfo, handle)
                 arch = "sm_{}{}".format(*capability)
                 devices[slug] = Device(slug, "cuda", name, arch, int(memory.total) if memory else 0, (*others, uuid), driver)
         return list(devices.values()), refused, driver
@@ -119,7 +119,7 @@ def _scan() -> tuple[list[Device], list[str], str]:
         pynvml.nvmlShutdown()
 
 
-def _told(read: Callable[[Any], Any], handle: Any) -> Any:
+def _or_none(read: Callable[[Any], Any], handle: Any) -> Any:
     """Return what NVML tells of a GPU, or None if it does not."""
     import pynvml
 

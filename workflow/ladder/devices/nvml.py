@@ -18,7 +18,7 @@ class Board:
 
     def reading(self) -> dict[str, float | int | None]:
         """Return clocks, temperature and throttle reasons now. This takes the host about a millisecond."""
-        return _told({
+        return _readings({
             "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
             "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
             "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
@@ -38,7 +38,7 @@ class Board:
 
     def describe(self) -> dict[str, Any]:
         """Return what does not change while the GPU computes: its limits, and which GPU it is."""
-        return _told({
+        return _readings({
             "power_limit_w": lambda: pynvml.nvmlDeviceGetPowerManagementLimit(self._handle) / 1e3,
             "max_sm_clock_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
             "max_memory_clock_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
@@ -53,7 +53,7 @@ def uuid_at(bus: str) -> str:
     return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode())))
 
 
-def _told(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+def _readings(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     return {name: _or_none(read) for name, read in reads.items()}
 
 

@@ -22,9 +22,9 @@ BOUND = ":"
 
 def _classes(data: View) -> dict[str, tuple[list[str], str]]:
     """Return the members and the color of each class."""
-    found = data.classes()
-    rounded = dict(zip((name for name in found if name.startswith("rounded")), ROUNDED, strict=False))
-    return {name: (members, (COLOURS | rounded).get(name, REFERENCE)) for name, members in found.items()}
+    classes = data.classes()
+    rounded = dict(zip((name for name in classes if name.startswith("rounded")), ROUNDED, strict=False))
+    return {name: (members, (COLOURS | rounded).get(name, REFERENCE)) for name, members in classes.items()}
 
 
 def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[Line2D]:

@@ -238,7 +238,7 @@ class View:
     def classes(self) -> dict[str, list[str]]:
         """Return the kernels and baselines by how their sums are made: names of the classes, with the members of each."""
         rows = self.whole.drop_duplicates("kernel").set_index("kernel")
-        found: dict[str, list[str]] = {}
+        classes: dict[str, list[str]] = {}
         for kernel in [*self.kernels, *self.baselines]:
             row = rows.loc[kernel]
             if self.easier(row):
@@ -249,8 +249,8 @@ class View:
                 name = "rungs on tensor cores"
             else:
                 name = "rungs on CUDA cores" if self.environment["kind"] == "cuda" else "rungs"
-            found.setdefault(name, []).append(kernel)
-        return found
+            classes.setdefault(name, []).append(kernel)
+        return classes
 
     def as_warm_note(self) -> str:
         """Return a sentence that says from which size on each kernel's `cold` equals its `warm`, because its line ends there."""

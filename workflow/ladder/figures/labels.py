@@ -27,8 +27,8 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
     for rank, index in enumerate(order):
         blocks.append([places[index] - rank * gap, 1])
         while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
-            (one, n), (other, m) = blocks[-2:]
-            blocks[-2:] = [[(one * n + other * m) / (n + m), n + m]]
+            (below, n), (above, m) = blocks[-2:]
+            blocks[-2:] = [[(below * n + above * m) / (n + m), n + m]]
     starts = [start for start, n in blocks for _ in range(int(n))]
     most = max(high - (len(places) - 1) * gap, low)
     moved = {index: min(max(starts[rank], low), most) + rank * gap for rank, index in enumerate(order)}
@@ -84,8 +84,8 @@ def _beside(
     return x - half[0], y - half[1], x + half[0], y + half[1]
 
 
-def _touch(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _touch(box: Sequence[float], other: Sequence[float]) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
 def cells(

@@ -156,10 +156,10 @@ def energy(data: View) -> Figure:
         )
     none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict("records")
     missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
-    records, one = rows.to_dict("records"), rows["energy_low_j"].isna().any()
+    records, single = rows.to_dict("records"), rows["energy_low_j"].isna().any()
     caption = [
         "Red: range of the processes that counted energy.",
-        "Without a line: counted in one process." if one else "",
+        "Without a line: counted in one process." if single else "",
         _not_ranked(data, kernels),
         missing and f"Not counted: {missing}.",
         letters_note(records),

@@ -99,8 +99,8 @@ def asked(kernel: Kernel, configuration: Configuration, device: Mapping[str, int
         return not kernel.unmet_need(configuration, {**problem.names(), **device})
 
     whole = problems(configuration.element_type, kernel.precision == "tf32")
-    found = (rounded(problem, meets) for problem in whole)
-    return list(dict.fromkeys(problem for problem in found if problem))
+    nearest = (rounded(problem, meets) for problem in whole)
+    return list(dict.fromkeys(problem for problem in nearest if problem))
 
 
 def rounded(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | None:
@@ -112,12 +112,12 @@ def rounded(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | Non
     if meets(problem):
         return problem
     middle = sorted((problem.m, problem.n, problem.k))[1]
-    found = (_nearest(start, meets) for start in (problem, replace(problem, m=middle, n=middle, k=middle)))
+    nearest = (_nearest(start, meets) for start in (problem, replace(problem, m=middle, n=middle, k=middle)))
 
     def distance(other: Problem) -> float:
         return sum(abs(math.log(getattr(other, size) / getattr(problem, size))) for size in "mnk")
 
-    return min((other for other in found if other), key=distance, default=None)
+    return min((other for other in nearest if other), key=distance, default=None)
 
 
 def _nearest(problem: Problem, meets: Callable[[Problem], bool]) -> Problem | None:

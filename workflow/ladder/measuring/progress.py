@@ -16,7 +16,7 @@ class Progress:
 
     def __init__(self, title: str, costs: Mapping[str, float]) -> None:
         self.title, self.costs = title, dict(costs)
-        self.total, self.left, self.start, self.said = len(costs), sum(costs.values()), clock.now(), clock.now()
+        self.total, self.left, self.start, self.last_printed = len(costs), sum(costs.values()), clock.now(), clock.now()
         self.all = self.left
         terminal = sys.__stderr__
         self.bar = tqdm(
@@ -34,8 +34,8 @@ class Progress:
         remaining = f"{elapsed / spent * self.left:.0f} s left" if spent > 0 else ""
         self.bar.update()
         self.bar.set_postfix_str(f"{what}, {remaining}")
-        if self.bar.disable and clock.now() - self.said > LINE_SECONDS:
-            self.said = clock.now()
+        if self.bar.disable and clock.now() - self.last_printed > LINE_SECONDS:
+            self.last_printed = clock.now()
             print(
                 f"{self.title}: {self.total - len(self.costs)}/{self.total} measured, now {what}, {remaining}",
                 file=sys.stderr,

@@ -162,8 +162,8 @@ def _choose(
             raise error
     matches = {}
     for index, pattern in enumerate(["*"] if patterns == "all" else patterns):
-        found = fnmatch.filter(kernels, pattern)
-        matches[pattern] = [id for id in found if set(kernels[id].element_types) & set(element_types)] or found
+        ids = fnmatch.filter(kernels, pattern)
+        matches[pattern] = [id for id in ids if set(kernels[id].element_types) & set(element_types)] or ids
         if not matches[pattern] and patterns != "all":
             raise InputError(f"{source}: kernels[{index}]: got {json.dumps(pattern)}; {one_of(pattern, list(kernels))}")
     chosen = set(itertools.chain.from_iterable(matches.values()))

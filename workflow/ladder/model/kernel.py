@@ -294,8 +294,8 @@ class Kernel:
             if not evaluate(need, names):
                 return f"needs {need}"
         element_size, workspace = ELEMENT_TYPES[configuration.element_type].size, self.workspace_of(configuration, given)
-        for index, one in enumerate(self.maps(configuration, given)):
-            if reason := objection(one, element_size, workspace):
+        for index, matrix in enumerate(self.maps(configuration, given)):
+            if reason := objection(matrix, element_size, workspace):
                 return f"tensor_maps[{index}]: {reason}"
         return ""
 

@@ -49,21 +49,25 @@ def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorM
     return TensorMap(entry["of"], 0, width, height, pitch, (across, down), swizzle, aligned)
 
 
-def objection(one: TensorMap, element_size: int, workspace: int | None) -> str:
+def objection(matrix: TensorMap, element_size: int, workspace: int | None) -> str:
     """Return why the host cannot encode a map, or "". `workspace` is the bytes of it, if the kernel has one.
 
     A C whose rows begin elsewhere is no obstacle: the kernel gets zeros in place of its map, and stores C without it.
     """
-    (across, down), row, end = one.box, one.width * element_size, one.at + (one.height - 1) * one.pitch + one.width * element_size
-    if one.swizzle not in SWIZZLES:
-        return f"swizzle: got {one.swizzle}; expected {', '.join(map(str, SWIZZLES))}"
+    (across, down), row, end = (
+        matrix.box,
+        matrix.width * element_size,
+        matrix.at + (matrix.height - 1) * matrix.pitch + matrix.width * element_size,
+    )
+    if matrix.swizzle not in SWIZZLES:
+        return f"swizzle: got {matrix.swizzle}; expected {', '.join(map(str, SWIZZLES))}"
     if not (1 <= across <= MOST and 1 <= down <= MOST):
         return f"box: got {across} x {down} elements; expected 1 to {MOST} each way"
-    if across * element_size % PIECE or (one.swizzle and across * element_size > one.swizzle):
-        most = f", at most the {one.swizzle} bytes of swizzle" if one.swizzle else ""
+    if across * element_size % PIECE or (matrix.swizzle and across * element_size > matrix.swizzle):
+        most = f", at most the {matrix.swizzle} bytes of swizzle" if matrix.swizzle else ""
         return f"box: got rows of {across * element_size} bytes; expected a multiple of {PIECE}{most}"
-    if one.of == "workspace" and (min(one.at, one.width - 1, one.height - 1) < 0 or end > (workspace or 0)):
-        return f"got bytes {one.at} to {end} of the workspace; expected at most its {workspace or 0}"
-    if one.of == "workspace" and ((one.at | one.pitch) % PIECE or one.pitch < row):
-        return f"got rows of {row} bytes, {one.pitch} apart, from byte {one.at} on; expected them apart, by multiples of {PIECE}"
-    return "" if one.aligned or one.of == "C" else f"needs rows of {one.of} that begin at multiples of {PIECE} bytes"
+    if matrix.of == "workspace" and (min(matrix.at, matrix.width - 1, matrix.height - 1) < 0 or end > (workspace or 0)):
+        return f"got bytes {matrix.at} to {end} of the workspace; expected at most its {workspace or 0}"
+    if matrix.of == "workspace" and ((matrix.at | matrix.pitch) % PIECE or matrix.pitch < row):
+        return f"got rows of {row} bytes, {matrix.pitch} apart, from byte {matrix.at} on; expected them apart, by multiples of {PIECE}"
+    return "" if matrix.aligned or matrix.of == "C" else f"needs rows of {matrix.of} that begin at multiples of {PIECE} bytes"

@@ -52,9 +52,9 @@ def answers(story: Story) -> str:
     for topic, shorts in TOPICS.items():
         rows.append([f"**{topic}**", "", "", ""])
         for study in (STUDIES[short.__name__] for short in shorts if short.__name__ in STUDIES):
-            found = list(study.published(story.root).values())
-            devices = "<br>".join(f"`{device}`" for device, _ in found)
-            short = "<br>".join(study.short(measured) for _, measured in found) or NOTHING.capitalize()
+            results = list(study.published(story.root).values())
+            devices = "<br>".join(f"`{device}`" for device, _ in results)
+            short = "<br>".join(study.short(measured) for _, measured in results) or NOTHING.capitalize()
             rows.append([study.question, short, devices or "–", f"[`{study.name}`](#{study.name})"])
     return _table(["question", "short answer", "measured on", "details"], rows, words=range(4))
 
@@ -63,9 +63,9 @@ def details(story: Story) -> str:
     """Return a section for each study: what was found on each device, the command, and the files with the measurements."""
     parts = []
     for study in STUDIES.values():
-        found = study.published(story.root)
+        results = study.published(story.root)
         above = "../" * len(DETAILS.parent.parts)
-        files = ", ".join(f"[`{path.name}`]({above}{path.relative_to(story.root)})" for path in found)
+        files = ", ".join(f"[`{path.name}`]({above}{path.relative_to(story.root)})" for path in results)
         sentences = "\n".join(f"- {sentence}" for sentence in study.sentences(story.root))
         run = f"Command: `{study.run}`.{files and f' Data: {files}.'}"
         parts.append(f"### `{study.name}`\n\n{study.question}\n\n{sentences}\n\n{run}")

@@ -52,7 +52,7 @@ class Story:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.found: dict[tuple[str, str, str], View] = {}
+        self.views: dict[tuple[str, str, str], View] = {}
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
@@ -73,11 +73,11 @@ class Story:
     def published(self, name: str, element_type: str = "float32", state: str = "warm") -> View:
         """Return the featured run of DEVICE/CAMPAIGN."""
         key = name, element_type, state
-        if key not in self.found:
+        if key not in self.views:
             dataset = Dataset.open(self.folders[name], self.kernels.values())
             typed = {name: table[table["element_type"] == element_type] for name, table in dataset.tables(DRAWN_FROM).items()}
-            self.found[key] = View(typed, dataset.environment, state)
-        return self.found[key]
+            self.views[key] = View(typed, dataset.environment, state)
+        return self.views[key]
 
     def campaign(self, name: str, element_type: str = "float32", state: str = "warm") -> View | None:
         """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
@@ -105,13 +105,13 @@ class Story:
     @cached_property
     def confirmed(self) -> dict[Key, list[tuple[Data, Row]]]:
         """The rows of `best` of all runs, by device model, kernel, problem and state: in float32, confirmed, compiled as usual."""
-        found: dict[Key, list[tuple[Data, Row]]] = {}
+        by_key: dict[Key, list[tuple[Data, Row]]] = {}
         for run in (run for run in self.runs if "best" in run.tables):
             for row in run.tables["best"].to_dict("records"):
                 if row["element_type"] == "float32" and row["interval"] == BETWEEN and as_usual(row):
                     key = str(run.environment["device"]), row["kernel"], str(row["problem"]), row["state"]
-                    found.setdefault(key, []).append((run, row))
-        return found
+                    by_key.setdefault(key, []).append((run, row))
+        return by_key
 
     def over_machines(self, row: Row, data: View) -> Row:
         """Return a row of `best` with its ratio to the reference as the mean over the `machines` of the model that have it.

@@ -75,10 +75,10 @@ def _means(data: View, rows: Sequence[Row], medians: bool = True) -> str:
         min(ratio, own) for ratio, own in zip(ratios, (_of_best(data, row) for row in rows), strict=True) if not math.isnan(own)
     ]
 
-    def said(values: Sequence[float], whom: str) -> str:
+    def describe(values: Sequence[float], whom: str) -> str:
         return f"{geometric_mean(values):.3f} times as fast as {whom} (geometric mean{f'; median {median(values):.3f}' if medians else ''})"
 
-    return " and ".join([said(ratios, "cuBLAS"), *([said(least, "its fastest algorithm")] if least else [])])
+    return " and ".join([describe(ratios, "cuBLAS"), *([describe(least, "its fastest algorithm")] if least else [])])
 
 
 def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:

@@ -69,12 +69,12 @@ def machines(story: Story, device: str, *columns: str) -> str:
     cells = {name: [f"`{name.removeprefix('GPU-')[:4]}`", str(sum(run.machine == name for run in runs))] for name in names}
     last, copies, heads = ["correlation with the copy bandwidth", ""], dict[str, float](), ["GPU", "runs"]
     for key, head in PEAKS.items():
-        found = {name: fmean(of_it) for name in names if (of_it := [run.environment["peaks"][key] for run in runs
+        peaks = {name: fmean(of_it) for name in names if (of_it := [run.environment["peaks"][key] for run in runs
                                                                  if run.machine == name and key in run.environment["peaks"]])}  # fmt: skip
-        copies = copies or found
-        heads, last = ([*heads, head], [*last, ""]) if found else (heads, last)
-        for name in names if found else ():
-            cells[name].append(f"{found[name]:#.4g}" if name in found else "–")
+        copies = copies or peaks
+        heads, last = ([*heads, head], [*last, ""]) if peaks else (heads, last)
+        for name in names if peaks else ():
+            cells[name].append(f"{peaks[name]:#.4g}" if name in peaks else "–")
     for column in columns:
         of, kernel, problem = column.split(":")
         logs = _logs(story, device, kernel, problem, "median_us" if of == "time" else "ratio")

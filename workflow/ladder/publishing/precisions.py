@@ -26,7 +26,7 @@ COLOURS = {"FP32": "#4477aa", "FP32 from FP16 × 3": "#228833", "TF32": "#aa3377
 
 def points(story: Story) -> list[dict[str, Any]]:
     """Return cuBLAS and the fastest rung of each precision, back to back at `PROBLEM`, with errors, TFLOP/s and GFLOP/J."""
-    found = []
+    records = []
     for name, element_type in DATASETS:
         data = story.campaign(name, element_type, "sustained")
         if data is None:
@@ -37,11 +37,11 @@ def points(story: Story) -> list[dict[str, Any]]:
             baselines = [row for row in mine if is_baseline(row["kernel"])]
             rungs = [row for row in mine if is_rung(row["kernel"])]
             for row in [*baselines[-1:], *rungs[-1:]]:
-                found.append({
+                records.append({
                     "precision": precision, "kernel": row["kernel"], "error": row["frobenius_error"], "tflops": row["tflops"],
                     "gflop_per_j": 1e3 * (row["tflop_per_j"] or math.nan),
                 })  # fmt: skip
-    return found
+    return records
 
 
 def _precision(data: View, row: dict[str, Any]) -> str:
