@@ -6,7 +6,7 @@ from pathlib import Path
 import hopper
 import numpy as np
 import pytest
-from ladder.measuring.gauntlet import asked, describe
+from ladder.measuring.gauntlet import describe, problems_for
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover, parse
 from ladder.model.problem import Problem
@@ -36,7 +36,7 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
         Problem(24, 344, 1288, element_type, alpha=0.0),
     ]
     suitable = [problem for problem in several if not kernel.unmet_need(configuration, problem.names() | DEVICE)]
-    return [one for one in [*asked(kernel, configuration, DEVICE), *suitable] if one.m * one.n * one.k <= MOST_PRODUCTS]
+    return [one for one in [*problems_for(kernel, configuration, DEVICE), *suitable] if one.m * one.n * one.k <= MOST_PRODUCTS]
 
 
 def wrong(kernel: Kernel, configuration: Configuration, include: Path, folder: Path, seeds: int = 1) -> dict[str, str]:

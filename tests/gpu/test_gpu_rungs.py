@@ -11,7 +11,7 @@ from ladder.compiling import cubin
 from ladder.compiling.compile import compile_kernel
 from ladder.devices.base import Launch
 from ladder.devices.operands import exactly
-from ladder.measuring.gauntlet import asked, describe
+from ladder.measuring.gauntlet import describe, problems_for
 from ladder.measuring.verify import judge
 from ladder.measuring.worker import LAUNCHES
 from ladder.model.kernel import Configuration, Kernel
@@ -57,7 +57,7 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
     binaries, wrong, tf32 = compiled(gpu, kernel, element_type, tmp_path), [], kernel.precision == "tf32"
     assert not any(cubin.state(binary) for binary in binaries.values())
     larger = [Problem(*shape, element_type=element_type, **layout) for shape in LARGE for layout in LAYOUTS]
-    small = {configuration: asked(kernel, configuration, gpu.names) for configuration in binaries}
+    small = {configuration: problems_for(kernel, configuration, gpu.names) for configuration in binaries}
     several = dict.fromkeys(problem for of_one in small.values() for problem in of_one)
     for problem in [*several, *larger, *(exactly(one, tf32) for one in larger)]:
         use(gpu, problem)

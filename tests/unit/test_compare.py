@@ -288,11 +288,11 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
     for name in ("a/gpu", "a/cpu", "b/cpu", "b/other", "c/alone", "d"):
         written(tmp_path / name / "environment.json", "{}")
     a, b, c, d = (tmp_path / name for name in "abcd")
-    assert compare.matched([a, b]) == [[a / "cpu", b / "cpu"]]
-    assert compare.matched([c, d]) == [[c / "alone", d]]
-    assert compare.matched([a, a, b]) == [[a / "cpu", a / "cpu", b / "cpu"]]
+    assert compare.matching_datasets([a, b]) == [[a / "cpu", b / "cpu"]]
+    assert compare.matching_datasets([c, d]) == [[c / "alone", d]]
+    assert compare.matching_datasets([a, a, b]) == [[a / "cpu", a / "cpu", b / "cpu"]]
     with pytest.raises(InputError, match="have the datasets cpu, gpu and alone; expected one in each, or some of the same name"):
-        compare.matched([a, c])
+        compare.matching_datasets([a, c])
     with pytest.raises(InputError, match=r"d: no environment\.json and samples"):
         Dataset.open(d)
     with pytest.raises(InputError, match="nothing: no environment"):

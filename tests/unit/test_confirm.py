@@ -96,7 +96,7 @@ class Child:
                 else:
                     yield Sampled(index, [2.0, 2.0], [1.0, 1.0], [{}, {}], 4, "max_samples", None, verdict)
 
-    def ended(self):
+    def has_ended(self):
         return False
 
     def close(self):

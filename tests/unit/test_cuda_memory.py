@@ -98,23 +98,23 @@ def test_what_this_process_holds_counts(support):
     "cuLaunchKernel failed: CUDA-capable device(s) is/are busy or unavailable",
 ])  # fmt: skip
 def test_an_error_of_the_hardware_is_no_kernels_fault(support, text):
-    assert isinstance(support.failed(RuntimeError(text)), OSError)
+    assert isinstance(support.failure(RuntimeError(text)), OSError)
 
 
 def test_an_error_of_a_kernel_is_its_own(support):
-    refused = support.failed(RuntimeError("cuStreamSynchronize failed: an illegal memory access was encountered"))
+    refused = support.failure(RuntimeError("cuStreamSynchronize failed: an illegal memory access was encountered"))
     assert (refused.status, refused.fatal) == ("launch_error", True)
     assert refused.reason == "cuStreamSynchronize failed: an illegal memory access was encountered"
-    assert not support.failed(RuntimeError("named symbol not found"), "the cubin cannot be used: ", fatal=False).fatal
+    assert not support.failure(RuntimeError("named symbol not found"), "the cubin cannot be used: ", fatal=False).fatal
 
 
 def test_a_launch_without_memory_is_a_kernels_fault_only_where_nobody_else_has_it(support):
     driver = sys.modules["pycuda.driver"]
     support.allocate(30 * GIB, "an operand")
     driver.mem_get_info = lambda: (45 * GIB, 80 * GIB)  # all but what the driver itself takes
-    assert isinstance(support.failed(OutOfMemory("out of memory")), Refused)
+    assert isinstance(support.failure(OutOfMemory("out of memory")), Refused)
     driver.mem_get_info = lambda: (1 * GIB, 80 * GIB)
-    failed = support.failed(OutOfMemory("out of memory"), "the cubin cannot be used: ", fatal=False)
+    failed = support.failure(OutOfMemory("out of memory"), "the cubin cannot be used: ", fatal=False)
     assert str(failed) == "the cubin cannot be used: out of memory, and 1.0 GiB left: something else holds its memory"
     assert isinstance(failed, OSError)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import recording
 from ladder.cli import export
-from ladder.cli.best_rung import measured
+from ladder.cli.best_rung import fastest_result
 from ladder.compiling import toolchain
 from ladder.core.errors import InputError
 from ladder.core.expressions import cpp, evaluate
@@ -240,8 +240,8 @@ def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(name, a
 @pytest.mark.published
 def test_the_best_configuration_is_that_of_the_headline_dataset():
     kernel = KERNELS["cuda/11_split_k"]
-    best = measured(kernel, "sm_90", "float32", "")
+    best = fastest_result(kernel, "sm_90", "float32", "")
     assert best and best["dataset"].startswith("results/") and best["problem"] == "M = N = K = 4096"
-    given = measured(kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8")
+    given = fastest_result(kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8")
     assert given and given["configuration"] == "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8"
-    assert measured(kernel, "sm_80", "float32", "") is None
+    assert fastest_result(kernel, "sm_80", "float32", "") is None

@@ -39,7 +39,7 @@ class Child:
         self.asked.append(request)
         yield from self.answers.get(type(request), lambda _: [])(request)
 
-    def ended(self):
+    def has_ended(self):
         return False
 
     def close(self):

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.repeatability import Limit, Limited, limited, limits, of_nights
+from ladder.analysis.repeatability import Limit, LimitKey, limit_key, limits, of_nights
 from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
@@ -46,7 +46,7 @@ def title(dataset: Dataset) -> str:
     return f"{dataset.folder}: {dataset.environment['name']}, {dataset.environment['time'][:10]}"
 
 
-def matched(folders: Sequence[Path]) -> list[list[Path]]:
+def matching_datasets(folders: Sequence[Path]) -> list[list[Path]]:
     """Return the datasets to compare, a list with one of each folder for each comparison.
 
     They are the folders, their subfolders of the same name, or the only subfolder of each. Raises `InputError` if there are none.
@@ -112,7 +112,7 @@ def _same_configuration(row: Mapping[str, Any]) -> tuple[str, str]:
     return next(((label, label) for label in shared), bests)
 
 
-def changes(a: Dataset, b: Dataset, known: Mapping[Limited, Limit]) -> pd.DataFrame:
+def changes(a: Dataset, b: Dataset, known: Mapping[LimitKey, Limit]) -> pd.DataFrame:
     """Return a row for every kernel, problem and state that both datasets have.
 
     Times are in microseconds, from the confirmations. `ratio` is the speedup of `b` over `a`; `low` and `high` are the ends of
@@ -136,20 +136,20 @@ def changes(a: Dataset, b: Dataset, known: Mapping[Limited, Limit]) -> pd.DataFr
         change |= {"us": row["median_us"], "other_us": row["median_us_other"], "ratio": row["median_us"] / row["median_us_other"]}
         change["binary"] = ("same" if sha256[0] == sha256[1] else "another") if all(sha256) else None
         if not left_out:
-            change |= _judged(a, b, row, names, known, len(both))
+            change |= _verdict(a, b, row, names, known, len(both))
         rows.append(change)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _judged(
-    a: Dataset, b: Dataset, row: Mapping[str, Any], names: Sequence[str], known: Mapping[Limited, Limit], count: int
+def _verdict(
+    a: Dataset, b: Dataset, row: Mapping[str, Any], names: Sequence[str], known: Mapping[LimitKey, Limit], count: int
 ) -> dict[str, Any]:
     """Return the columns of `changes` that come from the processes of two confirmations with `count` rows."""
     times = []
     for side, problem, name in zip((a, b), (row["problem"], row["problem_other"]), names, strict=True):
         group = side.finalists.groups[row["element_type"], problem, row["state"]]
         times.append([record["samples_us"] for record in group[row["kernel"], name].values()])
-    limit = known.get(limited(row))
+    limit = known.get(limit_key(row))
 
     def verdict(confidence: float) -> tuple[str, float, float, float]:
         ratio, low, high = between_runs(times[0], times[1], confidence)
@@ -187,7 +187,9 @@ class Comparison:
             lines.append(f"How far runs of the same code differ: by {len(self.nights)} runs, {', '.join(map(str, self.nights))}")
         lines.append("What differs between A and B:")
         differs = differing(self.a, self.b)
-        lines += [f"  {key}: {_shown(first)} -> {_shown(second)}" for key, (first, second) in differs.items()] or ["  nothing"]
+        lines += [f"  {key}: {_as_text(first)} -> {_as_text(second)}" for key, (first, second) in differs.items()] or [
+            "  nothing"
+        ]
         counts = self.rows["verdict"].value_counts()
         lines.append(f"Of {len(self.rows)} times, B against A: {', '.join(f'{counts[it]} {it}' for it in counts.index)}.")
         if not self.rows["limit"].notna().any():
@@ -228,7 +230,7 @@ class Comparison:
         }
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return "unknown" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
@@ -242,7 +244,7 @@ def compare(folders: Sequence[Path], published: Path) -> list[Comparison]:
     if not (len(folders) == 2 or len(folders) > NIGHTS):
         raise InputError(f"got {len(folders)} folders; expected A and B, or {NIGHTS} or more runs of the same code and B")
     comparisons = []
-    for paths in matched(folders):
+    for paths in matching_datasets(folders):
         *nights, b = sides = [Dataset.open(path) for path in paths]
         _check_distinct(sides)
         a, own = nights[-1], nights if len(nights) > 1 else []

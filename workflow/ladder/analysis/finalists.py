@@ -81,12 +81,12 @@ class Finalists:
             else:  # timed apart
                 ratios = [np.median(self._ratios(key, of_finalist[process])) for of_finalist in (of_name, of_other)]
                 processes.append(np.array([ratios[0] / ratios[1]]))
-        return _compared(processes)
+        return _estimate(processes)
 
     def ratio(self, key: Key, name: tuple[str, str]) -> dict[str, Any]:
         """Return the speedup of a finalist over the reference, in the form of `pair`."""
         records = self.groups[key][name]
-        return _compared([self._ratios(key, records[process]) for process in sorted(records)])
+        return _estimate([self._ratios(key, records[process]) for process in sorted(records)])
 
     def _ratios(self, key: Key, record: Record) -> Any:
         """Return a finalist's speedup over the reference in each round of a process."""
@@ -149,7 +149,7 @@ def _middle(values: Iterable[float | None]) -> float | None:
     return median_interval(known)[0] if known else None
 
 
-def _compared(processes: Sequence[Any]) -> dict[str, Any]:
+def _estimate(processes: Sequence[Any]) -> dict[str, Any]:
     ratio, low, high = between_processes(processes)
     within_low, within_high = within_processes(processes)
     return {

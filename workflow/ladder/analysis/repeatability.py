@@ -23,7 +23,7 @@ from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv, to_csv
 from ladder.storage.dataset_layout import CONFIRMED, files
 
-Limited = tuple[str, str, str, bool, bool]
+LimitKey = tuple[str, str, str, bool, bool]
 """Element type, problem, state, whether the tensor cores are used, and whether it is a baseline other than the reference."""
 LIMIT = 2.8
 """The most standard deviations by which two results differ with a probability of 95 %: 1.96 * sqrt(2) (ISO 5725-6).
@@ -191,13 +191,13 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def limited(row: Mapping[str, Any]) -> Limited:
+def limit_key(row: Mapping[str, Any]) -> LimitKey:
     """Return the key of the limit for a row of `best`, `pairs` or `table`."""
     on_tensor_cores, other = (str(row.get(name)) == "True" for name in ("tensor_cores", "other_baseline"))
     return row["element_type"], str(row["problem"]), row["state"], on_tensor_cores, other or row.get("kernel") in OTHER_BASELINES
 
 
-def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[Limited, Limit]:
+def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], of: str = "") -> dict[LimitKey, Limit]:
     """Return the limits on the difference of two runs' logarithms, by what they apply to, given both contents of `environment.json`.
 
     The limits are for ratios to the reference, or for times if `of` is "time_". They come from the table in the folder of
@@ -211,7 +211,7 @@ def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], 
     return of_table(read_csv(path), bool(uuid) and uuid == another, of)
 
 
-def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[Limited, Limit]:
+def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[LimitKey, Limit]:
     """Return the limits on the difference of two runs' log times, from runs of one's own of the same code.
 
     They are for one machine if `other` was measured where the last of the runs was, else for several. On one machine each candidate
@@ -223,17 +223,17 @@ def of_nights(nights: Sequence[Dataset], other: Dataset) -> dict[Limited, Limit]
     if same:
         for row in repeats.to_dict("records"):
             degrees = row["candidates"] * (row["runs"] - 1)
-            if limited(row) in limits:
-                sd = limits[limited(row)].half / LIMIT
-                limits[limited(row)] = Limit(math.sqrt(2) * student_t(degrees) * sd, degrees)
+            if limit_key(row) in limits:
+                sd = limits[limit_key(row)].half / LIMIT
+                limits[limit_key(row)] = Limit(math.sqrt(2) * student_t(degrees) * sd, degrees)
     return limits
 
 
-def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[Limited, Limit]:
+def of_table(table: pd.DataFrame, same: bool, of: str = "") -> dict[LimitKey, Limit]:
     """Return the limits of a `table` by what they apply to, for one machine (`same`) or for several."""
     column = f"{'repeat' if same else 'reproduce'}_{of}limit"
     rows = table.dropna(subset=[column]).to_dict("records")
-    return {limited(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
+    return {limit_key(row): Limit(row[column], 0 if same else row["machines"] - 1) for row in rows}
 
 
 def _covered(pairs: pd.DataFrame, least: str = "") -> dict[str, Any]:

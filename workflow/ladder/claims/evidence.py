@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.dataset import Dataset
-from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, Limited, limited
+from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, LimitKey, limit_key
 from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import IDENTITY, Claim, Key
 from ladder.claims.study import Study
@@ -37,7 +37,7 @@ class Finding:
     processes: int
     names: Mapping[str, Any]
     """Further names for the claim's expressions."""
-    limit_of: Limited = ("", "", "", False, False)
+    limit_of: LimitKey = ("", "", "", False, False)
     """The key of the limit between runs."""
     rows: Sequence[str] = ()
     """The rows that a claim about their number counts, as text."""
@@ -210,5 +210,5 @@ def _finding(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
     )
     size = str(row.get("problem", row.get("size", "")))
     where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
-    of = limited({"element_type": "float32", "problem": size, "state": "warm", **row})
+    of = limit_key({"element_type": "float32", "problem": size, "state": "warm", **row})
     return Finding(key, f"{about} at {where}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)

@@ -124,7 +124,7 @@ def _entry(
     }
 
 
-def _judged(
+def _entries(
     claim: Claim,
     data: Data,
     origins: Mapping[Key, Entry],
@@ -205,7 +205,7 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
         of_claim = [dict(origin) for origin in origins[claim.id].values() if fixed]
         for data in everything:
             known = _known_to(claim, data, origins[claim.id], findings[claim.id])
-            judged = _judged(claim, data, known, environments, root, near) if known else []
+            judged = _entries(claim, data, known, environments, root, near) if known else []
             of_claim += [entry | {"known": True} if fixed and entry["state"] == FAILED else entry for entry in judged]
         entries += [entry for entry in of_claim if entry["value"] is not None] or [_entry(claim, None, NOTHING)]
     return entries
@@ -300,7 +300,7 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
     near = _near(claims, origins)
     for claim, data in product(claims, [_of_kernels(data, ids) for data in everything]):
         if claim.study in data.measured if claim.study else claim.table in data.tables:
-            entries += _judged(claim, data, origins.get(claim.id, {}), environments, root, near)
+            entries += _entries(claim, data, origins.get(claim.id, {}), environments, root, near)
     return entries
 
 

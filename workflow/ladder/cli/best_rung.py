@@ -50,7 +50,7 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
     return None
 
 
-def measured(kernel: Kernel, arch: str, element_type: str, configuration: str) -> dict[str, Any] | None:
+def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: str) -> dict[str, Any] | None:
     """Return where a kernel was measured on devices of an architecture: its fastest configuration, or only that with a label.
 
     The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own results, then of the featured published

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ladder.cli.best_rung import measured
+from ladder.cli.best_rung import fastest_result
 from ladder.cli.trial import compiled
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
 from ladder.core.errors import InputError, one_of
@@ -30,7 +30,7 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     gpus = detect_gpus()
     arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
     configuration = _configuration(kernel, assignments, element_type)
-    result = measured(kernel, arch, element_type, configuration.label if assignments else "")
+    result = fastest_result(kernel, arch, element_type, configuration.label if assignments else "")
     if assignments:
         why = "as given"
     elif result:

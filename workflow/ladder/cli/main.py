@@ -163,7 +163,7 @@ def try_(parser: ArgumentParser) -> Run:
         from ladder.cli import trial
 
         with clear_errors(2):
-            tries = trial.Tries(trial.Asked(given.file, _size(given), given.type, _lists(given.set), given.counters))
+            tries = trial.Tries(trial.Arguments(given.file, _size(given), given.type, _lists(given.set), given.counters))
             try:
                 if given.watch:
                     trial.watch(tries)

@@ -46,7 +46,7 @@ WATCH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Asked:
+class Arguments:
     """The arguments of the command line. `lists` are values of parameters, of the compiler and of its options."""
 
     path: Path
@@ -59,13 +59,13 @@ class Asked:
 class Tries:
     """The tries of one file. Between tries the worker keeps its device open; it is idle while this process holds no lock on the device."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
-        path = asked.path.resolve()
+    def __init__(self, arguments: Arguments) -> None:
+        self.arguments = arguments
+        path = arguments.path.resolve()
         self.kind = next((kind for kind, suffixes in SUFFIXES.items() if path.suffix in suffixes), "")
         if not self.kind or path.parent != ROOT / "kernels" / self.kind:
             known = " or ".join(f"kernels/{kind}/*{suffix}" for kind, suffixes in SUFFIXES.items() for suffix in suffixes)
-            raise InputError(f"{asked.path}: expected a kernel in {known} of {ROOT}")
+            raise InputError(f"{arguments.path}: expected a kernel in {known} of {ROOT}")
         self.path = path
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: Device | None = devices[0] if devices else None
@@ -101,14 +101,14 @@ class Tries:
         start = clock.now()
         kernel = parse(self.path)
         plan = self._plan(kernel)
-        (problem,) = plan.problems(self.kind, self.asked.element_type)
+        (problem,) = plan.problems(self.kind, self.arguments.element_type)
         arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
         self.line.set_description_str("compiling")
         mine, refused = self._compile_and_open(kernel, plan.configurations[kernel.id], arch)
         where = f" on {self.device.name}" if self.device else ""
         self.line.clear()
         print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
-        for text in trial_report.refused(refused):
+        for text in trial_report.refusals(refused):
             print(text)
         wrong = any(row.status == "compile_error" for row in refused)
         if not self.device:
@@ -134,7 +134,7 @@ class Tries:
         if wrong:  # an incorrect kernel may have damaged the worker
             self.close()
         elif self.device and not any(entry.status == "correct" for entry in mine):
-            raise InputError(f"{self.asked.path}: no configuration of it runs on {self.device.name}, on this problem")
+            raise InputError(f"{self.arguments.path}: no configuration of it runs on {self.device.name}, on this problem")
         print(f"{'incorrect' if wrong else 'correct'}; {clock.now() - start:.1f} s", flush=True)
         if self.unkept:
             print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
@@ -142,20 +142,20 @@ class Tries:
 
     def _plan(self, kernel: Kernel) -> Campaign:
         """Return a campaign of this kernel alone on the one problem, checked like any other."""
-        lists = self.asked.lists or {}
+        lists = self.arguments.lists or {}
         build = {name: values for name, values in lists.items() if name in OF_BUILD}
         own = {name: _numbers(values) for name, values in lists.items() if name not in build}
-        if self.asked.element_type not in kernel.element_types:
+        if self.arguments.element_type not in kernel.element_types:
             raise InputError(
-                f"--type {self.asked.element_type}: expected one of the element_types in the header of {kernel.id}, "
+                f"--type {self.arguments.element_type}: expected one of the element_types in the header of {kernel.id}, "
                 f"{', '.join(kernel.element_types)}"
             )
         if build and self.path.suffix != ".cu":
             raise InputError(f"--set {next(iter(build))}: expected a parameter of {kernel.id}; only CUDA C++ is compiled so")
         data = {
             "campaign": "tried",
-            "problems": {self.kind: [list(self.asked.size or [SIZE[self.kind]] * 3)]},
-            "element_types": [self.asked.element_type],
+            "problems": {self.kind: [list(self.arguments.size or [SIZE[self.kind]] * 3)]},
+            "element_types": [self.arguments.element_type],
             "parameters": {kernel.id: own} if own else {},
             "options": {name: _numbers(values) for name, values in build.items() if name != "compiler"},
         }
@@ -218,7 +218,7 @@ class Tries:
             return []
         try:
             known = json.loads(note.read_text())
-            if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.asked.element_type:
+            if known["device"] != (self.device and self.device.slug) or known["element_type"] != self.arguments.element_type:
                 return []
             configuration = Configuration.of(known["element_type"], known["configuration"])
             return [Entry(parse(source), configuration, self.kept.with_suffix(BINARY[self.kind]), known["resource"])]
@@ -244,8 +244,8 @@ class Tries:
             (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]
         )
         for entry in timed:
-            print(trial_report.timed(entry, problem, environment))
-            if modelled := trial_report.modelled(entry, problem, environment):
+            print(trial_report.rates(entry, problem, environment))
+            if modelled := trial_report.model_words(entry, problem, environment):
                 print(f"  {modelled}")
             if gauntlet := trial_report.gauntlet(entry):
                 print(f"  {gauntlet}")
@@ -255,7 +255,7 @@ class Tries:
                 print(f"  {others}")
             for entry in last:
                 print(f"  since the last correct try: {trial_report.changes(timed[0], entry)}")
-        if timed and self.asked.counters:
+        if timed and self.arguments.counters:
             print(f"  {self._stalls(trial.session, timed[0], problem)}")
         for entry in mine:
             if entry.status not in ("correct", "skipped"):

@@ -17,7 +17,7 @@ from ladder.model.hardware_limits import measured_peak
 from ladder.model.problem import Problem
 
 
-def refused(rows: Sequence[Resource]) -> list[str]:
+def refusals(rows: Sequence[Resource]) -> list[str]:
     """Return what the compiler refused. Configurations with the same message share one text."""
     alike: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -28,7 +28,7 @@ def refused(rows: Sequence[Resource]) -> list[str]:
     ]
 
 
-def timed(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
+def rates(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
     """Return how fast an entry is beside the reference, the best rung and the measured peak, with within-run intervals."""
     unit, size = rate_unit(entry.kernel.kind)
     us, low, high = median_interval(entry.samples["samples_us"])
@@ -51,7 +51,7 @@ def gauntlet(entry: Entry) -> str:
     return f"the gauntlet asked {entry.asked} of its {whole} problems, {entry.changed} of them changed to what it needs{few}"
 
 
-def modelled(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
+def model_words(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:
     """Return what a GPU's model says about a configuration, in words; "" for a CPU."""
     if entry.kernel.kind != "cuda":
         return ""

@@ -67,7 +67,7 @@ class Instruction:
             slots = (a if self.name == LDS else NO_REGISTER, NO_REGISTER, NO_REGISTER)
         return tuple(None if register == NO_REGISTER else register for register in slots)
 
-    def kept(self) -> tuple[int | None, ...]:
+    def reuse_after(self) -> tuple[int | None, ...]:
         """Return the contents of the reuse cache after the instruction, by slot; all None if it yields to another warp."""
         yields, flags = not self.high >> 45 & 1, self.high >> 58
         return tuple(None if yields or not flags >> slot & 1 else register for slot, register in enumerate(self.reads()))
@@ -98,7 +98,7 @@ def clocks(body: list[Instruction]) -> float:
     now, free = -1, [0, 0]  # clock of the last issue; clock from which each bank is free
     cache: tuple[int | None, ...] = (None, None, None)
     first, rounds = 0, 3
-    steps = [(step.multiplies_and_adds, step.reads(), step.kept()) for step in body]  # once: bodies can be long
+    steps = [(step.multiplies_and_adds, step.reads(), step.reuse_after()) for step in body]  # once: bodies can be long
     for turn in range(rounds):
         first = now if turn == 1 else first
         for multiplies_and_adds, wanted, kept in steps:

@@ -25,7 +25,7 @@ from ladder.devices.operands import (
     RESULT_SHIFTS,
     Draw,
     Place,
-    audited,
+    audited_launch,
     draws,
     errors_of,
     exact_elements,
@@ -231,7 +231,7 @@ class Cpu(Device):
             thread, process = time.thread_time_ns(), time.process_time_ns()
             us = self._time(sample.call)
             cpu_ns = time.process_time_ns() - process, time.thread_time_ns() - thread
-            results.append(replace(self._audited(us, sample, compare), cpu_ns=cpu_ns))
+            results.append(replace(self._with_audit(us, sample, compare), cpu_ns=cpu_ns))
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in results)
         return results
@@ -250,11 +250,11 @@ class Cpu(Device):
         self._draw(seed)
         self._poison(sample.times)
         sample.call()
-        return replace(self._audited(us, sample, compare=True), settled=settled)
+        return replace(self._with_audit(us, sample, compare=True), settled=settled)
 
-    def _audited(self, us: float, sample: Sample, compare: bool) -> Timed:
+    def _with_audit(self, us: float, sample: Sample, compare: bool) -> Timed:
         """Return the time of a sample with the audit of one of its launches, and the errors of its result if requested."""
-        chosen = audited(self._random, sample.times)
+        chosen = audited_launch(self._random, sample.times)
         result = self._at.results[chosen].copy()  # at once: what a left-behind thread writes later comes too late
         row = view_step(self.given) * chosen
         return Timed(us, self._audit(result, row), self._compare(result, row) if compare else None)

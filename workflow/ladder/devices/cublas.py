@@ -71,7 +71,7 @@ class Cublas:
         data = _DATA[p.element_type]
         sizes = (p.m, p.n, p.k, p.lda, p.ldb, p.ldc)
         if algorithm is not None:
-            return self._offered(self._algorithms(data, compute, sizes, alpha, beta), algorithm)
+            return self._launch_of(self._algorithms(data, compute, sizes, alpha, beta), algorithm)
         handle = self.strict if name == "cublas_fp32_sums" else self.handle
         return Launch(lambda a, b, c: partial(self._gemm, data, compute, sizes, alpha, a, b, beta, c, handle))
 
@@ -125,7 +125,7 @@ class Cublas:
 
         return [bind_of(heuristics[i : i + 1]) for i in range(int(count[0])) if heuristics["state"][i] == 0]
 
-    def _offered(self, algorithms: Sequence[Callable[[int, int, int], Call]], number: int) -> Launch:
+    def _launch_of(self, algorithms: Sequence[Callable[[int, int, int], Call]], number: int) -> Launch:
         """Return the launch of an algorithm. Raises `Refused` if there is none of this number, or cuBLASLt refuses what it has offered."""
         if number >= len(algorithms):
             raise Refused("not_supported", f"the heuristic of cuBLASLt offers {len(algorithms)} algorithms")

@@ -23,7 +23,7 @@ from ladder.devices.cuda_operands import Operands, Support
 from ladder.devices.cuda_stream import Function, Windows, capture, succeed
 from ladder.devices.detect import check_gate, slugify
 from ladder.devices.nvml import Board, uuid_at
-from ladder.devices.operands import CANARY, audited, scalars
+from ladder.devices.operands import CANARY, audited_launch, scalars
 from ladder.devices.tensor_maps import encoded
 from ladder.model.kernel import Configuration, Kernel, LaunchShape
 from ladder.model.problem import Problem
@@ -82,7 +82,7 @@ class Cuda(Device):
         try:
             at.make()
             at.draw(problem.seed, 1)
-            self._timed(lambda: at.make_reference(problem.seed))
+            self._run_as_busy(lambda: at.make_reference(problem.seed))
             at.check_reference()
         except BaseException:
             self.free(at)
@@ -121,7 +121,7 @@ class Cuda(Device):
                 self._check_limits(function, shape)
                 calls.append((function, shape))
         except cuda.Error as error:
-            raise self._support.failed(error, "the cubin cannot be used: ", fatal=False) from None
+            raise self._support.failure(error, "the cubin cannot be used: ", fatal=False) from None
 
         def bind(a: int, b: int, c: int) -> Call:
             (m, n, k, lda, ldb, ldc), (at_a, at_b, at_c) = (
@@ -192,15 +192,15 @@ class Cuda(Device):
             at.compare(0)
 
         try:
-            self._timed(run)
+            self._run_as_busy(run)
             return self._support.errors(1)[0]
         except cuda.Error as error:
-            raise self._support.failed(error) from None
+            raise self._support.failure(error) from None
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self._at.look()
 
-    def _timed(self, run: Callable[[], None]) -> None:
+    def _run_as_busy(self, run: Callable[[], None]) -> None:
         """Run to the end and count the time as busy."""
         start, end = cuda.Event(), cuda.Event()
         start.record(self.stream)
@@ -225,7 +225,7 @@ class Cuda(Device):
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
         at, support, number = self._at, self._support, len(samples)
         # neither the audited launch nor the signs of its audit can be known before it is made
-        secret, chosen = int(self._random.integers(2**63)), [audited(self._random, sample.times) for sample in samples]
+        secret, chosen = int(self._random.integers(2**63)), [audited_launch(self._random, sample.times) for sample in samples]
         if cold and self._flush is None:
             self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches")
 
@@ -250,7 +250,7 @@ class Cuda(Device):
             audits, clocks = support.audits(number), support.clocks(number)
             errors = support.errors(number) if compare else [None] * number
         except cuda.Error as error:
-            raise self._support.failed(error) from None
+            raise self._support.failure(error) from None
         return [Timed(*row[:3], sm_clock_mhz=row[3]) for row in zip(times, audits, errors, clocks, strict=True)]
 
     def _poison(self, sample: Sample, seed: int) -> None:
@@ -290,7 +290,7 @@ class Cuda(Device):
                 self.reading, self._read_at = self.monitor(), clock.now()
             self.stream.synchronize()
         except cuda.Error as error:
-            raise self._support.failed(error) from None
+            raise self._support.failure(error) from None
         times = [start.time_till(end) * 1e3 for start, end in self._events[: len(calls)]]
         self.busy_us += sum(times)
         return times
@@ -306,7 +306,7 @@ class Cuda(Device):
 
     def sustain(self, sample: Sample, us: float, seed: int) -> Timed:
         at, support = self._at, self._support
-        secret, chosen = int(self._random.integers(2**63)), audited(self._random, sample.times)
+        secret, chosen = int(self._random.integers(2**63)), audited_launch(self._random, sample.times)
         try:
             support.clear_audits(1)
             at.draw(seed, sample.sets)
@@ -331,7 +331,7 @@ class Cuda(Device):
             audit, errors, clock_mhz = support.audits(1)[0], support.errors(1)[0], support.clocks(1)[0]
             return Timed(us, audit, errors, sm_clock_mhz=clock_mhz, settled=settled, power_w=meter.watts())
         except cuda.Error as error:
-            raise self._support.failed(error) from None
+            raise self._support.failure(error) from None
 
     def other_processes(self) -> int | None:
         return self._board.other_processes()

@@ -77,7 +77,7 @@ class Support:
             raise Refused("not_supported", text)
         raise OSError(f"{text}, and {total / 2**30:.1f} GiB in all: something else holds its memory")
 
-    def failed(self, error: Exception, what: str = "", fatal: bool = True) -> Exception:
+    def failure(self, error: Exception, what: str = "", fatal: bool = True) -> Exception:
         """Return the exception to raise for an error of the driver while a kernel was used: `Refused`, or an `OSError`.
 
         It is an `OSError` for errors of the hardware, and for memory that something else holds: no kernel is to blame for these.

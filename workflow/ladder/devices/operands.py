@@ -141,7 +141,7 @@ def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
     return [0, *random.integers(RESULT_SHIFTS, size=launches - 1).tolist()]
 
 
-def audited(random: np.random.Generator, times: int) -> int:
+def audited_launch(random: np.random.Generator, times: int) -> int:
     """Return which launch of a sample is audited.
 
     In half of the samples it is the last: a result that a kernel puts off until the next launch is missing there.

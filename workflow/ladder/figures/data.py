@@ -50,7 +50,7 @@ MARKS = {
 """The marks of `best.csv`: the letter in text, the color of a marker's edge, and the meaning."""
 
 
-def marked(row: Mapping[str, Any]) -> list[str]:
+def marks_of(row: Mapping[str, Any]) -> list[str]:
     """Return the marks of a row, the gravest first."""
     marks = str(row["marks"]).split("; ")
     return [mark for mark in MARKS if mark in marks]
@@ -63,23 +63,23 @@ def three(value: float) -> str:
 
 def letters(row: Mapping[str, Any]) -> str:
     """Return the letters of a row's marks."""
-    return "".join(MARKS[mark][0] for mark in marked(row))
+    return "".join(MARKS[mark][0] for mark in marks_of(row))
 
 
 def lettered(value: str, row: Mapping[str, Any]) -> str:
     """Return a value with the letters of its row's marks, such as `~7.01 m`."""
-    marks = marked(row)
+    marks = marks_of(row)
     return ("~" if "raced" in marks else "") + " ".join([value, *(MARKS[mark][0] for mark in marks if mark != "raced")])
 
 
 def edge(row: Mapping[str, Any]) -> str:
     """Return the color of the edge of a row's marker: that of its gravest mark, or white."""
-    return MARKS[marked(row)[0]][1] if marked(row) else "#ffffff"
+    return MARKS[marks_of(row)[0]][1] if marks_of(row) else "#ffffff"
 
 
 def edges(rows: pd.DataFrame) -> list[Line2D]:
     """Return the legend entries for the edges of marked rows."""
-    present = {mark for row in rows.to_dict("records") for mark in marked(row)}
+    present = {mark for row in rows.to_dict("records") for mark in marks_of(row)}
     return [
         Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
         for mark in MARKS
@@ -98,7 +98,7 @@ def letters_note(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _explained(rows: Sequence[Mapping[str, Any]], explain: Callable[[str], str]) -> str:
-    present = {mark for row in rows for mark in marked(row)}
+    present = {mark for row in rows for mark in marks_of(row)}
     explained = [explain(mark) for mark in MARKS if mark in present]
     return f"{'; '.join(explained)}." if explained else ""
 
@@ -327,7 +327,7 @@ def gain_text(gain: Mapping[str, Any] | None) -> str:
 
 def hatches(row: Mapping[str, Any]) -> str:
     """Return the hatch of a bar; only bars of marked rows have one."""
-    return "////" if marked(row) else ""
+    return "////" if marks_of(row) else ""
 
 
 HATCHED = Patch(facecolor="#ffffff", edgecolor="#666666", hatch="////", label="hatched: marked")

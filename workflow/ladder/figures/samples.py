@@ -18,7 +18,7 @@ def _spread(times: pd.Series) -> float:
     return float(high / low)
 
 
-def chosen(data: View) -> dict[str, str]:
+def problems_and_reasons(data: View) -> dict[str, str]:
     """Return the problems that are drawn, and why: the ladder's, the smallest, and the one whose samples spread the most."""
     rows = data.rounds
     best = data.best[data.best["problem"].isin(set(rows["problem"]))]
@@ -32,7 +32,7 @@ def chosen(data: View) -> dict[str, str]:
 
 def samples(data: View) -> Figure:
     """Draw a dot per sample, in the color of its process: its time relative to the median of the kernel's best configuration."""
-    problems, size = chosen(data), text_size(data.width)
+    problems, size = problems_and_reasons(data), text_size(data.width)
     order = [*data.kernels, *data.baselines]
     lines = 1.2 if data.in_column else 1.55
     figure, grid = panels(data, len(problems), inches(lines, 0.9 * size) * len(order) + 0.9, narrow=3 if data.in_column else 1)

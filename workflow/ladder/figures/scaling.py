@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.core.stats import tied
-from ladder.figures.data import GREY, View, edge, edges, marked, marks_note
+from ladder.figures.data import GREY, View, edge, edges, marks_note, marks_of
 from ladder.figures.labels import halo, name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels, problems, text_size
 
@@ -61,11 +61,11 @@ def _ends(rows: pd.DataFrame, columns: tuple[str, str, str], scale: float) -> tu
 def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float) -> None:
     """Draw markers whose edges show the marks of their rows."""
     every = rows.to_dict("records")
-    widths = [0.16 * size if marked(row) else 0.08 * size for row in every]
+    widths = [0.16 * size if marks_of(row) else 0.08 * size for row in every]
     axes.scatter(x, y, s=size**2, color=colour, marker=marker, edgecolors=list(map(edge, every)), linewidths=widths, zorder=4)
 
 
-def _drawn(data: View) -> list[str]:
+def _drawing_order(data: View) -> list[str]:
     """Return all kernels and baselines; those without a color come first, below the others."""
     every = [*data.kernels, *data.baselines]
     return sorted(every, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY))
@@ -74,7 +74,7 @@ def _drawn(data: View) -> list[str]:
 def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
     """Draw a line per kernel with a band between the ends of the intervals. Return the x positions of the labeled problems."""
     squares, colours, dashes = data.best[data.best["square"]].sort_values("m"), data.colours(), data.dashes()
-    for kernel in _drawn(data):
+    for kernel in _drawing_order(data):
         rows = squares[squares["kernel"] == kernel]
         value, low, high = _ends(rows, quantity.columns, quantity.scale(data))
         axes.fill_between(rows["m"], low, high, color=colours[kernel], alpha=0.25, lw=0, zorder=2)
@@ -95,7 +95,7 @@ def _name_lines(axes: Axes, data: View, quantity: Quantity, tall: float) -> None
     """Name every line that has a color where it ends, unless it ends beyond the panel."""
     low, high = axes.get_ylim()
     squares, ends = data.best[data.best["square"]].sort_values("m"), []
-    for kernel in [kernel for kernel in _drawn(data) if data.colours()[kernel] != GREY]:
+    for kernel in [kernel for kernel in _drawing_order(data) if data.colours()[kernel] != GREY]:
         rows = squares[squares["kernel"] == kernel]
         if len(rows):
             x, y = float(rows["m"].iloc[-1]), quantity.scale(data) * float(rows[quantity.columns[0]].iloc[-1])
@@ -148,7 +148,7 @@ def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
     Return the x positions of the problems.
     """
     labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
-    for kernel in _drawn(data):
+    for kernel in _drawing_order(data):
         mine = data.best[~data.best["square"] & (data.best["kernel"] == kernel)]
         at = _across(data, mine)
         value, low, high = _ends(mine, quantity.columns, quantity.scale(data))

@@ -207,7 +207,9 @@ class Confirmation:
         timed = [candidate for candidate, outcome in outcomes.items() if not outcome]
         outcomes |= self._time(group, timed)
         if group.state == SUSTAINED:
-            outcomes = {candidate: _checked(outcome, group.finalists[candidate].us) for candidate, outcome in outcomes.items()}
+            outcomes = {
+                candidate: _if_sustained(outcome, group.finalists[candidate].us) for candidate, outcome in outcomes.items()
+            }
         rows = [
             self.job.row(self.uuid, candidate, group.problem, group.state, outcome)
             | {"process": group.process, "role": group.finalists[candidate].role}
@@ -264,7 +266,7 @@ class Confirmation:
             return failure
 
 
-def _checked(outcome: dict[str, Any], us: float) -> dict[str, Any]:
+def _if_sustained(outcome: dict[str, Any], us: float) -> dict[str, Any]:
     """Return the outcome of launches back to back; without a result if a launch took much less time there than alone, `us`."""
     took = median_interval(outcome["samples_us"])[0] if outcome.get("samples_us") else us
     if took >= (1 - SUSTAINED_SLACK) * us:

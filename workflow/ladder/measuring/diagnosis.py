@@ -44,7 +44,7 @@ def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
     return values(np.lib.stride_tricks.as_strided(padded, (rows, cols), (ld * flat.itemsize, flat.itemsize)))
 
 
-def _wanted(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other: Any) -> tuple[Flat, Flat]:
+def _reference(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other: Any) -> tuple[Flat, Flat]:
     """Return `alpha*A*B + beta*C` and `|alpha| |A| |B| + |beta| |C|` of some rows in float64; `other` has the values that a mistake uses."""
     alpha, beta = (float(value) for value in scalars(problem))
     alpha, beta, depth = other.get("alpha", alpha), other.get("beta", beta), other.get("k", problem.k)
@@ -70,7 +70,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
 
     for start in range(0, problem.m, step):
         rows = slice(start, min(start + step, problem.m))
-        wanted, scale = _wanted(problem, a, b, old, rows)
+        wanted, scale = _reference(problem, a, b, old, rows)
         wrong = differ(got[rows], wanted, scale)
         if wrong.any():
             break
@@ -81,7 +81,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
     def same(**other: Any) -> bool:
         """Return whether a mistake gives this result."""
         taken = _matrix(result, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
-        return not differ(taken, *_wanted(problem, a, b, old, rows, **other)).any()
+        return not differ(taken, *_reference(problem, a, b, old, rows, **other)).any()
 
     block, place = got[rows], (start + row) * problem.ldc + column
     if not np.array_equal(result.view(np.uint8), again.view(np.uint8)):
@@ -98,7 +98,7 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
 
 
 def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield common mistakes in words, and as arguments of `_wanted`."""
+    """Yield common mistakes in words, and as arguments of `_reference`."""
     if problem.alpha != 1:
         yield "alpha is left out", {"alpha": 1.0}
     if problem.beta != 0:

@@ -89,7 +89,7 @@ def problems(element_type: str, tf32: bool = False, baseline: bool = False) -> S
     return [*exact, *(replace(problem, element_type=element_type) for problem in rounded)]
 
 
-def asked(kernel: Kernel, configuration: Configuration, device: Mapping[str, int]) -> list[Problem]:
+def problems_for(kernel: Kernel, configuration: Configuration, device: Mapping[str, int]) -> list[Problem]:
     """Return the gauntlet of a configuration on a device with these names: each problem as `rounded` makes it for what the kernel needs.
 
     Problems that no rounding suits, and those that have become the same, are left out.

@@ -149,7 +149,7 @@ class Session:
 
     def worker(self) -> Child:
         """Return the worker, a fresh one if the last has ended. Raises `InputError` if the device cannot be opened."""
-        if self._child and self._child.ended():
+        if self._child and self._child.has_ended():
             self.end()
         if self._child is None:
             self._child = Child(self.kind, self.uuid, self.support, self.lock)

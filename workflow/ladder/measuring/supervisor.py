@@ -159,16 +159,16 @@ class Child:
             # a look that took longer: this process or the whole machine stood still, and the child perhaps too
             waited, looked = waited + min(clock.now() - looked, LOOK_SECONDS), clock.now()
             if waited >= timeout - 1e-9:
-                raise self._killed("timeout", f"no answer within {timeout:g} s")
+                raise self._kill_because("timeout", f"no answer within {timeout:g} s")
         try:
             return decode(self.connection.recv_bytes(ANSWER_BYTES))
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except (OSError, ValueError):
             pass
-        raise self._killed("launch_error", "something wrote to the pipe of the child process what is no answer")
+        raise self._kill_because("launch_error", "something wrote to the pipe of the child process what is no answer")
 
-    def _killed(self, status: Status, reason: str) -> Failure:
+    def _kill_because(self, status: Status, reason: str) -> Failure:
         """Kill the child, and return why. A child that somebody had stopped by a signal is taken for killed from outside."""
         with contextlib.suppress(psutil.Error):
             if psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED:
@@ -184,7 +184,7 @@ class Child:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ": ".join([f"the child process {how}", *last])
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether the process has ended."""
         return self.process.poll() is not None
 

@@ -102,7 +102,7 @@ class Trial:
     def _judge(self, entry: Entry, doing: str) -> None:
         """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an incorrect result."""
         tf32 = entry.kernel.precision == "tf32"
-        asked = gauntlet.asked(entry.kernel, entry.configuration, device_names(self.session.environment))
+        asked = gauntlet.problems_for(entry.kernel, entry.configuration, device_names(self.session.environment))
         small = {gauntlet.describe(problem): problem for problem in asked}
         at = self.problem
 

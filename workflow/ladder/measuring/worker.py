@@ -149,7 +149,7 @@ class Worker:
         plain = gauntlet.problems(element_type, candidate.precision == "tf32", baseline=files is None)
         asked, launched = plain, []
         if files:
-            asked = gauntlet.asked(files[0], Configuration.of(element_type, candidate.configuration), self.device.names)
+            asked = gauntlet.problems_for(files[0], Configuration.of(element_type, candidate.configuration), self.device.names)
         for problem in asked:
             if verdict.status != "correct":
                 break

@@ -58,10 +58,10 @@ class Campaigns:
         data, source = campaign_file.read(self.root / "config", self.config_files, config)
         yaml_schema.check(data, "config", source)
         if data.get("kernels") == "published":
-            data = data | {"kernels": self._published(source, data.get("element_types", ["float32"]))}
-        return (self._needed(data, source) if "claim" in data else data), source
+            data = data | {"kernels": self._published_ids(source, data.get("element_types", ["float32"]))}
+        return (self._narrowed_to_claim(data, source) if "claim" in data else data), source
 
-    def _published(self, source: str, element_types: Sequence[str]) -> list[str]:
+    def _published_ids(self, source: str, element_types: Sequence[str]) -> list[str]:
         """Return the ids of the kernels published in these element types that this checkout has. Raises `InputError` if it has none."""
         here = {*self.kernels, *self.refused}
         ids = [id for id in Published(self.root / PUBLISHED, {}).ids(element_types) if id in here]
@@ -69,7 +69,7 @@ class Campaigns:
             raise InputError(f"{source}: kernels: got published, but {self.root / PUBLISHED} has none of this checkout's kernels")
         return ids
 
-    def _needed(self, data: Mapping[str, Any], source: str) -> dict[str, Any]:
+    def _narrowed_to_claim(self, data: Mapping[str, Any], source: str) -> dict[str, Any]:
         """Return the data of a campaign with only those kernels and problems that its `claim` is about.
 
         Raises `InputError` for an unknown claim, and for one that a study decides.

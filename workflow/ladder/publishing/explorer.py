@@ -38,7 +38,7 @@ BEST = [
     "samples", "processes", "interval", "marks", "configurations", "tied_with", "tensor_cores", "sm_clock_mhz",
 ]  # fmt: skip
 """The columns of `best.csv` that the page has."""
-ASKED = ["registers", "spill_stores", "spill_loads", "occupancy", "occupancy_limit"]
+RESOURCES = ["registers", "spill_stores", "spill_loads", "occupancy", "occupancy_limit"]
 """What a configuration needs of the machine: columns of `resources.csv` and `models.csv`."""
 SWEEP = ["kernel", "configuration", "element_type", "problem", "state", "status", "stop", "samples", "tflops"]
 """The columns of `summary.csv` that the page has."""
@@ -72,8 +72,8 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
     return columns
 
 
-def _asked(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of a table with the columns of `ASKED`, empty if unknown."""
+def _with_resources(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of a table with the columns of `RESOURCES`, empty if unknown."""
     key = ["kernel", "configuration", "element_type"]
     compiled = tables["resources"].reindex(columns=[*key, "registers", "spill_stores", "spill_loads"]).drop_duplicates(key)
     models = tables["models"].astype({"problem": str})[[*key, "problem", "occupancy", "occupancy_limit"]]
@@ -101,8 +101,8 @@ def dataset(
     name: str, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], samples: bool = True
 ) -> dict[str, Any]:
     """Return what the page has of a dataset, from its tables `INDEXED`. Rates are in TFLOP/s, times in microseconds, energies in joules."""
-    best = _asked(tables, tables["best"].reindex(columns=BEST))
-    sweep = _asked(tables, tables["summary"].reindex(columns=SWEEP))
+    best = _with_resources(tables, tables["best"].reindex(columns=BEST))
+    sweep = _with_resources(tables, tables["summary"].reindex(columns=SWEEP))
     rounds = tables["rounds"].astype({"problem": str}) if samples else tables["rounds"].head(0)
     unit, size = rate_unit(environment["kind"])
     series = [

@@ -25,7 +25,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequenc
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _unmeasured(name: str, columns: int) -> list[str]:
+def _empty_row(name: str, columns: int) -> list[str]:
     return [name, NOTHING, *["–"] * (columns - 2)]
 
 

@@ -25,7 +25,7 @@ def half(story: Story, name: str) -> str:
             parts.append(f"**{element_type}.** {_warm(data)}")
             sustained = story.campaign(name, element_type, "sustained")
             if sustained is not None and len(sustained.best):
-                parts.append(_sustained(sustained))
+                parts.append(_sustained_rates(sustained))
     return "\n\n".join([f"{_whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
 
 
@@ -75,17 +75,17 @@ def _aligned(row: Row) -> bool:
     return all(leading % 8 == 0 for leading in (problem.lda, problem.ldb, problem.ldc))
 
 
-def _sustained(data: View) -> str:
+def _sustained_rates(data: View) -> str:
     sentences = [
         f"at {_shown(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of cuBLAS "
         f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with ×{_joules(data, row):.3f} of its energy, at "
         f"{row['sm_clock_mhz']:.0f} MHz"
-        for row in _measured(data)
+        for row in _fastest_where_measured(data)
     ]
     return f"Sustained, with clock and power settled: {'; '.join(sentences)}."
 
 
-def _measured(data: View) -> Sequence[Row]:
+def _fastest_where_measured(data: View) -> Sequence[Row]:
     data.order = [problem for problem in data.order if problem in set(data.best["problem"])]
     return fastest_rungs(data)
 

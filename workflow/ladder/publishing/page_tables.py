@@ -20,6 +20,7 @@ from ladder.publishing.page_answers import answers, claimed, details, tried
 from ladder.publishing.page_cells import (
     _blocks,
     _code,
+    _empty_row,
     _gain,
     _interval,
     _kind,
@@ -32,7 +33,6 @@ from ladder.publishing.page_cells import (
     _rate,
     _shown,
     _table,
-    _unmeasured,
     _whence,
 )
 from ladder.publishing.page_data import Story
@@ -81,7 +81,7 @@ def best(story: Story, kind: str) -> str:
     for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
         row = story.best(kernel, problem, data)
         if row is None or data is None:
-            rows.append(_unmeasured(_code(kernel), 8))
+            rows.append(_empty_row(_code(kernel), 8))
             continue
         base = None if is_baseline(kernel) else story.builds_on(kernel)
         gained = f"{_gain(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
@@ -103,7 +103,7 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
         data = story.dataset(kernel, problem)
         row = story.best(kernel, problem, data)
         if row is None or data is None:
-            rows.append(_unmeasured(_shown(problem), 6))
+            rows.append(_empty_row(_shown(problem), 6))
             continue
         means.append(story.over_machines(row, data))
         rows.append([
@@ -125,7 +125,7 @@ def mix(story: Story, problem: str, *kernels: str) -> str:
     for kernel in kernels:
         counts = main_loops.mix(story, kernel, problem)
         cells = [*map(_number, counts.values()), main_loops.share(counts)] if counts else []
-        rows.append([_code(kernel), *cells] if counts else _unmeasured(_code(kernel), 6))
+        rows.append([_code(kernel), *cells] if counts else _empty_row(_code(kernel), 6))
     columns = ["main loop of", "FFMA", "LDS", "LDG", "other", "share of FFMA"]
     return _table(columns, rows)
 
@@ -187,7 +187,7 @@ def gains(story: Story, kind: str) -> str:
     for kernel in filter(story.builds_on, story.ladder(kind)):
         gained = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
         if not gained:
-            rows.append(_unmeasured(_code(kernel), 7))
+            rows.append(_empty_row(_code(kernel), 7))
             continue
         verdicts = Counter(row["verdict"] for row in gained)
         counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(gained)}" for it in ("faster", SAME, "slower")]
