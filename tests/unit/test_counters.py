@@ -47,6 +47,12 @@ def test_no_table_is_a_reason(text, reason):
         parse(text)
 
 
+def test_a_long_launch_counts_for_more_in_a_ratio():
+    heads = '"ID","{}","smsp__issue_active.avg.pct_of_peak_sustained_active"\n"","cycle","%"\n'.format(counters.CYCLES)
+    text = heads + '"0","3,000","90"\n"1","1,000","50"\n'
+    assert parse(text) == {"smsp__issue_active.avg.pct_of_peak_sustained_active": 80}
+
+
 def fake_ncu(folder, body):
     written(folder / "ncu", f"#!{sys.executable}\n{body}\n", 0o755)
 

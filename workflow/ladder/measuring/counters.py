@@ -53,6 +53,8 @@ STALLS = {
     )
 }  # fmt: skip
 """Why warps wait -> metric (Nsight Compute's "Warp State Statistics"): waiting warps per issued instruction."""
+CYCLES = "sm__cycles_active.sum"
+"""The weight of a launch's ratios."""
 ORIGIN = ["device", "uuid", "commit", "dirty"]
 """Columns with the device and the code of the counts, which may differ from those of the dataset."""
 COLUMNS = [*KEY, *ORIGIN, "binary_sha256", "reason", *METRICS, "bank_conflicts", "stalls"]
@@ -63,8 +65,16 @@ class NotCounted(Exception):
     """Nsight Compute is missing, refused, or gave no counts. The message says why."""
 
 
+def _number(row: Mapping[str, str], units: Mapping[str, str], metric: str) -> float:
+    """Return a number of the table, in bytes where its unit is of bytes. Raises `ValueError` if it is none."""
+    unit = units.get(metric) or ""
+    return float((row.get(metric) or "").replace(",", "")) * (_PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0)
+
+
 def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, float]:
-    """Return the `metrics` in the output of `ncu --csv --page raw`, in bytes, counts and percent: sums over its launches, or means of ratios.
+    """Return the `metrics` in the output of `ncu --csv --page raw`, in bytes, counts and percent: sums over its launches.
+
+    Of ratios they are means, weighted by the cycles of each launch: a short one that adds up counts little.
 
     The table begins at the line with the column `ID`, and its first row has the units. Lines before it are from the program or from ncu
     itself. Raises `NotCounted` if there is no table, with ncu's own error if it gave one.
@@ -79,14 +89,14 @@ def parse(text: str, metrics: Iterable[str] = METRICS.values()) -> dict[str, flo
     units = rows[0] if not rows[0]["ID"] else {}
     counted = {}
     for metric in metrics:
-        unit = units.get(metric) or ""
-        scale = _PREFIX.get(unit[:1], 1.0) if unit.endswith("byte") else 1.0
         values = []
         for row in launches:
             with contextlib.suppress(ValueError):  # n/a: this GPU has no such counter
-                values.append(float((row.get(metric) or "").replace(",", "")) * scale)
-        if values:
-            counted[metric] = sum(values) / (1 if metric.endswith(".sum") else len(values))
+                values.append((_number(row, units, metric), _number(row, units, CYCLES) if row.get(CYCLES) else 1.0))
+        if values and metric.endswith(".sum"):
+            counted[metric] = sum(value for value, _ in values)
+        elif values:
+            counted[metric] = sum(value * cycles for value, cycles in values) / sum(cycles for _, cycles in values)
     return counted
 
 
@@ -105,7 +115,7 @@ def profile(task: Mapping[str, Any], metrics: Iterable[str] = (*METRICS.values()
         raise NotCounted("ncu (Nsight Compute) is not on the PATH")
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
                "--kernel-name", f"regex:^({'|'.join(task['functions'])})$",
-               "--metrics", ",".join(metrics), sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]  # fmt: skip
+               "--metrics", ",".join([*metrics, CYCLES]), sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                env=os.environ | {"LC_ALL": "C"})  # fmt: skip
     try:

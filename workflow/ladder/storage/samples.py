@@ -39,7 +39,8 @@ def _parquet(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
     """Return a Parquet file without what makes small files large: statistics, dictionaries, and the Arrow schema beside Parquet's own."""
     file = pa.BufferOutputStream()
     options: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "store_schema": False}
-    with pq.ParquetWriter(file, table.schema, compression="zstd", **options) as writer:
+    options |= {"compression": "zstd", "compression_level": 19}  # a sixth smaller than the default of 1, in milliseconds
+    with pq.ParquetWriter(file, table.schema, **options) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(metadata)
     return bytes(file.getvalue().to_pybytes())
