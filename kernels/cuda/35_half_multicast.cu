@@ -8,6 +8,7 @@ configurations:
   - {BM: 64, BN: 128, STAGES: 8}
   - {BN: 128, STAGES: 6}
   - {BN: 128, STAGES: 6, CM: 1, CN: 2, TURN: 0}
+  - {BN: 192, CM: 1, CN: 2}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)

@@ -5,8 +5,10 @@ parameters: {ROWS: 16, STAGES: 11, SLICES: 2}
 configurations:
   - {ROWS: 8, STAGES: 12, SLICES: 1}
   - {ROWS: 8, STAGES: 12, SLICES: 2}
+  - {ROWS: 8, STAGES: 12, SLICES: 8}
   - {ROWS: 16, STAGES: 11, SLICES: 1}
   - {ROWS: 16, STAGES: 11, SLICES: 2}
+  - {ROWS: 16, STAGES: 11, SLICES: 8}
   - {ROWS: 32, STAGES: 9, SLICES: 1}
   - {ROWS: 32, STAGES: 9, SLICES: 2}
 element_types: [bfloat16, float16]
