@@ -22,8 +22,9 @@ struct Turn {
 __device__ __forceinline__ int steps_of(int K, float alpha) { return alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH; }
 
 // In a cluster, CM blocks above each other need the same columns of B, and CN blocks beside each other the same rows of A. Each copies a
-// part of them to all. BLOCKS is the size of the cluster.
-template <int CM = 1, int CN = 1, int BLOCKS = CM * CN>
+// part of them to all. BLOCKS is the size of the cluster. A stage is full after ARRIVALS: of the one thread that starts copies by
+// tensor maps, or of each warp that writes there.
+template <int CM = 1, int CN = 1, int BLOCKS = CM * CN, int ARRIVALS = 1>
 struct Ring {
   static constexpr int PEERS = CM + CN - 1;  // blocks that send to a block, itself among them
   uint32_t memory, barriers;
@@ -38,13 +39,15 @@ struct Ring {
     rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0, cm = rank % CM, cn = rank / CM % CN;
     if (threadIdx.x == 0) (prefetch(maps), ...);
     if (threadIdx.x == CONSUMERS) {
-      for (int i = 0; i < STAGES; ++i) barrier_init(full(i), 1), barrier_init(empty(i), CONSUMERS / 32 * PEERS);
+      for (int i = 0; i < STAGES; ++i) barrier_init(full(i), ARRIVALS), barrier_init(empty(i), CONSUMERS / 32 * PEERS);
       barriers_ready();
     }
     __syncwarp();
     if (PEERS > 1) {  // the others may copy to this block from here on
       cluster_arrive();
       cluster_wait();
+    } else if (ARRIVALS > 1) {
+      __syncthreads();
     } else if (threadIdx.x / 32 == CONSUMERS / 32) {
       some_arrive<CONSUMERS + 32>(15);  // the first copies need not wait for the other warps
     } else if (threadIdx.x < CONSUMERS) {

@@ -1,4 +1,4 @@
-"""The rungs that copy by tensor maps, on the CPU: right on what the gauntlet has for them and on several waves, without a hang."""
+"""The 16-bit rungs for Hopper, on the CPU: right on what the gauntlet has for them and on several waves, without a hang."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,11 @@ from ladder.model.problem import Problem
 from problems import DEVICE, complaint
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = [kernel for kernel in discover(ROOT).values() if kernel.tensor_maps]
+KERNELS = [
+    kernel
+    for kernel in discover(ROOT).values()
+    if kernel.architecture == "sm_90a" and "bfloat16" in kernel.element_types and not kernel.uses
+]
 MOST_PRODUCTS = 30_000_000
 """Of a problem: more take too long here."""
 
@@ -66,6 +70,10 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * PEERS", "CONSUMERS / 32"),
     ("36_half_cluster_k", "cuda/36_half_cluster_k.cu", "if (count(slice) > 0) barrier_wait(come, 0);", ""),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
+    ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "wait<AHEAD>();", "wait<AHEAD + 1>();"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = STAGES - 2;", "AHEAD = STAGES - 1;"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "      __syncwarp();", ""),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "row + i % HIGH * APART < rows ? there : 0", "there"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")

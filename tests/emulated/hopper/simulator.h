@@ -48,6 +48,7 @@ inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift) { return uint32_t(((uint64_t(high) << 32 | low) << shift) >> 32); }
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) { return uint32_t((uint64_t(high) << 32 | low) >> shift % 32); }
 
 // A tensor map as the host of the simulator makes it: 128 bytes, as on a GPU.
 struct alignas(64) TensorMap {
@@ -100,6 +101,7 @@ struct Thread {
   bool done = false;
   std::vector<std::function<void()>> boxes;              // on their way out, not yet in a group
   std::deque<std::vector<std::function<void()>>> stores;  // groups of them
+  std::deque<std::vector<std::function<void()>>> loads{1};  // its own copies on their way in; the last group is open
   uint32_t lanes[5];                         // what it gives to an instruction of its warp
 };
 
@@ -183,6 +185,25 @@ inline void barrier_arrive(uint32_t barrier) { barrier_arrive_in(hopper::now->bl
 inline void barrier_wait(uint32_t address, int parity) {
   hopper::Barrier& barrier = barrier_at(address, hopper::now->block);
   hopper::wait_until([&] { return barrier.expected && barrier.phase != parity; });
+}
+// Sixteen bytes are read and written when the copy happens: at some time before the wait for its group.
+inline void copy_part(uint32_t to, const void* from, int bytes) {
+  using namespace hopper;
+  Block* block = now->block;
+  if (to % 16 || bytes && reinterpret_cast<size_t>(from) % 16) fault("a copy of 16 bytes at another address");
+  if (bytes < 0 || bytes > 16) fault("a copy of other than 0 to 16 bytes");
+  memory_of(to + 15, block);
+  now->loads.back().push_back([=] {
+    uint8_t piece[16] = {};
+    memcpy(piece, from, bytes);
+    memcpy(memory_of(to, block), piece, 16);
+  });
+}
+inline void commit() { hopper::now->loads.emplace_back(); }
+template <int LEFT>
+void wait() {
+  for (auto& loads = hopper::now->loads; loads.size() > LEFT + 1; loads.pop_front())
+    for (auto& load : loads.front()) load();
 }
 inline void barriers_ready() {}
 inline void barrier_expect(uint32_t address, int bytes) {
@@ -406,6 +427,8 @@ inline std::function<void()> entry;
 inline void body() {
   try {
     entry();
+    for (auto& loads : now->loads)
+      if (!loads.empty()) fault("a thread ended before its copies had come");
     if (!now->stores.empty() || !now->boxes.empty()) fault("a thread ended before its boxes were read from shared memory");
   } catch (const Fault& found) {
     if (failure.empty()) failure = found.what;
@@ -474,6 +497,8 @@ inline void run_cluster(unsigned size, unsigned first, unsigned y, unsigned coun
       } else {
         ++i;
       }
+    for (auto& thread : threads)  // copies of a thread happen in any order
+      if (auto& loads = thread->loads[dice() % thread->loads.size()]; !loads.empty() && dice() % 4 == 0) loads.back()(), loads.pop_back();
     for (auto& block : blocks)
       for (auto& products : block->products)
         if (!products.groups.empty() && dice() % 4 == 0) first_group(products);

@@ -1,0 +1,91 @@
+// Rows of 16-bit elements that begin anywhere in memory, brought to where the matrix instruction reads them: K along the rows for A, across
+// them for B. No tensor map describes such rows, and an asynchronous copy takes 16 bytes from a multiple of 16. So those pieces come as
+// they are, and are shifted in shared memory.
+#pragma once
+#include "half_ring.cuh"
+
+// Steps that copies are ahead of the step that is shifted next. The stage that they go to held the step two before that one. The warpgroups that
+// multiply give it back once the next is there, which has been shifted. With one more step ahead, both would wait for each other.
+constexpr int AHEAD = STAGES - 2;
+static_assert(STAGES >= 3, "one stage is multiplied, one is shifted, and one is on its way");
+
+// Eight neighbors that begin `bytes` (0, 2, ... 14) into the first of two pieces.
+__device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, int bytes) {
+  const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+  uint32_t v[6], u[5];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) v[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) u[i] = bytes & 4 ? v[i + 1] : v[i];
+  const int bits = (bytes & 2) * 8;
+  return make_uint4(__funnelshift_r(u[0], u[1], bits), __funnelshift_r(u[1], u[2], bits), __funnelshift_r(u[2], u[3], bits),
+                    __funnelshift_r(u[3], u[4], bits));
+}
+
+// What a lane of the FILLERS warps does with one operand: a stage has ROWS rows of WIDE strips of it, 64 elements each. Eight lanes have a row
+// of a strip, and a warp four rows at a time. Its next four are APART further, a multiple of 8. So all rows of a lane, at every step, begin the
+// same number of bytes behind a multiple of 16.
+template <int ROWS, int WIDE>
+struct Shifted {
+  static constexpr int APART = 4 * FILLERS;                        // rows from one of a lane's to its next
+  static constexpr int HIGH = ROWS / APART, PASSES = HIGH * WIDE;  // a lane's rows of a strip; its pieces of all strips
+  static constexpr int BYTES = ROWS * WIDE * 16;                   // of a ninth piece for each row of a strip: the end of one that is shifted
+  static_assert(APART % 8 == 0 && ROWS % APART == 0 && PASSES <= 8, "rows that begin alike; each lane copies one ninth piece at most");
+  const uint8_t *piece, *ninth;  // in global memory: of the lane's first row; of the row whose ninth piece it copies
+  size_t apart, step;            // bytes from a lane's row to its next, and from a step to the next
+  int row, column;               // in the strip: of the lane's first piece; columns are bytes
+  int bytes, ninth_bytes;        // that the rows begin behind a multiple of 16
+  bool whole;                    // every row begins at a multiple of 16 bytes, and none is shifted
+
+  // `first` is the first element of the block's first step.
+  __device__ __forceinline__ Shifted(const T* first, int ld, size_t step_) : apart(size_t(ld) * APART * 2), step(step_ * 2) {
+    const int lane = threadIdx.x % 32, four = (threadIdx.x - CONSUMERS) / 32 * 4;
+    row = four + lane / 8, column = lane % 8 * 16;
+    const size_t begin = reinterpret_cast<size_t>(first + size_t(row) * ld);
+    const size_t other = reinterpret_cast<size_t>(first + size_t(four + lane % 4 + lane / 4 % HIGH * APART) * ld);
+    bytes = begin % 16, ninth_bytes = other % 16;
+    piece = reinterpret_cast<const uint8_t*>(begin - bytes + column);
+    ninth = reinterpret_cast<const uint8_t*>(other - ninth_bytes + (lane / 4 / HIGH + 1) * 128);
+    whole = (reinterpret_cast<size_t>(first) | size_t(ld) * 2) % 16 == 0;
+  }
+
+  // Starts the copies of the next step to a stage, and of the ninth pieces to `ninths`. The operand goes on for `rows` rows and `left` columns.
+  // What lies beyond is not copied: zeros come in its place. The first piece of a row may begin before the row. Those bytes are copied, and
+  // shifted out.
+  __device__ __forceinline__ void load(uint32_t to, uint32_t ninths, int rows, int left) {
+    const int lane = threadIdx.x % 32, four = (threadIdx.x - CONSUMERS) / 32 * 4, ends = min(left, WIDE * 64 + 8) * 2;  // in bytes
+#pragma unroll
+    for (int i = 0; i < PASSES; ++i) {
+      const int there = max(0, min(16, ends + bytes - column - i / HIGH * 128));
+      copy_part(to + row * 128 + (column ^ row % 8 * 16) + i * APART * 128, piece + i / HIGH * 128 + i % HIGH * apart,
+                row + i % HIGH * APART < rows ? there : 0);
+    }
+    if (lane < PASSES * 4 && !whole) {
+      const int there = max(0, min(16, ends + ninth_bytes - (lane / 4 / HIGH + 1) * 128));
+      copy_part(ninths + (four + lane % 4 + lane / 4 * APART) * 16, ninth,
+                ninth_bytes && four + lane % 4 + lane / 4 % HIGH * APART < rows ? there : 0);
+    }
+    piece += step, ninth += step;
+  }
+
+  // Shifts what has come, in place: the pieces of a row belong to lanes of one warp, which reads them all before it writes one.
+  __device__ __forceinline__ void shift(uint8_t* stage, const uint8_t* ninths) const {
+    constexpr int ONCE = PASSES < 4 ? PASSES : 4;  // pieces that are read before the first is written
+    if (whole) return;
+    uint8_t* own = stage + row * 128 + (column ^ row % 8 * 16);
+    const uint8_t* next = column < 112 ? stage + row * 128 + (column + 16 ^ row % 8 * 16) : ninths + row * 16;
+    const int further = APART * (column < 112 ? 128 : 16);
+#pragma unroll
+    for (int i = 0; i < PASSES; i += ONCE) {
+      uint4 v[ONCE], w[ONCE];
+#pragma unroll
+      for (int j = 0; j < ONCE; ++j) {
+        v[j] = *reinterpret_cast<const uint4*>(own + (i + j) * APART * 128);
+        w[j] = *reinterpret_cast<const uint4*>(next + (i + j) * further);
+      }
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < ONCE; ++j) *reinterpret_cast<uint4*>(own + (i + j) * APART * 128) = shifted(v[j], w[j], bytes);
+    }
+  }
+};
