@@ -48,7 +48,7 @@ def test_no_table_is_a_reason(text, reason):
 
 
 def test_a_long_launch_counts_for_more_in_a_ratio():
-    heads = '"ID","{}","smsp__issue_active.avg.pct_of_peak_sustained_active"\n"","cycle","%"\n'.format(counters.CYCLES)
+    heads = f'"ID","{counters.CYCLES}","smsp__issue_active.avg.pct_of_peak_sustained_active"\n"","cycle","%"\n'
     text = heads + '"0","3,000","90"\n"1","1,000","50"\n'
     assert parse(text) == {"smsp__issue_active.avg.pct_of_peak_sustained_active": 80}
 
