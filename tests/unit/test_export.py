@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,24 @@ int main(int, char** v) {
 }
 """
 PYTHON = """
-import json, sys
+import ctypes, json, sys
 sys.path.insert(0, sys.argv[1])
 import gemm
 class Array:
     def __init__(self, interface): self.__cuda_array_interface__ = interface
-arrays = [Array(it) if it else None for it in json.loads(sys.argv[2])]
+class Packed:
+    def __init__(self, data, shape, strides, device=2, code=2, bits=32, offset=0):
+        self.given = data - offset, device, 0, len(shape), code, bits, 1
+        self.offset, self.device = offset, device
+        self.shape, self.strides = [(ctypes.c_int64 * len(it))(*it) if it else None for it in (shape, strides)]
+    def __dlpack_device__(self): return self.device, 0
+    def __dlpack__(self, *, stream):
+        print("ready on", stream)
+        self.tensor = gemm._Tensor(*self.given, self.shape, self.strides, self.offset)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+arrays = [None if it is None else Array(it) if "typestr" in it else Packed(**it) for it in json.loads(sys.argv[2])]
 try:
     gemm.gemm(*arrays, *json.loads(sys.argv[3]))
 except (ValueError, RuntimeError) as error:
@@ -98,6 +111,15 @@ def interfaces(problem, at, typestr="<f4"):
         {"typestr": typestr, "shape": (rows, columns), "data": (at[name], False), "version": 3}
         | {"strides": None if ld == columns else (ld * size, size)}
         for name, (rows, columns, ld) in shapes.items()
+    ]
+
+
+def packed(problem, at, size, **more):
+    """The same as DLPack describes them: strides in elements, or none."""
+    return [
+        {"data": it["data"][0], "shape": it["shape"], "strides": it["strides"] and [stride // size for stride in it["strides"]]}
+        | more
+        for it in interfaces(problem, at, f"<f{size}")
     ]
 
 
@@ -200,6 +222,26 @@ def test_python_names_the_array_that_does_not_fit(needy, driver):
         ), done.stdout
     without = in_python(folder, env | {"NO_CONTEXT": "1"}, right)
     assert without.stdout.splitlines()[:2] == ["retain 0", "context 2"]
+
+
+@pytest.mark.parametrize(("element_type", "size", "described"), [
+    ("float64", 8, {"code": 2, "bits": 64}), ("bfloat16", 2, {"code": 4, "bits": 16, "offset": 4, "device": 13}),
+])  # fmt: skip
+def test_arrays_of_dlpack_are_launched_on_as_well(driver, tmp_path, element_type, size, described):
+    kernel, problem = KERNELS["cuda/02_naive_coalesced"], Problem(5, 70, 3, element_type, padding=1, beta=0.5)
+    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+    folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
+    expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
+    arrays = packed(problem, at, size, **described)
+    assert in_python(folder, env, arrays, 1.0, 0.5).stdout.splitlines() == ["ready on 7"] * 3 + expected
+    default = in_python(folder, env, packed(replace(problem, padding=0), at, size, **described), stream=0)
+    assert default.stdout.splitlines()[:3] == ["ready on 1"] * 3  # DLPack's name of the default stream
+    for change, message in (
+        ({"device": 1}, "a: got an array on DLPack's device 1; expected 2, a GPU"),
+        ({"code": 0}, f"a: got DLPack's type 0 of {8 * size} bits of shape (5, 3); expected"),
+    ):
+        refused = in_python(folder, env, [arrays[0] | change, *arrays[1:]])
+        assert (refused.returncode, message in refused.stdout) == (1, True), refused.stdout
 
 
 def test_expressions_in_cpp_are_those_of_headers(tmp_path):

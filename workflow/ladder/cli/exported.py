@@ -1,7 +1,7 @@
 """Launch a GEMM kernel that `ladder export` of Gemm Ladder wrote: C <- alpha*A*B + beta*C, row-major.
 
 Needs the files beside it, Python 3.10 and the NVIDIA driver, and no package. Arrays are those of any library that offers
-`__cuda_array_interface__`: PyTorch, CuPy, Numba, PyCUDA.
+`__cuda_array_interface__` or DLPack: PyTorch, JAX, CuPy, Numba, PyCUDA.
 """
 
 import ast
@@ -16,14 +16,28 @@ from typing import Any
 
 HERE = Path(__file__).parent
 KERNEL: dict[str, Any] = json.loads((HERE / "launch.json").read_text())
-TYPES: dict[str, tuple[str, Any]] = {
-    "float32": ("<f4", ctypes.c_float),
-    "float64": ("<f8", ctypes.c_double),
-    "float16": ("<f2", ctypes.c_float),
+TYPES: dict[str, tuple[str, int, Any]] = {
+    "float32": ("<f4", 4, ctypes.c_float),
+    "float64": ("<f8", 8, ctypes.c_double),
+    "float16": ("<f2", 2, ctypes.c_float),
+    "bfloat16": ("bfloat16", 2, ctypes.c_float),  # which no `typestr` names, so only DLPack has it
 }
-"""For each element type the `typestr` of an array, and the type of alpha and beta."""
+"""For each element type the `typestr` of an array, the bytes of an element, and the type of alpha and beta."""
+_DL_CUDA = (2, 13)
+"""DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged` (dlpack.h, as are the structures below)."""
+_DL_FLOAT, _DL_BFLOAT = 2, 4
 _SM_COUNT, _SHARED_MEMORY, _DYNAMIC_SHARED = 16, 97, 8
 """Values of `CUdevice_attribute` and `CUfunction_attribute` (CUDA Driver API)."""
+
+
+class _Tensor(ctypes.Structure):
+    """`DLTensor`; `DLManagedTensor` begins with one."""
+
+    _fields_ = (
+        ("data", c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32), ("dimensions", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
 
 
 def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> None:
@@ -32,13 +46,14 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
     The arrays must be in the current context, which is the first device's if there is none. Raises `ValueError` for arrays that do not
     fit and for a problem that breaks one of the kernel's needs, `RuntimeError` for an error of the driver.
     """
-    (at_a, m, k, lda), (at_b, rows_b, n, ldb), (at_c, *shape, ldc) = _matrix("a", a), _matrix("b", b), _matrix("c", c)
+    arrays = {name: _interface(name, array, stream) for name, array in {"a": a, "b": b, "c": c}.items()}
+    (at_a, m, k, lda), (at_b, rows_b, n, ldb), (at_c, *shape, ldc) = (_matrix(name, array) for name, array in arrays.items())
     if rows_b != k or shape != [m, n]:
         raise ValueError(f"got a of {m} x {k}, b of {rows_b} x {n}, c of {shape[0]} x {shape[1]}; expected M x K, K x N, M x N")
-    if c.__cuda_array_interface__["data"][1]:
+    if arrays["c"]["data"][1]:
         raise ValueError("c: got a read-only array; expected one to write to")
     module, device = _module(_context())
-    scalar = TYPES[KERNEL["element_type"]][1]
+    scalar = TYPES[KERNEL["element_type"]][2]
     names = {
         "M": m,
         "N": n,
@@ -81,13 +96,38 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
             _call("cuMemFreeAsync", workspace, queue)
 
 
-def _matrix(name: str, array: Any) -> tuple[int, int, int, int]:
+def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
+    """Return the `__cuda_array_interface__` of an array, or the like of it from DLPack, which makes the array ready on the stream."""
+    given: Mapping[str, Any] | None = (
+        getattr(array, "__cuda_array_interface__", None) if KERNEL["element_type"] != "bfloat16" else None
+    )
+    if given is not None:
+        return given
+    if not hasattr(array, "__dlpack__"):
+        raise ValueError(
+            f"{name}: got {type(array).__name__}; expected an array on a GPU, with __cuda_array_interface__ or DLPack"
+        )
+    device = int(array.__dlpack_device__()[0])
+    if device not in _DL_CUDA:
+        raise ValueError(f"{name}: got an array on DLPack's device {device}; expected {_DL_CUDA[0]}, a GPU")
+    capsule = array.__dlpack__(stream=stream or 1)  # 1 is the default stream there
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    size = tensor.bits * tensor.lanes // 8
+    plain = tensor.lanes == 1 and {_DL_FLOAT: f"<f{size}", _DL_BFLOAT: "bfloat16"}.get(tensor.code)
+    return {
+        "typestr": plain or f"DLPack's type {tensor.code} of {tensor.bits} bits",
+        "shape": tuple(tensor.shape[: tensor.dimensions]),
+        "strides": tuple(stride * size for stride in tensor.strides[: tensor.dimensions]) if tensor.strides else None,
+        "data": ((tensor.data or 0) + tensor.byte_offset, False),
+        "capsule": capsule,  # what it points to lasts as long as it does
+    }
+
+
+def _matrix(name: str, given: Mapping[str, Any]) -> tuple[int, int, int, int]:
     """Return the address, rows, columns and leading dimension of an array."""
-    given = getattr(array, "__cuda_array_interface__", None)
-    typestr = TYPES[KERNEL["element_type"]][0]
-    size = int(typestr[2:])
-    if given is None:
-        raise ValueError(f"{name}: got {type(array).__name__}; expected an array on a GPU, with __cuda_array_interface__")
+    typestr, size, _ = TYPES[KERNEL["element_type"]]
     if given["typestr"] != typestr or len(given["shape"]) != 2 or min(given["shape"]) < 1:
         raise ValueError(
             f"{name}: got {given['typestr']} of shape {given['shape']}; expected {typestr} of two dimensions, not empty"
