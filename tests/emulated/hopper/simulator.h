@@ -497,8 +497,9 @@ inline void run_cluster(unsigned size, unsigned first, unsigned y, unsigned coun
       } else {
         ++i;
       }
-    for (auto& thread : threads)  // copies of a thread happen in any order
-      if (auto& loads = thread->loads[dice() % thread->loads.size()]; !loads.empty() && dice() % 4 == 0) loads.back()(), loads.pop_back();
+    for (auto& thread : threads)  // those of a thread in any order
+      if (auto& groups = thread->loads; groups.size() > 1 || !groups.back().empty())
+        if (auto& loads = groups[dice() % groups.size()]; !loads.empty() && dice() % 4 == 0) loads.back()(), loads.pop_back(), ++progress;
     for (auto& block : blocks)
       for (auto& products : block->products)
         if (!products.groups.empty() && dice() % 4 == 0) first_group(products);
