@@ -36,7 +36,7 @@ BANNED = {
 MOST_WORDS, MOST_COLUMNS = 35, 6
 MARKER = re.compile(r"<!--.*?-->", re.DOTALL)
 FILLED = re.compile(r"<!-- (?:table|value): .*?<!-- end -->", re.DOTALL)
-Found = Iterator[tuple[int, str]]
+Problems = Iterator[tuple[int, str]]
 
 
 def _lines(match: re.Match[str]) -> str:
@@ -69,7 +69,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
             block += f" {line.strip()}" if line.strip() else ""
 
 
-def check(text: str, wide: bool = True) -> Found:
+def check(text: str, wide: bool = True) -> Problems:
     """Yield what is wrong with a text, line by line; tables may be wide, or not."""
     prose = plain(text)
     for banned, instead in BANNED.items():
@@ -86,7 +86,7 @@ def check(text: str, wide: bool = True) -> Found:
                 yield number, f"got a sentence of {len(words)} words ({' '.join(words[:6])} …); expected at most {MOST_WORDS}"
 
 
-def page(path: Path) -> Found:
+def page(path: Path) -> Problems:
     """Yield what is wrong with a page."""
     name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
     return check(path.read_text(), wide=not re.match(r"README\.md|docs/ladder/(?!results|half)", name))
@@ -94,17 +94,20 @@ def page(path: Path) -> Found:
 
 def help_texts() -> Iterator[tuple[str, str]]:
     """Yield the texts of `ladder --help` and of every sub-command's."""
-    for words, one in {"": (whole := parser()), **whole._subparsers._group_actions[0].choices}.items():
-        yield f"ladder {words} --help".replace("  ", " "), "\n\n".join([one.description, *(it.help or "" for it in one._actions)])
+    for words, command in {"": (whole := parser()), **whole._subparsers._group_actions[0].choices}.items():
+        yield (
+            f"ladder {words} --help".replace("  ", " "),
+            "\n\n".join([command.description, *(it.help or "" for it in command._actions)]),
+        )
 
 
 def everything() -> Iterator[tuple[str, int, str]]:
     """Yield what is wrong in all pages, help texts and claims, with its place."""
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("config/*.md")]):
-        yield from ((str(path.relative_to(ROOT)), *found) for found in page(path))
+        yield from ((str(path.relative_to(ROOT)), *problem) for problem in page(path))
     claims = yaml.safe_load((ROOT / "config" / "claims.yaml").read_text())
     for name, text in [*help_texts(), *((f"claim {it['id']}", it["says"]) for it in claims)]:
-        yield from ((name, *found) for found in check(text))
+        yield from ((name, *problem) for problem in check(text))
 
 
 def main() -> None:
@@ -112,10 +115,10 @@ def main() -> None:
     arguments = ArgumentParser(description=__doc__)
     arguments.add_argument("pages", nargs="*", type=Path, metavar="PAGE", help="everything if none is given")
     given = arguments.parse_args().pages
-    found = [(str(path), *one) for path in given for one in page(path.resolve())] if given else list(everything())
-    for name, number, what in sorted(found):
+    problems = [(str(path), *problem) for path in given for problem in page(path.resolve())] if given else list(everything())
+    for name, number, what in sorted(problems):
         print(f"{name}:{number}: {what}")
-    sys.exit(f"Error: {len(found)} places to rewrite" if found else 0)
+    sys.exit(f"Error: {len(problems)} places to rewrite" if problems else 0)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ DPKG = "${Package}\t${Version}\t${Architecture}\t${source:Package}\t${source:Ver
 
 def python_packages() -> list[dict[str, str]]:
     """The installed Python packages but the project's own: those of the lock."""
-    found = {}
+    packages = {}
     for package in importlib.metadata.distributions():
         name = package.name.lower().replace("_", "-").replace(".", "-")
         if name != PROJECT["name"]:
-            found[name] = f"pkg:pypi/{name}@{quote(package.version)}", package.version
-    return [component(name, version, purl) for name, (purl, version) in sorted(found.items())]
+            packages[name] = f"pkg:pypi/{name}@{quote(package.version)}", package.version
+    return [component(name, version, purl) for name, (purl, version) in sorted(packages.items())]
 
 
 def debian_packages() -> list[dict[str, str]]:

@@ -47,7 +47,7 @@ GAINS = [
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory):
     """Two made-up datasets of GPUs, and one that calls itself a CPU's, as the page reads them."""
-    found, folder = {}, tmp_path_factory.mktemp("datasets")
+    by_name, folder = {}, tmp_path_factory.mktemp("datasets")
     for seed, name in enumerate(("nvidia-a", "nvidia-b", "cpu-c")):
         speed = 0.001 if name == "cpu-c" else 1 + 0.2 * seed
         synthetic.write(folder / name, seed, device=name, problems=PROBLEMS, kernels=KERNELS, processes=3, speed=speed)
@@ -61,8 +61,8 @@ def datasets(tmp_path_factory):
             made["best"].loc[counted, "energy_processes"] = 1
         for table in INDEXED:
             csv_files.write_csv(made[table], folder / name / f"{table}.csv")
-        found[name] = {table: csv_files.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
-    return found
+        by_name[name] = {table: csv_files.read_csv(folder / name / f"{table}.csv") for table in INDEXED}, environment
+    return by_name
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,8 @@ class Page:
 
     def fact(self, name, side=1):
         """What is told of the chosen value."""
-        (told,) = [it for it in self.all(f"#values > div:nth-child({side}) dt") if it.text == name]
-        return told.find_element(By.XPATH, "following-sibling::dd").text
+        (term,) = [it for it in self.all(f"#values > div:nth-child({side}) dt") if it.text == name]
+        return term.find_element(By.XPATH, "following-sibling::dd").text
 
     def text(self, selector):
         return "\n".join(it.text for it in self.all(selector))
@@ -153,18 +153,18 @@ def page(browser, file):
 
 @pytest.mark.parametrize("size", [WIDE, PHONE])
 def test_it_asks_for_nothing_and_says_no_error(page, size):
-    asked, said = page.open("beside=nvidia-b&scale=log", size)
+    asked, messages = page.open("beside=nvidia-b&scale=log", size)
     assert asked == [page.file.as_uri()]
-    assert [it for it in said if it["level"] == "SEVERE"] == []
+    assert [it for it in messages if it["level"] == "SEVERE"] == []
     assert len(page.all("svg.marks")) == 8  # squares, others, landscape and samples, of each
 
 
 def test_what_it_may_do_is_only_to_draw(page):
     page.open()
     page.browser.execute_script("fetch('https://example.org').catch(() => {})")
-    asked, said = page.logs()
+    asked, messages = page.logs()
     assert asked == []
-    assert any("Content Security Policy" in it["message"] for it in said)
+    assert any("Content Security Policy" in it["message"] for it in messages)
 
 
 def test_every_choice_changes_what_is_drawn(page):
@@ -234,9 +234,9 @@ def test_datasets_of_one_kind_stand_beside_each_other(page):
 def test_what_is_drawn_is_read_out(page):
     """The name of a point is what it is about and its value."""
     page.open("kernel=05_register_tile&problem=4096")
-    said = [it.get_attribute("aria-label") for it in page.points()]
-    assert any(re.fullmatch(rf"05 register tile at 4096, TFLOP/s: {NUMBERS}", it) for it in said)
-    assert len(set(said)) == len(said) == len(KERNELS) * len(PROBLEMS)
+    labels = [it.get_attribute("aria-label") for it in page.points()]
+    assert any(re.fullmatch(rf"05 register tile at 4096, TFLOP/s: {NUMBERS}", it) for it in labels)
+    assert len(set(labels)) == len(labels) == len(KERNELS) * len(PROBLEMS)
     cell = page.all("#landscapes .mark-rect.role-mark path")[0].get_attribute("aria-label")
     assert re.fullmatch(r"05 register tile at [\d×]+, BM=\d+ .*: [\d.]+ TFLOP/s", cell)
     sample = page.all("#distributions .mark-symbol.role-mark path")[0].get_attribute("aria-label")
@@ -248,23 +248,23 @@ def test_pointing_at_a_value_tells_all_of_it(page):
     point = page.all("#rates [aria-roledescription=point]")[2 * len(KERNELS) + 2]  # by size, then by kernel
     ActionChains(page.browser).move_to_element(point).perform()
     WebDriverWait(page.browser, HANGS_S).until(lambda _: page.text("#vg-tooltip-element.visible"))
-    told = dict(line.split("\t") for line in page.browser.execute_script(
+    tip = dict(line.split("\t") for line in page.browser.execute_script(
         "return [...document.querySelectorAll('#vg-tooltip-element tr')].map(row => [...row.cells].map(it => it.textContent).join('\\t'))"
     ))  # fmt: skip
-    assert (told["kernel"], told["problem"], told["marks"], told["registers"]) == ("05 register tile", "4096", "none", "64")
-    assert (told["intervals"], told["n"]) == ("between-process", "24 samples in 3 processes")
+    assert (tip["kernel"], tip["problem"], tip["marks"], tip["registers"]) == ("05 register tile", "4096", "none", "64")
+    assert (tip["intervals"], tip["n"]) == ("between-process", "24 samples in 3 processes")
     shapes = {"configuration": r"BM=\d+ .*", "occupancy": r"\d+ %, limited by .+"}
     for name, shape in (shapes | dict.fromkeys(("TFLOP/s", "% of cuBLAS", "µs"), NUMBERS)).items():
-        assert re.fullmatch(shape, told[name]), (name, told[name])
+        assert re.fullmatch(shape, tip[name]), (name, tip[name])
 
 
 def test_one_count_of_energy_has_no_range(page):
     page.open(f"dataset=nvidia-b&state=sustained&quantity=energy&problem=4096&kernel={ONCE}")
     assert page.text("#how") == "A dot is a value, its bar the range of its counts. Dashed: for context only."
     assert re.fullmatch(r"[\d.]+", page.fact("J"))
-    said = {it.get_attribute("aria-label").split(" at 4096, J: ")[0]: it.get_attribute("aria-label") for it in page.points()}
-    assert re.fullmatch(r"03 shared tile at 4096, J: [\d.]+", said["03 shared tile"])
-    assert re.fullmatch(rf"05 register tile at 4096, J: {NUMBERS}, range of 3 counts", said["05 register tile"])
+    labels = {it.get_attribute("aria-label").split(" at 4096, J: ")[0]: it.get_attribute("aria-label") for it in page.points()}
+    assert re.fullmatch(r"03 shared tile at 4096, J: [\d.]+", labels["03 shared tile"])
+    assert re.fullmatch(rf"05 register tile at 4096, J: {NUMBERS}, range of 3 counts", labels["05 register tile"])
     page.all("details summary")[0].click()
     assert [it.text for it in page.all("#table th")][3:5] == ["value", "range"]
     ranges = {row.text.split(" 4096 ")[0]: row for row in page.all("#table tbody tr")}

@@ -70,7 +70,7 @@ class Submitted:
     """The smoke campaign after it was submitted, and what Slurm knows of its jobs."""
 
     project: Project
-    said: str
+    output: str
     jobs: list[Job]
 
     def of(self, rule: str) -> list[Job]:
@@ -127,7 +127,7 @@ def test_the_whole_smoke_campaign_is_measured_in_two_partitions_and_compared(smo
         assert (smoke.project.folder / f"results/smoke/{name}/figures/performance-warm.svg").exists()
     assert (smoke.project.folder / "results/smoke/compared-cpu.svg").stat().st_size > 5000
     assert set(smoke.project.table(f"smoke/build/{CPU}/*/resources.csv")["status"]) == {"compiled"}
-    assert "localrule" not in smoke.said.replace("localrule all", "")  # every job was submitted
+    assert "localrule" not in smoke.output.replace("localrule all", "")  # every job was submitted
 
 
 def test_only_what_runs_on_a_device_has_a_gpu(smoke):
@@ -319,14 +319,14 @@ def test_what_no_node_has_is_refused_with_what_to_change(own):
     given = "".join(f"  {name}: {{device: {CPU}, resources: {{{resources}}}}}\n" for name, (resources, _) in wrong.items())
     own.campaign(f"{SMOKE}\npartitions:\n{given}")
     probes = [f"results/smoke/{name}/environment.json" for name in wrong]
-    said = Run(own, *SUBMIT, "--retries", "0", "--", *probes).fails()
+    output = Run(own, *SUBMIT, "--retries", "0", "--", *probes).fails()
     for name, (_, keys) in wrong.items():
-        assert keys in said, name
-    assert said.count("in config/test.yaml under `partitions`") >= len(wrong)
+        assert keys in output, name
+    assert output.count("in config/test.yaml under `partitions`") >= len(wrong)
 
 
 def test_a_campaign_that_names_no_partitions_is_not_submitted(own):
     own.campaign(SMOKE)
-    said = Run(own, *SUBMIT).fails()
-    assert "Error: config/test.yaml: partitions: missing" in said
-    assert "Traceback" not in said
+    output = Run(own, *SUBMIT).fails()
+    assert "Error: config/test.yaml: partitions: missing" in output
+    assert "Traceback" not in output

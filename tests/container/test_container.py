@@ -135,8 +135,8 @@ def test_the_report_is_made_without_a_network(run: Run, image: str, results: Pat
 
 
 def test_the_command_is_there(run: Run, image: str) -> None:
-    said = run(*HARDENED, "--entrypoint=ladder", image, "publish", "/data/results", code=1)
-    assert said.startswith("Error: /data/results: no environment.json")
+    output = run(*HARDENED, "--entrypoint=ladder", image, "publish", "/data/results", code=1)
+    assert output.startswith("Error: /data/results: no environment.json")
 
 
 def test_without_a_folder_to_write_to_it_says_so(run: Run, image: str) -> None:
@@ -157,9 +157,9 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
     start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.main())"
     suite = ["-c", start, "-q", "-p", "no:cacheprovider", "-n", "2", "--dist=loadfile", *INSIDE]
     command = [*HARDENED, *mounts, f"--volume={tmp_path}:/tmp/packages:ro", *settings, "--workdir=/opt/gemm-ladder"]
-    said = run(*command, "--entrypoint=python", image, *suite)
-    assert re.search(r"\d\d passed", said), said[-2000:]
-    assert "failed" not in said
+    output = run(*command, "--entrypoint=python", image, *suite)
+    assert re.search(r"\d\d passed", output), output[-2000:]
+    assert "failed" not in output
 
 
 @pytest.mark.skipif("IMAGE_FACTS" not in os.environ, reason="two more builds, for the file that IMAGE_FACTS names")
@@ -221,8 +221,8 @@ def test_it_holds_no_cache_no_pip_and_nothing_of_the_build(run: Run, image: str)
     left = run(*shell, f"find {where} -mindepth 1 -maxdepth 1 -not -name .bashrc -not -name .profile")
     assert set(left.split()) == {"/opt/gemm-ladder", "/opt/venv"}
     names = ("pip", "uv", "pip.conf", "uv.toml", ".git", "Python.h", "pytest", "lto1")
-    found = " -o ".join(f"-name {name}" for name in names)
-    assert run(*shell, f"find / -xdev \\( {found} \\)") == ""
+    conditions = " -o ".join(f"-name {name}" for name in names)
+    assert run(*shell, f"find / -xdev \\( {conditions} \\)") == ""
 
 
 def test_the_bill_of_materials_is_what_is_installed_and_what_is_locked(run: Run, image: str) -> None:
@@ -295,9 +295,9 @@ def test_a_strangers_kernel_runs_as_the_page_on_trust_says(run: Run, image: str,
     (tmp_path / "stranger.c").write_text(kernel)
     (tmp_path / "stranger.c").chmod(0o644)
     (block,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    said = run("bash", "-ec", block, cwd=tmp_path)
-    assert re.search(r"^  90_stranger ", said, re.MULTILINE), said[-3000:]
-    assert "Kernels that failed" not in said
+    output = run("bash", "-ec", block, cwd=tmp_path)
+    assert re.search(r"^  90_stranger ", output, re.MULTILINE), output[-3000:]
+    assert "Kernels that failed" not in output
     assert list((tmp_path / "judged").glob("smoke-cpu-90_stranger/cpu-*/best.csv"))
 
 

@@ -179,7 +179,7 @@ def run(tool: Tool, launches: Sequence[tuple[Launch, np.ndarray, np.ndarray, np.
             np.savez(folder / f"in{i}.npz", **dict(zip("ABC", arrays, strict=True)))
         status, text = _in_pocl(folder) if tool == "pocl" else _in_oclgrind(folder)
         log = folder / "oclgrind.log"
-        findings = [found.strip() for found in _FINDING.findall(log.read_text())] if log.exists() else []
+        findings = [finding.strip() for finding in _FINDING.findall(log.read_text())] if log.exists() else []
         if status and not findings:
             raise EmulatorError(f"{tool} ended with status {status}:\n{text}")
         outputs = [folder / f"out{i}.npy" for i in range(len(launches))]

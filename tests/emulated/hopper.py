@@ -51,13 +51,13 @@ def build(source: str, include: Path, folder: Path) -> ctypes.CDLL:
         (headers / name).write_text("")
     before, own = source.split("#line 1", 1)
     text = f'#include "types.h"\n{before}#include "simulator.h"\n#line 1{SHARED.sub("uint8_t* shared = dynamic_shared();", own)}'
-    for found in FUNCTION.finditer(text):
-        maps = found["arguments"].count("TensorMap ")
-        pointer = re.search(r"(\w+)\* __restrict__ workspace", found["arguments"])
+    for match in FUNCTION.finditer(text):
+        maps = match["arguments"].count("TensorMap ")
+        pointer = re.search(r"(\w+)\* __restrict__ workspace", match["arguments"])
         extra = f", static_cast<{pointer[1]}*>(workspace)" if pointer else ""
         extra += "".join(f", maps[{index}]" for index in range(maps))
-        cluster = CLUSTER.search(found["attributes"])
-        text += _RUN.format(name=found["name"], extra=extra, cluster=cluster[1] if cluster else 1)
+        cluster = CLUSTER.search(match["attributes"])
+        text += _RUN.format(name=match["name"], extra=extra, cluster=cluster[1] if cluster else 1)
     (folder / "kernel.cpp").write_text(CLUSTER.sub("", text))
     made = folder / "kernel.so"
     command = [
@@ -78,9 +78,11 @@ def run(
     memory = _aligned(np.full(-(-(kernel.workspace_of(configuration, names) or 0) // 2) + 64, 0xFFFF, np.uint16))
     addresses = dict(zip("ABC", starts, strict=True)) | {"workspace": memory.ctypes.data}
     maps = (Map * 4)()
-    for index, one in enumerate(kernel.maps(configuration, names)):
-        if one.aligned:
-            maps[index] = Map(addresses[one.of] + one.at, one.width, one.height, one.pitch, *one.box)
+    for index, tensor_map in enumerate(kernel.maps(configuration, names)):
+        if tensor_map.aligned:
+            maps[index] = Map(
+                addresses[tensor_map.of] + tensor_map.at, tensor_map.width, tensor_map.height, tensor_map.pitch, *tensor_map.box
+            )
     alpha, beta = (ctypes.c_float(float(factor)) for factor in scalars(problem))
     a, b, c = (ctypes.c_void_p(start) for start in starts)
     for shape in kernel.launches(configuration, names):

@@ -64,12 +64,12 @@ def complaint(problem: Problem, result: np.ndarray) -> str:
     """What is wrong with the buffer of C after a launch, or ""."""
     place, (sums, scale), element = places(problem)[2], reference_of(problem), ELEMENT_TYPES[problem.element_type]
     with np.errstate(all="ignore"):
-        expected, found = values(rounded(sums, problem.element_type)), values(inside(result, place))
-        finite = np.isfinite(found) & np.isfinite(expected)
-        wild = ~finite & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
+        expected, actual = values(rounded(sums, problem.element_type)), values(inside(result, place))
+        finite = np.isfinite(actual) & np.isfinite(expected)
+        wild = ~finite & ~((actual == expected) | (np.isnan(actual) & np.isnan(expected)))
         exact = exact_mask(problem)
         expected = np.where(exact, expected, sums)
-        off = np.where(finite, np.abs(found - expected), 0.0)
+        off = np.where(finite, np.abs(actual - expected), 0.0)
         least = 2.0 ** (element.exponents[0] + 1) * element.output_roundoff  # the least positive number
         share = np.where(wild | (exact & (off > 0)), np.inf, np.where(off > least, off / scale, 0.0))
     written, untouched = result.copy(), drawn(problem)[2].copy()
@@ -90,11 +90,13 @@ def two_configurations(kernel: Kernel, element_type: str) -> Sequence[Configurat
         kernel = replace(
             kernel,
             parameters={**kernel.parameters, "SLICES": 1},
-            configurations=[{**one, "SLICES": 1} for one in kernel.configurations],
+            configurations=[{**configuration, "SLICES": 1} for configuration in kernel.configurations],
         )
     default = Configuration(element_type, tuple(kernel.parameters.items()))
     legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
-    other = max(legal, key=lambda one: sum(a != b for a, b in zip(one.parameters, default.parameters, strict=True)))
+    other = max(
+        legal, key=lambda configuration: sum(a != b for a, b in zip(configuration.parameters, default.parameters, strict=True))
+    )
     return [default] if other == default else [default, other]
 
 

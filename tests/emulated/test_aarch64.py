@@ -100,8 +100,8 @@ def test_every_cpu_rung_is_right_on_aarch64(kernel: Kernel, element_type: str, s
     result = np.frombuffer(emulate(caller, made, support, given=b"".join(map(as_read, asked))), element_type)
     ends = np.cumsum([places(problem)[2].total for problem in asked])
     assert len(result) == ends[-1]
-    told = {describe(p): complaint(p, part) for p, part in zip(asked, np.split(result, ends[:-1]), strict=True)}
-    assert {problem: said for problem, said in told.items() if said} == {}
+    complaints = {describe(p): complaint(p, part) for p, part in zip(asked, np.split(result, ends[:-1]), strict=True)}
+    assert {problem: message for problem, message in complaints.items() if message} == {}
 
 
 def test_what_a_kernel_has_set_is_undone_on_aarch64(support: Path, tmp_path: Path) -> None:

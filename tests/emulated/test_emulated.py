@@ -48,10 +48,10 @@ def check(
     outcome = emulator.run(tool, launches)
     assert outcome.findings == []
     assert len(outcome.arrays) == len(launches)
-    told = {
+    complaints = {
         describe(problem): complaint(problem, result) for problem, result in zip(given, outcome.arrays[: len(given)], strict=True)
     }
-    assert {problem: said for problem, said in told.items() if said} == {}
+    assert {problem: message for problem, message in complaints.items() if message} == {}
     if overflow:
         (_, a, b, _), result = launches[-1], inside(outcome.arrays[-1], places(HUGE)[2])
         with np.errstate(over="ignore"):

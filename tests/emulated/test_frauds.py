@@ -31,8 +31,8 @@ def outcome(name: str, folder: Path, tool: emulator.Tool, problems: list[Problem
 
 @pytest.mark.parametrize("name", [*FRAUDS, *RIGHT])
 def test_a_fraud_is_seen_by_its_result_and_a_control_is_not(name, tmp_path):
-    found = outcome(name, tmp_path, "pocl", PROBLEMS).arrays
-    complaints = [complaint(problem, result) for problem, result in zip(PROBLEMS, found, strict=True)]
+    results = outcome(name, tmp_path, "pocl", PROBLEMS).arrays
+    complaints = [complaint(problem, result) for problem, result in zip(PROBLEMS, results, strict=True)]
     assert any(complaints) == (name in FRAUDS), complaints
 
 

@@ -24,11 +24,11 @@ MOST_PRODUCTS = 30_000_000
 
 def cases() -> list[tuple[Kernel, Configuration]]:
     """Of each kernel the first configuration, in its first element type, and the last, in its last."""
-    found = []
+    pairs = []
     for kernel in KERNELS:
         legal = [configuration for configuration, objection in kernel.expand({}, kernel.element_types) if not objection]
-        found += [(kernel, configuration) for configuration in dict.fromkeys((legal[0], legal[-1]))]
-    return found
+        pairs += [(kernel, configuration) for configuration in dict.fromkeys((legal[0], legal[-1]))]
+    return pairs
 
 
 def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
@@ -40,20 +40,24 @@ def given(kernel: Kernel, configuration: Configuration) -> list[Problem]:
         Problem(24, 344, 1288, element_type, alpha=0.0),
     ]
     suitable = [problem for problem in several if not kernel.unmet_need(configuration, problem.names() | DEVICE)]
-    return [one for one in [*problems_for(kernel, configuration, DEVICE), *suitable] if one.m * one.n * one.k <= MOST_PRODUCTS]
+    return [
+        problem
+        for problem in [*problems_for(kernel, configuration, DEVICE), *suitable]
+        if problem.m * problem.n * problem.k <= MOST_PRODUCTS
+    ]
 
 
 def wrong(kernel: Kernel, configuration: Configuration, include: Path, folder: Path, seeds: int = 1) -> dict[str, str]:
     """What is wrong with the result on each problem."""
     library = hopper.build(kernel.source(configuration), include, folder)
-    found = {}
+    complaints = {}
     for problem in given(kernel, configuration):
         for seed in range(seeds):
             result = hopper.run(library, kernel, configuration, problem, DEVICE, seed)
-            said = complaint(problem, result) if isinstance(result, np.ndarray) else result
-            if said:
-                found[describe(problem)] = said
-    return found
+            message = complaint(problem, result) if isinstance(result, np.ndarray) else result
+            if message:
+                complaints[describe(problem)] = message
+    return complaints
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), cases(), ids=lambda it: it.name if isinstance(it, Kernel) else it.slug)

@@ -15,14 +15,14 @@ from ladder.model.problem import Problem
 from problems import complaint, few, launch, lower_kernel
 from test_emulated import ROOT
 
-Found = Literal["race", "outside", "divergence", "result"]
+Symptom = Literal["race", "outside", "divergence", "result"]
 """A data race, an access outside a buffer, a barrier that not all threads reach (all by Oclgrind); a wrong C (by PoCL)."""
 
 FINDINGS = {"race": "data race", "outside": "Invalid", "divergence": "divergence"}
 """What Oclgrind's complaint contains."""
 
 # The kernel, the file the fault is planted in, the text replaced (its first occurrence), the text put there, and what finds it.
-FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
+FAULTS: dict[str, tuple[str, str, str, str, Symptom]] = {
     "no barrier before the tile is read": ("03_shared_tile", "", "__syncthreads();  // the tiles are complete", "", "race"),
     "no barrier before the tile is overwritten": ("04_shared_tile_unrolled", "", "__syncthreads();  // nobody", "// nobody", "race"),
     "no barrier with register tiles": ("05_register_tile", "", "__syncthreads();  // the tiles are complete", "", "race"),
@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[str, str, str, str, Found]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
-    name, header, right, wrong, found = FAULTS[fault]
+    name, header, right, wrong, symptom = FAULTS[fault]
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
     source = kernel.source(configuration)
@@ -80,24 +80,24 @@ def test_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     planted = text.replace(right, wrong, 1)
     if header:
         (include / header).write_text(planted)
-    tool: emulator.Tool = "pocl" if found == "result" else "oclgrind"
+    tool: emulator.Tool = "pocl" if symptom == "result" else "oclgrind"
     programs = lower_kernel(tool, kernel, configuration, source if header else planted, include, tmp_path)
 
     def run(given: Sequence[Problem]) -> emulator.Outcome:
         return emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in given])
 
-    if found == "result":
+    if symptom == "result":
         given = problems("float32")
         assert any(complaint(problem, result) for problem, result in zip(given, run(given).arrays, strict=True))
         return
     parts = [few("float32")[:2], few("float32")[2:]]  # small ones first: Oclgrind is slow
-    if found == "race":  # and counts every single one: the problem with most tiles along K is enough, or three of them
+    if symptom == "race":  # and counts every single one: the problem with most tiles along K is enough, or three of them
         deep = max(few("float32"), key=lambda problem: problem.k)
         whole = {"STAGES", "SLICES"} & kernel.parameters.keys()
         parts = [[deep if whole else replace(deep, k=min(deep.k, 3 * kernel.parameters["BK"]))]]
     findings: list[str] = []
     for given in parts:
         findings += run(given).findings
-        if any(FINDINGS[found] in finding for finding in findings):
+        if any(FINDINGS[symptom] in finding for finding in findings):
             return
     pytest.fail(f"not found; instead: {findings}")

@@ -31,8 +31,8 @@ def boxes(figure):
     """The boxes of a figure's title, note, legend and panels, by name."""
     renderer = figure.canvas.get_renderer()
     artists = {"title": figure.texts[0], "note": figure.texts[1]} | {f"legend {i}": it for i, it in enumerate(figure.legends)}
-    found = {key: artist.get_window_extent(renderer) for key, artist in artists.items()}
-    return found | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
+    extents = {key: artist.get_window_extent(renderer) for key, artist in artists.items()}
+    return extents | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
 
 
 @pytest.mark.parametrize(("which", "width"), [
@@ -47,10 +47,10 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width
     assert figure.get_size_inches()[0] == width
     assert figure.get_size_inches()[1] < 14
     assert figure.texts[1].get_text().count("\n") < (2 if width == 11 else 5)
-    found, page = boxes(figure), figure.bbox
-    for key, box in found.items():
+    extents, page = boxes(figure), figure.bbox
+    for key, box in extents.items():
         assert min(box.x0 - page.x0, page.x1 - box.x1, box.y0 - page.y0, page.y1 - box.y1) > -1, f"{key} leaves the page"
-        for other, its in found.items():
+        for other, its in extents.items():
             apart = box.x1 <= its.x0 + 1 or its.x1 <= box.x0 + 1 or box.y1 <= its.y0 + 1 or its.y1 <= box.y0 + 1
             assert key == other or apart, f"{key} overlaps {other}"
     renderer = figure.canvas.get_renderer()
@@ -119,10 +119,10 @@ def test_names_lie_apart_where_they_belong():
 
 
 def test_the_footer_names_what_a_number_depends_on(dataset):
-    told = note(draw(dataset, "performance"))
+    footer = note(draw(dataset, "performance"))
     for part in ("power limit 700 W", "operands uniform", "Intervals: between-process, 95 %", "in 5 processes", "n = 40 samples",
                  "FP32 peak 65.1 TFLOP/s, measured; 66.9 by lanes × clock", "Empty launch 5.1 µs, repeated 1.4"):  # fmt: skip
-        assert part in told, part
+        assert part in footer, part
     for which in ("performance", "ratio"):
         assert "Which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
 
@@ -130,10 +130,10 @@ def test_the_footer_names_what_a_number_depends_on(dataset):
 def test_the_environment_may_lack_what_is_of_gpus(compiled):
     plain = json.loads(json.dumps(compiled[1])) | {"kind": "cpu", "attributes": {"library": "openblas"}}
     del plain["repeated_launch_us"], plain["launch_us"]
-    told = note(draw((compiled[0], plain), "performance"))
-    assert "GFLOP/s" in told
-    assert "power limit" not in told
-    assert "by lanes" not in told
+    footer = note(draw((compiled[0], plain), "performance"))
+    assert "GFLOP/s" in footer
+    assert "power limit" not in footer
+    assert "by lanes" not in footer
 
 
 def test_intervals_that_say_nothing_have_no_width(dataset):
@@ -148,8 +148,8 @@ def test_the_footer_of_the_counters_names_the_gpu_that_counted(dataset, reason):
     counted = rows(dataset, "models", problem="4096", kernel=["03_shared_tile", "05_register_tile"]).drop_duplicates("kernel")
     counts = counted.reindex(columns=counters.COLUMNS).assign(uuid="GPU-other", reason=reason)
     counts[[*counters.METRICS, "bank_conflicts"]] = np.nan if reason else 7.0
-    told = note(figures.counters(View(*dataset, "warm", 11.0), counts))
-    assert told.startswith("2 of 2 not counted: ncu is not on the PATH. " if reason else "Counted on GPU-other. ")
+    footer = note(figures.counters(View(*dataset, "warm", 11.0), counts))
+    assert footer.startswith("2 of 2 not counted: ncu is not on the PATH. " if reason else "Counted on GPU-other. ")
 
 
 @pytest.fixture(scope="module")

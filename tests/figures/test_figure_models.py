@@ -41,7 +41,7 @@ def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_t
         squares, others = (axes for axes in figure.axes if axes.get_title(loc="left"))
         assert squares.get_position().y0 > others.get_position().y1
         assert others.get_position().height * figure.get_size_inches()[1] > 0.5
-    assert not [str(said.message) for said in recwarn if "layout" in str(said.message)]
+    assert not [str(warning.message) for warning in recwarn if "layout" in str(warning.message)]
 
 
 def test_the_roofline_shows_what_passes_the_peak_on_tensor_cores_and_marks(dataset):
@@ -88,7 +88,7 @@ def test_accuracy_has_a_line_a_class_and_a_point_a_kernel(dataset):
     figure = draw(dataset, "accuracy")
     by_k, of_elements, by_speed = figure.axes
     best = rows(dataset, state="warm").query("tflops.notna()")
-    assert [sorted(found) for found in View(*dataset, "warm").classes().values()] == [sorted(of) for of in CLASSES.values()]
+    assert [sorted(members) for members in View(*dataset, "warm").classes().values()] == [sorted(of) for of in CLASSES.values()]
     for line, members in zip(by_k.get_lines(), CLASSES.values(), strict=True):
         medians = best[best["kernel"].isin(members)].groupby("k")["frobenius_error"].median()
         assert list(line.get_ydata()) == pytest.approx(list(medians))
@@ -119,8 +119,8 @@ def test_distributions_show_the_largest_error_of_each_and_both_bounds(dataset):
         ranges = [sorted(line.get_ydata()) for line in axes.get_lines() if len(line.get_ydata()) == 2]
         assert ranges == [pytest.approx([errors.min(), errors.max()]) for errors in of_classes]
     *bounds, worst = elements.collections
-    for found, members in zip(bounds, CLASSES.values(), strict=True):  # each class has its own
+    for bound, members in zip(bounds, CLASSES.values(), strict=True):  # each class has its own
         of = warm[warm["kernel"].isin(members)].groupby("distribution", sort=False)["component_bound"].max()
-        assert [segment[0][1] for segment in found.get_segments()] == pytest.approx(list(of * 2**24))
+        assert [segment[0][1] for segment in bound.get_segments()] == pytest.approx(list(of * 2**24))
     largest_k = warm[warm["precision"].isna()].groupby("distribution", sort=False)["k"].max()
     assert [segment[0][1] for segment in worst.get_segments()] == list(largest_k)

@@ -247,8 +247,8 @@ def test_ways_of_compiling_are_marked_as_other_values_are(compiled):
     nvcc = ~summary["configuration"].str.contains("nvrtc") & (summary["kernel"] == "03_shared_tile")
     summary.loc[nvcc, "marks"] = "throttled"
     figure = draw(changed(compiled, summary=summary), "compilers")
-    one, other = ({to_hex(edge) for edge in dots.get_edgecolors()} for dots in figure.axes[0].collections)
-    assert one == {MARKS["throttled"][1]}
+    marked, other = ({to_hex(edge) for edge in dots.get_edgecolors()} for dots in figure.axes[0].collections)
+    assert marked == {MARKS["throttled"][1]}
     assert MARKS["throttled"][1] not in other
     assert "edge: throttled" in words(figure)
     assert "t: throttled" in note(figure)
@@ -261,8 +261,8 @@ def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(data
     assert axes.get_xlabel() == "% faster than nvcc"
     for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
         labels = {label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label}
-        found = [100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
+        changes = [100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
                  for label in labels for problem in (256, 4096)]  # fmt: skip
-        assert sorted(axes.collections[place].get_offsets()[:, 0]) == pytest.approx(sorted(found))
-        assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(found))
+        assert sorted(axes.collections[place].get_offsets()[:, 0]) == pytest.approx(sorted(changes))
+        assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(changes))
     assert [figures.NEEDS["compilers"](View(*given, "warm")) for given in (dataset, compiled)] == [False, True]

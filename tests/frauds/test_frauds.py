@@ -20,9 +20,9 @@ def test_there_are_forty_and_the_page_says_what_becomes_of_each():
     rows = re.findall(
         r"^\| [^|]+ \(`(\w+)`\) \| [^|]+ \| ([^|]*?) ?\| ([^|]*?) ?\|$", (ROOT / "docs" / "frauds.md").read_text(), re.MULTILINE
     )
-    said = {(kind, name): cell for name, *cells in rows for kind, cell in zip(("cpu", "cuda"), cells, strict=True) if cell}
+    documented = {(kind, name): cell for name, *cells in rows for kind, cell in zip(("cpu", "cuda"), cells, strict=True) if cell}
     becomes = {key: f"`{must['status']}`" + f", {must['by']}".replace(", nothing", "") for key, must in expected().items()}
-    assert said == becomes
+    assert documented == becomes
 
 
 @pytest.mark.slow
@@ -32,11 +32,13 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     monkeypatch.setenv(NOTES, str(notes))
     monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
     with clock.use(StuckClock(notes / "hangs")):
-        found = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
-    assert complaints("cpu", found) == []
+        outcomes = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
+    assert complaints("cpu", outcomes) == []
     # these hope to find a result; every timed launch has computed its own
     for name in ("if_right", "unless_poisoned", "cached_by_contents"):
-        timed = sum(len(found[name][problem]["samples_us"]) * found[name][problem]["repeats"] for problem in ("deep", "wide"))
+        timed = sum(
+            len(outcomes[name][problem]["samples_us"]) * outcomes[name][problem]["repeats"] for problem in ("deep", "wide")
+        )
         assert (notes / name).stat().st_size >= timed >= 80
 
 

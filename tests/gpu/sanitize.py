@@ -40,18 +40,20 @@ def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[P
         return []
     p = dict(configuration.parameters)
     rows, columns = 10 * p.get("BM", 128) - 5, (sm_count // 10 + 4) * p.get("BN", 128) - 4
-    found = Problem(rows, columns, 40, kernel.element_types[0], beta=0.5, padding="0,4,0")
-    return [exactly(found, kernel.precision == "tf32")]
+    problem = Problem(rows, columns, 40, kernel.element_types[0], beta=0.5, padding="0,4,0")
+    return [exactly(problem, kernel.precision == "tf32")]
 
 
 def compiled(arch: str, folder: Path) -> list[tuple[Kernel, Sequence[tuple[Configuration, Resource]]]]:
     """What is launched of each kernel, compiled into a folder, or found there."""
-    found = []
+    kernels = []
     for kernel in (kernel for kernel in kernel_file.discover(ROOT).values() if kernel.kind == "cuda"):
         configurations = chosen(kernel)
-        rows = compile_kernel(kernel, [(one, "") for one in configurations], arch, folder / kernel.name, os.cpu_count() or 1)
-        found.append((kernel, list(zip(configurations, rows, strict=True))))
-    return found
+        rows = compile_kernel(
+            kernel, [(configuration, "") for configuration in configurations], arch, folder / kernel.name, os.cpu_count() or 1
+        )
+        kernels.append((kernel, list(zip(configurations, rows, strict=True))))
+    return kernels
 
 
 def main(folder: Path, only_compile: bool) -> None:
@@ -60,15 +62,15 @@ def main(folder: Path, only_compile: bool) -> None:
     operands.GUARD = 0
     cuda_operands.SHIFTS = 1
     gpu, wrong, launched = first_gpu(), [], 0
-    found = compiled(gpu.arch, folder)
+    kernels = compiled(gpu.arch, folder)
     if only_compile:
         return
     (folder / "support").write_bytes(compile_support("cuda", gpu.arch))
     device = open_device("cuda", gpu.uuids[0], folder / "support")
     made = {}
-    for kernel, rows in found:
+    for kernel, rows in kernels:
         tf32 = kernel.precision == "tf32"
-        small = [one for one in problems(kernel.element_types[0], tf32) if (one.m, one.n, one.k) in SHAPES]
+        small = [problem for problem in problems(kernel.element_types[0], tf32) if (problem.m, problem.n, problem.k) in SHAPES]
         for configuration, row in rows:
             given = [*small, *waves(kernel, configuration, device.names["sm_count"])]
             for problem in given if row.status == "compiled" else []:
@@ -77,13 +79,13 @@ def main(folder: Path, only_compile: bool) -> None:
                 device.use(made[problem])
                 if kernel.unmet_need(configuration, {**problem.names(), **device.names}):
                     continue
-                told = f"{kernel.name} {configuration.label} on {describe(problem)}"
-                print(told, flush=True)  # what the tool says next is about this
+                subject = f"{kernel.name} {configuration.label} on {describe(problem)}"
+                print(subject, flush=True)  # what the tool says next is about this
                 launch = device.kernel(kernel, configuration, (folder / kernel.name / row.binary).read_bytes())
                 verdict = judge(device.check(launch), problem, tf32)
                 launched += 1
                 if verdict.status != "correct":
-                    wrong.append(f"{told}: {verdict.reason}")
+                    wrong.append(f"{subject}: {verdict.reason}")
     device.close()
     print(f"{launched} launches, {len(wrong)} wrong {wrong[:3]}", flush=True)
     sys.exit(bool(wrong))

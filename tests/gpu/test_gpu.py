@@ -53,10 +53,10 @@ def test_cublas_passes_the_gauntlet(gpu, name, element_type):
             except Refused as refusal:
                 assert "the heuristic of cuBLASLt offers" in refusal.reason
                 continue
-            found = judge(gpu.check(launch), problem, tf32)
-            if name in REDUCING and element_type in OF_CUDA and INEXACT in found.reason:
+            verdict = judge(gpu.check(launch), problem, tf32)
+            if name in REDUCING and element_type in OF_CUDA and INEXACT in verdict.reason:
                 continue
-            assert found.status == "correct", (configuration.label, describe(problem), found.reason)
+            assert verdict.status == "correct", (configuration.label, describe(problem), verdict.reason)
 
 
 def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
@@ -89,16 +89,16 @@ def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
         operands.poison(operands.results, problem.seed)
         gpu.stream.synchronize()
         for source, expected in zip((*operands.sets[0], operands.results), buffers(problem), strict=True):
-            found = np.empty_like(expected)
-            cuda.memcpy_dtoh(found, source)
+            actual = np.empty_like(expected)
+            cuda.memcpy_dtoh(actual, source)
             if distribution in APPROXIMATE:
                 # float64 shows what the functions themselves leave open, near a cosine's zeros the most
                 element = ELEMENT_TYPES[element_type]
                 eps, least = 2 * element.output_roundoff, 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
                 near = {"rtol": max(2 * eps, 1e-13), "atol": 16 * eps if distribution == "normal" else least}
-                np.testing.assert_allclose(values(found), values(expected), **near, equal_nan=True)
+                np.testing.assert_allclose(values(actual), values(expected), **near, equal_nan=True)
             else:
-                assert found.tobytes() == expected.tobytes()
+                assert actual.tobytes() == expected.tobytes()
 
 
 def beside(gpu: Any, spoil: Callable[[int, int, int], None]) -> Launch:
@@ -121,8 +121,8 @@ def one_at(gpu: Any, address: int, element_type: str) -> None:
     """Queue the writing of a one, or for half precision of two, at an address."""
     import pycuda.driver as cuda
 
-    one = np.array(0x3F80 if element_type == "bfloat16" else 1, stored_type(element_type))
-    words = np.full(max(1, 4 // one.itemsize), one).view(np.uint32)
+    unit = np.array(0x3F80 if element_type == "bfloat16" else 1, stored_type(element_type))
+    words = np.full(max(1, 4 // unit.itemsize), unit).view(np.uint32)
     for index, word in enumerate(words):
         cuda.memset_d32_async(address + 4 * index, int(word), 1, gpu.stream)
 
@@ -144,7 +144,7 @@ PLACES: dict[str, tuple[Callable[[Problem], tuple[str, int]], str]] = {
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
 @pytest.mark.parametrize("where", list(PLACES))
 def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times):
-    place_of, told = PLACES[where]
+    place_of, message = PLACES[where]
     problem = Problem(34, 66, 18, element_type=element_type, padding=4, beta=0.5)
     matrix, index = place_of(problem)
     with given(gpu, problem):
@@ -153,9 +153,9 @@ def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times):
         spoil = beside(gpu, lambda *addresses: one_at(gpu, addresses[place[0]] + place[1], element_type))
         wrong = gpu.sample(spoil, times)
         for seed in range(5):
-            one, other = gpu.time_round([right, wrong], False, seed)
-            assert fault(one.audit, problem) == ""
-            assert told in fault(other.audit, problem)
+            of_right, of_wrong = gpu.time_round([right, wrong], False, seed)
+            assert fault(of_right.audit, problem) == ""
+            assert message in fault(of_wrong.audit, problem)
 
 
 @pytest.mark.parametrize("element_type", list(ELEMENT_TYPES))
@@ -297,11 +297,11 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
         return lambda: in_cpp(*map(ctypes.c_uint64, at), ctypes.c_void_p(gpu.stream.handle))
 
     with given(gpu, problem):
-        found = []
+        results = []
         for launch in (gpu.kernel(kernel, configuration, binary), Launch(in_python), Launch(bind_cpp)):
             assert judge(gpu.check(launch), problem).status == "correct"  # the reference is made by cuBLAS
-            found.append(gpu.look()[3].tobytes())
-        assert found[1] == found[0] and found[2] == found[0]
+            results.append(gpu.look()[3].tobytes())
+        assert results[1] == results[0] and results[2] == results[0]
 
 
 def test_launches_back_to_back_take_about_as_long_as_alone_and_are_audited(gpu):

@@ -48,8 +48,8 @@ def compiled(gpu: Any, kernel: Kernel, element_type: str, folder: Path) -> dict[
             configuration: (folder / row.binary).read_bytes() for (configuration, _), row in zip(legal, rows, strict=True)
         }
         gpu.binaries[kernel.name, element_type] = binaries
-    found: dict[Configuration, bytes] = gpu.binaries[kernel.name, element_type]
-    return found
+    by_configuration: dict[Configuration, bytes] = gpu.binaries[kernel.name, element_type]
+    return by_configuration
 
 
 @of_every_rung
@@ -59,14 +59,16 @@ def test_every_configuration_passes_the_gauntlet_and_is_right_on_larger_problems
     larger = [Problem(*shape, element_type=element_type, **layout) for shape in LARGE for layout in LAYOUTS]
     small = {configuration: problems_for(kernel, configuration, gpu.names) for configuration in binaries}
     several = dict.fromkeys(problem for of_one in small.values() for problem in of_one)
-    for problem in [*several, *larger, *(exactly(one, tf32) for one in larger)]:
+    for problem in [*several, *larger, *(exactly(large, tf32) for large in larger)]:
         use(gpu, problem)
         for configuration, binary in binaries.items():
             if not able(gpu, kernel, configuration, problem):
                 continue
             launch = gpu.kernel(kernel, configuration, binary)
-            found = [judge(gpu.check(launch), problem, tf32) for _ in range(LAUNCHES)]
-            wrong += [(configuration.label, describe(problem), one.reason) for one in found if one.status != "correct"]
+            verdicts = [judge(gpu.check(launch), problem, tf32) for _ in range(LAUNCHES)]
+            wrong += [
+                (configuration.label, describe(problem), verdict.reason) for verdict in verdicts if verdict.status != "correct"
+            ]
     refused = {problem.split()[-1] for _, problem, _ in wrong}
     assert refused == ({"nonfinite"} if kernel.name == NOT_FINITE else set()), f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
@@ -83,7 +85,7 @@ def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_pat
     a, b = np.ones((problem.m, problem.k), np.float32), np.ones((problem.k, problem.n), np.float32)
     a *= random.choice([-1e30, 1, 1e30], (problem.m, 1)).astype(np.float32)
     b *= random.choice([-1e30, 1, 1e30], (1, problem.n)).astype(np.float32)
-    found = {}
+    results = {}
     with given(gpu, problem):
         addresses = gpu.spare()
         for address, values in zip(addresses, (a, b), strict=False):
@@ -96,12 +98,12 @@ def test_what_overflows_for_certain_is_infinite_as_cublas_s(gpu, kernel, tmp_pat
             gpu._poison_workspace()
             launch.bind(*addresses)()
             gpu.stream.synchronize()
-            found[name] = np.empty((problem.m, problem.n), np.float32)
-            cuda.memcpy_dtoh(found[name], addresses[2])
-    expected = found.pop("cublas")
+            results[name] = np.empty((problem.m, problem.n), np.float32)
+            cuda.memcpy_dtoh(results[name], addresses[2])
+    expected = results.pop("cublas")
     assert len(set(expected[np.isinf(expected)])) == 2
-    assert found
-    for name, result in found.items():
+    assert results
+    for name, result in results.items():
         np.testing.assert_allclose(result, expected, rtol=1e-5, err_msg=name)  # which holds infinities to be equal
 
 
@@ -116,21 +118,21 @@ class Copies:
         fresh = np.zeros((SERIES, -(-(first + old.nbytes) // 256) * 256), np.uint8)
         fresh[:, first : first + old.nbytes] = old.view(np.uint8)
         self.fresh, self.place = cuda.to_device(fresh), cuda.mem_alloc(fresh.nbytes)
-        self.found = cuda.pagelocked_empty(fresh.view(np.uint64).shape, np.uint64)  # what is copied most of the time
+        self.on_host = cuda.pagelocked_empty(fresh.view(np.uint64).shape, np.uint64)  # what is copied most of the time
         self.addresses = [int(self.place) + turn * fresh.shape[1] + first for turn in range(SERIES)]
 
     def renew(self, gpu: Any) -> None:
         """Queue the undoing of all launches."""
         import pycuda.driver as cuda
 
-        cuda.memcpy_dtod_async(int(self.place), int(self.fresh), self.found.nbytes, gpu.stream)
+        cuda.memcpy_dtod_async(int(self.place), int(self.fresh), self.on_host.nbytes, gpu.stream)
 
     def bits(self) -> Any:
         """What they hold, one a row; the next look overwrites it."""
         import pycuda.driver as cuda
 
-        cuda.memcpy_dtoh(self.found, self.place)
-        return self.found
+        cuda.memcpy_dtoh(self.on_host, self.place)
+        return self.on_host
 
 
 def copies(gpu: Any, problem: Problem) -> Copies:
@@ -138,8 +140,8 @@ def copies(gpu: Any, problem: Problem) -> Copies:
     use(gpu, problem)
     if problem not in gpu.copies:
         gpu.copies[problem] = Copies(gpu, problem)
-    found: Copies = gpu.copies[problem]
-    return found
+    places: Copies = gpu.copies[problem]
+    return places
 
 
 def bound(gpu: Any, launch: Launch, places: Copies) -> list[Callable[[], None]]:
@@ -186,8 +188,8 @@ def test_every_launch_gives_the_same_bits(gpu, kernel, element_type, tmp_path):
                 continue
             launch = gpu.kernel(kernel, configuration, binary)
             verdict = judge(gpu.check(launch), problem, kernel.precision == "tf32")
-            found = series(gpu, problem, launch)
-            others = sum(not np.array_equal(found[0], row) for row in found[1:])
+            results = series(gpu, problem, launch)
+            others = sum(not np.array_equal(results[0], row) for row in results[1:])
             if others or verdict.status != "correct":
                 wrong.append((configuration.label, describe(problem), f"{others} of {SERIES - 1} differ", verdict.reason))
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
@@ -224,13 +226,13 @@ def at_once(
     """
     from cuda.bindings import driver
 
-    told, runs, graphs = [], [], []
+    complaints, runs, graphs = [], [], []
     for problem, lane in zip(given, lanes, strict=True):
         places = copies(gpu, problem)
         launch = gpu.kernel(kernel, configuration, binary)
         verdict = judge(gpu.check(launch), problem, kernel.precision == "tf32")
         if verdict.status != "correct":
-            told.append(f"alone, on {describe(problem)}: {verdict.reason}")
+            complaints.append(f"alone, on {describe(problem)}: {verdict.reason}")
         alone = series(gpu, problem, launch)[0].copy()
         with lane:
             run = gpu._graph(bound(gpu, gpu.kernel(kernel, configuration, binary), places), graphs)
@@ -249,27 +251,27 @@ def at_once(
         for problem, _, places, _, alone in runs:
             others = sum(not np.array_equal(alone, row) for row in places.bits())
             if others:
-                told.append(f"at once, on {describe(problem)}: {others} of {SERIES} differ")
+                complaints.append(f"at once, on {describe(problem)}: {others} of {SERIES} differ")
     for graph in graphs:
         driver.cuGraphExecDestroy(graph)
-    return told
+    return complaints
 
 
 def pair(element_type: str) -> tuple[Problem, Problem]:
     """Two problems that leave room for each other on a GPU, and take about as long."""
-    one = Problem(512, 768, 2056, element_type=element_type, beta=0.5)
-    return one, uneven(replace(one, m=396, n=648, k=2600))
+    first = Problem(512, 768, 2056, element_type=element_type, beta=0.5)
+    return first, uneven(replace(first, m=396, n=648, k=2600))
 
 
 @of_every_rung
 def test_launches_in_two_streams_at_once_do_not_disturb_each_other(gpu, kernel, element_type, tmp_path):
     binaries, wrong, lanes = compiled(gpu, kernel, element_type, tmp_path), [], (Lane(gpu), Lane(gpu))
-    one, other = pair(element_type)
-    for both in ((one, other), (waves(gpu, element_type=element_type, beta=0.5), other)):
+    first, other = pair(element_type)
+    for both in ((first, other), (waves(gpu, element_type=element_type, beta=0.5), other)):
         for configuration, binary in binaries.items():
             if able(gpu, kernel, configuration, *both):
-                told = at_once(gpu, kernel, configuration, binary, lanes, *both)
-                wrong += [(configuration.label, one) for one in told]
+                complaints = at_once(gpu, kernel, configuration, binary, lanes, *both)
+                wrong += [(configuration.label, complaint) for complaint in complaints]
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
@@ -277,10 +279,10 @@ def test_two_streams_with_one_workspace_do_disturb_each_other(gpu, tmp_path):
     """So launches in them do run at once."""
     import pycuda.driver as cuda
 
-    kernel, both, told = next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture), pair("float32"), []
+    kernel, both, wrong = next(kernel for kernel in KERNELS if kernel.workspace and not kernel.architecture), pair("float32"), []
     for configuration, binary in compiled(gpu, kernel, "float32", tmp_path).items():
         size = max(kernel.workspace_of(configuration, {**problem.names(), **gpu.names}) or 0 for problem in both)
         shared = cuda.mem_alloc(size)
-        told += at_once(gpu, kernel, configuration, binary, (Lane(gpu, shared, size), Lane(gpu, shared, size)), *both)
-    assert told
-    assert all(one.startswith("at once") for one in told)
+        wrong += at_once(gpu, kernel, configuration, binary, (Lane(gpu, shared, size), Lane(gpu, shared, size)), *both)
+    assert wrong
+    assert all(complaint.startswith("at once") for complaint in wrong)

@@ -35,8 +35,8 @@ def sanitize(tool: str, root: Path, folder: Path, python: str = sys.executable) 
 
 def first(output: str) -> str:
     """What a tool complained of first, and before it the launch."""
-    found = re.search(r"[^\n]*\n========= (?!COMPUTE-SANITIZER)(?:.*\n?){,30}", output)
-    return found[0] if found else output[-1000:]
+    match = re.search(r"[^\n]*\n========= (?!COMPUTE-SANITIZER)(?:.*\n?){,30}", output)
+    return match[0] if match else output[-1000:]
 
 
 @pytest.fixture(scope="module")

@@ -52,9 +52,9 @@ def published() -> Path:
 @pytest.fixture(scope="session")
 def datasets(published: Path) -> dict[str, Path]:
     """The folders of the published datasets, those of repeats too, by their names."""
-    found = runs(published)
-    assert len(found) > 10
-    return found
+    folders = runs(published)
+    assert len(folders) > 10
+    return folders
 
 
 @pytest.fixture(scope="session")

@@ -87,17 +87,17 @@ def test_the_explorer_holds_every_featured_dataset(opened, published):
     assert len(page.encode()) <= explorer.LIMIT_BYTES
     (packed,) = re.findall(r'<script id="data" type="text/plain">(.*?)</script>', page)
     data = json.loads(gzip.decompress(base64.b64decode(packed)))
-    assert sorted(one["name"] for one in data["datasets"]) == sorted(given)
+    assert sorted(dataset["name"] for dataset in data["datasets"]) == sorted(given)
 
 
 def test_a_dataset_does_not_differ_from_itself(published, tmp_path):
     folder = min(featured(published).values(), key=lambda folder: len(list(folder.glob("samples/*"))))
     side = Dataset.open(folder)
-    found = compare.Comparison(side, side, compare.changes(side, side, {}))
-    assert set(found.rows["ratio"]) == {1}
-    assert not set(found.rows["verdict"]) & {"faster", "slower"}
-    assert found.data()["environment"] == {}
-    compare_figure.draw([found], tmp_path / "c")
+    comparison = compare.Comparison(side, side, compare.changes(side, side, {}))
+    assert set(comparison.rows["ratio"]) == {1}
+    assert not set(comparison.rows["verdict"]) & {"faster", "slower"}
+    assert comparison.data()["environment"] == {}
+    compare_figure.draw([comparison], tmp_path / "c")
     assert (tmp_path / "c.svg").exists()
 
 
@@ -112,14 +112,18 @@ def test_confirmations_include_all_that_repeats_cannot_distinguish(published):
 
 def test_every_measured_peak_is_what_the_clock_allows(datasets):
     environments = [json.loads((folder / "environment.json").read_text()) for folder in datasets.values()]
-    shares = [one["peaks"]["fp32_tflops"] / peak_tflops(one) for one in environments if one["kind"] == "cuda"]
+    shares = [
+        environment["peaks"]["fp32_tflops"] / peak_tflops(environment)
+        for environment in environments
+        if environment["kind"] == "cuda"
+    ]
     assert len(shares) > 1
     assert all(0.985 < share < 1 for share in shares), shares
 
 
 def test_elsewhere_knows_every_published_device(published):
     known = power.published_devices(published)
-    gpus = {one for one in known if one.startswith("GPU-")}
+    gpus = {device for device in known if device.startswith("GPU-")}
     assert len(gpus) > 2
     assert known - gpus == {path.name for path in published.glob("cpu-*")}
 

@@ -37,7 +37,7 @@ def estimate(campaign, dataset):
     compiled = dataset.resources["seconds"].astype(float).groupby(dataset.resources["kernel"]).max()
     idle = costs["wall_seconds"] - costs["busy_seconds"]
     names = {id: kernel.name for id, kernel in campaign.kernels.items()} | {"": "cublas"}
-    counts = {id: len(found) for id, found in campaign.configurations.items()} | {"": 1}
+    counts = {id: len(configurations) for id, configurations in campaign.configurations.items()} | {"": 1}
     problems = [problem.label for problem in campaign.problems("cuda", "float32")]
     jobs = [f"{name}.float32" for id, name in names.items() if id] + ["baselines.float32"]
     parts = {"around": AROUND, "compile": sum(counts[id] * compiled[names[id]] for id in counts if id) / CORES}

@@ -53,7 +53,7 @@ def test_what_is_wrong_is_found(wrong):
     measured = adversary.search({"right": plain, "wrong": wrong}, 60, most=600)
     assert measured["tried"] == 600
     assert measured["spoiled"] > 0
-    assert {one["by"] for one in measured["examples"]} == {"wrong"}
+    assert {example["by"] for example in measured["examples"]} == {"wrong"}
 
 
 def test_what_is_right_is_not_accused():
@@ -69,8 +69,8 @@ def test_changing_the_worst_makes_it_worse(monkeypatch):
             return (plain(a, b) * (1 + count * 2.0**-23)).astype(np.float32)
 
     def worst():
-        found = [adversary.search({"": off_by_its_powers_of_two}, 60, seed, most=400)["worst"]["units"] for seed in range(3)]
-        return float(np.median(found))
+        units = [adversary.search({"": off_by_its_powers_of_two}, 60, seed, most=400)["worst"]["units"] for seed in range(3)]
+        return float(np.median(units))
 
     monkeypatch.setattr(adversary, "bound", lambda k: 1e9)  # nothing of this is spoiled
     monkeypatch.setattr(adversary, "drawn", lambda random, *shape: random.standard_normal(shape).astype(np.float32))

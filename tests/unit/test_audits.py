@@ -53,7 +53,7 @@ def test_a_long_sum_of_ever_smaller_products_loses_the_last_of_them():
 
     problem = Problem(24, 20, 16384, distribution="hilbert")
     assert faults_of(problem, ascending) == [""] * ROUNDS
-    assert all("a row of C is off by" in one for one in faults_of(problem, wrong_element))
+    assert all("a row of C is off by" in message for message in faults_of(problem, wrong_element))
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.3])
@@ -68,7 +68,7 @@ def test_operands_that_are_rounded_are_found_on_whole_numbers_however_small_the_
         shorter = [(x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (np.ascontiguousarray(a), b.copy())]
         right(p, *shorter, c)
 
-    assert all("a row of C is off by" in one for one in faults_of(exactly(Problem(40, 30, 500)), rounding))
+    assert all("a row of C is off by" in message for message in faults_of(exactly(Problem(40, 30, 500)), rounding))
 
 
 def wrong_element(p, a, b, c):
@@ -130,15 +130,15 @@ FAULTS = {
 @pytest.mark.parametrize("compute", FAULTS, ids=lambda compute: compute.__name__)
 @pytest.mark.parametrize("problem", PROBLEMS[:2], ids=["dense", "padded"])
 def test_a_fault_is_found_in_every_round(problem, compute, times):
-    found = faults_of(problem, compute, times)
-    assert all(FAULTS[compute] in one for one in found), found
+    messages = faults_of(problem, compute, times)
+    assert all(FAULTS[compute] in message for message in messages), messages
 
 
 @pytest.mark.parametrize("compute", [wrong_element, lost_product, not_written], ids=lambda compute: compute.__name__)
 @pytest.mark.parametrize("problem", PROBLEMS[-4:], ids=["denormal", "denormal64", "huge", "huge64"])
 def test_a_fault_is_found_where_squares_are_beyond_what_is_a_number(problem, compute):
-    found = faults_of(problem, compute)
-    assert all(FAULTS[compute] in one for one in found), found
+    messages = faults_of(problem, compute)
+    assert all(FAULTS[compute] in message for message in messages), messages
 
 
 def test_rows_are_looked_at_whatever_a_and_b_hold_if_alpha_is_0():
@@ -146,8 +146,8 @@ def test_rows_are_looked_at_whatever_a_and_b_hold_if_alpha_is_0():
         right(p, a, b, c)
         c *= 1.01
 
-    found = faults_of(Problem(60, 20, 9, alpha=0.0, beta=0.7, distribution="nonfinite"), off)
-    assert all("a row of C is off by" in one for one in found)
+    messages = faults_of(Problem(60, 20, 9, alpha=0.0, beta=0.7, distribution="nonfinite"), off)
+    assert all("a row of C is off by" in message for message in messages)
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
@@ -163,7 +163,7 @@ def test_a_result_of_earlier_operands_is_found(element_type):
 
     first, *others = faults_of(Problem(20, 30, 40, element_type=element_type), stale)
     assert first == ""
-    assert all("a row of C is off by" in one for one in others)
+    assert all("a row of C is off by" in message for message in others)
 
 
 def test_any_launch_of_a_sample_may_be_looked_at():
@@ -202,9 +202,9 @@ def test_a_b_and_c_begin_as_far_from_a_boundary_as_is_asked():
 
     checked(problem, look)
     faults_of(problem, look, 3, rounds=1)
-    assert {tuple(one[:2]) for one in seen} == {(4, 0)}
-    assert {one[2] % 8 for one in seen} == {4}  # C begins at random places in its room
-    assert {tuple(one[3:]) for one in seen} == {(4 * 8, 4 * 8, 4 * 6)}
+    assert {tuple(layout[:2]) for layout in seen} == {(4, 0)}
+    assert {layout[2] % 8 for layout in seen} == {4}  # C begins at random places in its room
+    assert {tuple(layout[3:]) for layout in seen} == {(4 * 8, 4 * 8, 4 * 6)}
 
 
 def test_where_the_next_launch_has_its_c_is_left_to_chance():

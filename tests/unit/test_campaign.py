@@ -40,14 +40,14 @@ def problems(entries: list[object], **keys: object) -> list[Problem]:
 
 
 def test_problems_are_crossed_and_listed():
-    found = problems([{"M": [1, 2], "N": 3, "K": [4, 5]}, {"square": [7, 7]}, [1, 3, 4]])
-    assert [(p.m, p.n, p.k) for p in found] == [(1, 3, 4), (1, 3, 5), (2, 3, 4), (2, 3, 5), (7, 7, 7)]
+    expanded = problems([{"M": [1, 2], "N": 3, "K": [4, 5]}, {"square": [7, 7]}, [1, 3, 4]])
+    assert [(p.m, p.n, p.k) for p in expanded] == [(1, 3, 4), (1, 3, 5), (2, 3, 4), (2, 3, 5), (7, 7, 7)]
 
 
 def test_a_problem_may_have_operands_of_its_own():
     own = [{"square": [64, 65], "beta": 0.5, "padding": 3}, {"M": 8, "N": 9, "K": 10, "alpha": 2}]
-    found = problems([{"square": 64}, *own, [64, 64, 64]], beta=0.25)
-    assert [(p.label, p.lda) for p in found] == [
+    expanded = problems([{"square": 64}, *own, [64, 64, 64]], beta=0.25)
+    assert [(p.label, p.lda) for p in expanded] == [
         ("8x9x10 alpha=2 beta=0.25", 10), ("64 beta=0.25", 64), ("64 beta=0.5 padding=3", 67), ("65 beta=0.5 padding=3", 68),
     ]  # fmt: skip
     assert Problem(64, 64, 64).label == "64"
@@ -55,8 +55,8 @@ def test_a_problem_may_have_operands_of_its_own():
 
 def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
     entries = [{"square": [64, 65], "padding": [1, 4, 2], "offset": [0, 1, 3]}, {"square": 66, "offset": 2}, [67, 67, 67]]
-    found = problems(entries, padding=[0, 5, 0])
-    assert [(p.label, p.lda, p.ldb, p.ldc, p.offsets, p.names()["alignment"]) for p in found] == [
+    expanded = problems(entries, padding=[0, 5, 0])
+    assert [(p.label, p.lda, p.ldb, p.ldc, p.offsets, p.names()["alignment"]) for p in expanded] == [
         ("64 padding=1,4,2 offset=0,1,3", 65, 68, 66, [0, 1, 3], 4),
         ("65 padding=1,4,2 offset=0,1,3", 66, 69, 67, [0, 1, 3], 4),
         ("66 padding=0,5,0 offset=2", 66, 71, 66, [2, 2, 2], 8),
@@ -66,8 +66,8 @@ def test_a_b_and_c_may_have_paddings_and_offsets_of_their_own():
 
 def test_an_entry_may_have_several_distributions():
     several = {"M": 8, "N": 9, "K": [10, 20], "distribution": ["normal", "sparse"]}
-    found = problems([several, {"square": 64, "distribution": "huge"}, {"square": 64}], distribution="positive")
-    assert [p.label for p in found] == [
+    expanded = problems([several, {"square": 64, "distribution": "huge"}, {"square": 64}], distribution="positive")
+    assert [p.label for p in expanded] == [
         "8x9x10 distribution=normal", "8x9x10 distribution=sparse", "8x9x20 distribution=normal", "8x9x20 distribution=sparse",
         "64 distribution=huge", "64 distribution=positive",
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_configurations_are_compiled_in_every_way_asked_for():
     given = {"compiler": ["nvcc", "nvrtc"], "options": {"dlcm": "cg", "maxrregcount": [128, 255]}}
     plan = load(change(parameters={"cuda/03_shared_tile": {"BM": [16], "BN": [16], "BK": [16]}}, **given))
     candidates = plan.plan("cuda", "03_shared_tile.float32")["candidates"]
-    assert [one["label"].removeprefix("BM=16 BN=16 BK=16 ") for one in candidates] == [
+    assert [candidate["label"].removeprefix("BM=16 BN=16 BK=16 ") for candidate in candidates] == [
         "maxrregcount=128 dlcm=cg", "maxrregcount=255 dlcm=cg",
         "compiler=nvrtc maxrregcount=128 dlcm=cg", "compiler=nvrtc maxrregcount=255 dlcm=cg",
     ]  # fmt: skip
@@ -231,8 +231,8 @@ def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatc
     monkeypatch.setattr(provenance, "detect_cpu", lambda: CPU)
     monkeypatch.setattr(detect.platform, "node", lambda: "node7")
     plan = load(change(partitions=PARTITIONS | {"new": {"device": "nvidia-h200", "architecture": "sm_90"}}))
-    found = detect.here(plan, "new")
-    assert (found.slug, found.uuids) == ("nvidia-h200", ())  # any GPU of the model will do
+    device = detect.here(plan, "new")
+    assert (device.slug, device.uuids) == ("nvidia-h200", ())  # any GPU of the model will do
     assert detect.here(load(BASE), "nvidia-h200").uuids == ("GPU-1",)
     with pytest.raises(InputError, match="got 'nvidia-a100', but this job was sent to node7, which has nvidia-h200, cpu-test"):
         detect.here(plan, "a100")
@@ -284,7 +284,7 @@ def test_the_full_ladder_has_every_configuration_of_the_default_campaign():
         campaign_file.load(yaml_schema.load((ROOT / "config" / name).read_text(), name), name, KERNELS).configurations
         for name in ("config.yaml", "ladder-full.yaml")
     )
-    assert {id: missing for id, found in full.items() if (missing := set(default[id]) - set(found))} == {}
+    assert {id: missing for id, configurations in full.items() if (missing := set(default[id]) - set(configurations))} == {}
 
 
 def test_a_kernel_s_own_configurations_are_tried_beside_lists_where_asked_for():
@@ -346,10 +346,10 @@ def test_other_kernels_are_a_campaign_of_their_own(folder):
     assert name(folder / "b.yaml", campaign="other", kernels=["cpu/a"]) == "other"
     assert name(folder / "b.yaml", campaign="other", kernels="all") == "other"
     assert name(folder / "b.yaml", campaign="other", kernels=["cpu/b"]) == "other-cpu-b"
-    shortened = {name(kernels=[f"cpu/{one}"]) for one in ("a" * 60, "b" * 60, "a", "a*", "A")}
+    shortened = {name(kernels=[f"cpu/{pattern}"]) for pattern in ("a" * 60, "b" * 60, "a", "a*", "A")}
     assert len(shortened) == 5
-    for one in shortened:
-        campaign_file.load({"campaign": one, "problems": {"cpu": [[1, 1, 1]]}}, "t", KERNELS)
+    for short in shortened:
+        campaign_file.load({"campaign": short, "problems": {"cpu": [[1, 1, 1]]}}, "t", KERNELS)
     assert name(kernels=[3]) == "default"  # refused by the schema
 
 

@@ -33,8 +33,8 @@ def start(tmp_path):
         return children[-1]
 
     yield run
-    for one in children:
-        one.close()
+    for child in children:
+        child.close()
     os.close(lock)
 
 
@@ -62,12 +62,12 @@ def test_a_worker_that_does_not_start_is_the_machines_fault(start, monkeypatch):
 
 
 def test_a_worker_is_told_by_its_last_words_alone(start):
-    one = start()
-    one.errors.write(b"x" * 99_999 + b"\n\x1b[31mred\x07")
-    one.errors.flush()
-    one.process.kill()
+    child = start()
+    child.errors.write(b"x" * 99_999 + b"\n\x1b[31mred\x07")
+    child.errors.flush()
+    child.process.kill()
     with pytest.raises(Failure) as failure:
-        list(one.ask(Check(0), 60))
+        list(child.ask(Check(0), 60))
     assert failure.value.reason == r"the child process was killed by signal 9: \x1b[31mred\x07"
     assert failure.value.killed
 
@@ -75,25 +75,25 @@ def test_a_worker_is_told_by_its_last_words_alone(start):
 @pytest.mark.parametrize("sent", [b"\0\0\0\4gone", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\x7f\xff\xff\xff", b"\0\0\1\0half"])
 def test_what_is_no_answer_ends_the_child_and_half_of_one_is_not_waited_for(sent, monkeypatch):
     monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
-    one = Child.__new__(Child)
-    one.connection, theirs = supervisor.pipe()
-    one.process = subprocess.Popen(["sleep", "60"])
-    os.write(theirs.fileno(), sent)
+    child = Child.__new__(Child)
+    child.connection, other_end = supervisor.pipe()
+    child.process = subprocess.Popen(["sleep", "60"])
+    os.write(other_end.fileno(), sent)
     with pytest.raises(Failure, match="something wrote to the pipe") as failure:
-        list(one.ask(Check(0), 60))
+        list(child.ask(Check(0), 60))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == ("launch_error", False, False)
-    assert one.process.returncode == -9
+    assert child.process.returncode == -9
 
 
 @pytest.fixture
 def silent(virtual_clock):
     """A child that says nothing by itself, and the other end of its pipe."""
-    one = Child.__new__(Child)
-    one.connection, theirs = supervisor.pipe()
-    one.process = subprocess.Popen(["sleep", "600"])
-    yield one, theirs
-    one.process.kill()
-    one.process.wait()
+    child = Child.__new__(Child)
+    child.connection, other_end = supervisor.pipe()
+    child.process = subprocess.Popen(["sleep", "600"])
+    yield child, other_end
+    child.process.kill()
+    child.process.wait()
 
 
 def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
@@ -105,49 +105,49 @@ def test_a_child_that_does_not_answer_in_time_is_killed(silent, virtual_clock):
 
 
 def test_each_answer_has_that_time(silent, virtual_clock):
-    one, theirs = silent
+    child, other_end = silent
     for seconds, answer in ((9.9, Alive()), (19.8, Done(5.0))):
-        virtual_clock.after(seconds, partial(theirs.send_bytes, encode(answer)))
-    assert list(one.ask(Check(0), 10)) == [Alive()]
-    assert (one.busy_us, virtual_clock.now()) == (5.0, pytest.approx(1019.8))
+        virtual_clock.after(seconds, partial(other_end.send_bytes, encode(answer)))
+    assert list(child.ask(Check(0), 10)) == [Alive()]
+    assert (child.busy_us, virtual_clock.now()) == (5.0, pytest.approx(1019.8))
 
 
 def test_time_in_which_the_machine_stood_still_does_not_count(silent, virtual_clock):
     """As where the job was stopped by a signal, or a virtual machine suspended; an answer that is late by as much is one."""
-    one, theirs = silent
+    child, other_end = silent
     virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
-    virtual_clock.after(9, partial(theirs.send_bytes, encode(Done(5.0))))
-    assert list(one.ask(Check(0), 10)) == []
+    virtual_clock.after(9, partial(other_end.send_bytes, encode(Done(5.0))))
+    assert list(child.ask(Check(0), 10)) == []
     virtual_clock.after(3, partial(virtual_clock.stand_still, 1000))
     start = virtual_clock.now()
     with pytest.raises(Failure, match="no answer within 10 s"):
-        list(one.ask(Check(0), 10))
+        list(child.ask(Check(0), 10))
     assert 1008 < virtual_clock.now() - start < 1012  # and what hangs is found all the same
 
 
 @pytest.mark.parametrize(("sent", "status"), [(b"", "timeout"), (b"\0\0\1\0half", "launch_error")])
 def test_a_worker_that_somebody_stopped_is_tried_again(silent, monkeypatch, sent, status):
-    one, theirs = silent
+    child, other_end = silent
     monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1)
-    one.connection, theirs = supervisor.pipe()
-    os.write(theirs.fileno(), sent)
-    os.kill(one.process.pid, signal.SIGSTOP)
-    os.waitpid(one.process.pid, os.WUNTRACED)
+    child.connection, other_end = supervisor.pipe()
+    os.write(other_end.fileno(), sent)
+    os.kill(child.process.pid, signal.SIGSTOP)
+    os.waitpid(child.process.pid, os.WUNTRACED)
     with pytest.raises(Failure, match="it had been stopped by a signal") as failure:
-        list(one.ask(Check(0), 10))
+        list(child.ask(Check(0), 10))
     assert (failure.value.status, failure.value.alive, failure.value.killed) == (status, False, True)
-    assert one.process.returncode == -9
+    assert child.process.returncode == -9
 
 
 @pytest.mark.parametrize(("counted", "number", "starved"), [(1, 9, True), (0, 9, False), (1, 15, False)])
 def test_a_worker_that_was_killed_for_want_of_memory_is_told_apart(silent, monkeypatch, counted, number, starved):
     monkeypatch.setattr(supervisor, "oom_kills", lambda: counted)
-    one, theirs = silent
-    theirs.close()
-    one.errors = tempfile.TemporaryFile()
-    one.process.send_signal(number)
+    child, other_end = silent
+    other_end.close()
+    child.errors = tempfile.TemporaryFile()
+    child.process.send_signal(number)
     with pytest.raises(Failure) as failure:
-        list(one.ask(Check(0), 10))
+        list(child.ask(Check(0), 10))
     assert (failure.value.killed, failure.value.starved) == (True, starved)
     assert failure.value.during("on M=1").starved == starved
 

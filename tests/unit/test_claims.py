@@ -35,10 +35,10 @@ PAGES = sorted(
 
 
 def test_no_page_has_a_measured_number_outside_claims_and_tables():
-    assert {page.relative_to(ROOT): found for page in PAGES if (found := pages.unsaid(page.read_text()))} == {}
+    assert {page.relative_to(ROOT): numbers for page in PAGES if (numbers := pages.unsaid(page.read_text()))} == {}
 
 
-@pytest.mark.parametrize(("text", "found"), [
+@pytest.mark.parametrize(("text", "numbers"), [
     ("It has 52.1 TFLOP/s here.", ["52.1 TFLOP/s"]),
     ("1,234 GFLOPs, 4.2 TB/s, 17 µs, 3 ms, 90 s, 0.4 J, 700 W",
      ["1,234 GFLOPs", "4.2 TB/s", "17 µs", "3 ms", "90 s", "0.4 J", "700 W"]),
@@ -58,27 +58,27 @@ def test_no_page_has_a_measured_number_outside_claims_and_tables():
     ("| 13 ms |\n| 12 ms<!-- from: 000 --> |", ["13 ms"]),
     ("13 ms\n\n12 ms<!-- from: 000 -->", ["13 ms"]),
 ])  # fmt: skip
-def test_what_a_measured_number_is(text, found):
-    assert pages.unsaid(text) == found
+def test_what_a_measured_number_is(text, numbers):
+    assert pages.unsaid(text) == numbers
 
 
 def test_a_claim_is_said_where_it_says():
-    said = {id: set() for id in CLAIMS}
+    pages_of = {id: set() for id in CLAIMS}
     for page in PAGES:
         name, text = page.relative_to(ROOT).as_posix(), page.read_text()
         for marker in pages.PART.finditer(text):
             match marker[2].split():
                 case ["claimed"]:
                     for id in CLAIMS:
-                        said[id].add(name)
+                        pages_of[id].add(name)
                 case ["claim", id]:
-                    said[id].add(name)  # a KeyError: there is no such claim
-    assert said == {id: set(claim.said_in) for id, claim in CLAIMS.items()}
+                    pages_of[id].add(name)  # a KeyError: there is no such claim
+    assert pages_of == {id: set(claim.said_in) for id, claim in CLAIMS.items()}
 
 
 def test_what_is_set_by_hand_stands_in_the_sentence():
     budgets = {claim.id: re.fullmatch(r"value <= ([1-9]\d*)", claim.holds) for claim in CLAIMS.values()}
-    seconds = {id: found[1] for id, found in budgets.items() if found}
+    seconds = {id: match[1] for id, match in budgets.items() if match}
     assert set(seconds) == {"answered-cuda", "answered-watched", "answered-cpu", "cost"}
     assert all(f" within {limit} s" in CLAIMS[id].says for id, limit in seconds.items())
     assert CLAIMS["another-run"].holds == "value >= 0.93"
@@ -124,14 +124,14 @@ def claim(**given):
     return Claim(**{"id": "a", "says": "s", "where": {}, "value": "x", "said_in": [], "table": "best"} | given)
 
 
-def found(value, half=0.0, processes=5):
+def finding(value, half=0.0, processes=5):
     return Finding((), "", value, value * math.exp(-half), value * math.exp(half), processes, {})
 
 
 def test_a_sentence_has_its_numbers_or_leaves_the_parentheses_out():
-    said = claim(holds="value", says="It is {value}, or {value%} (95 % interval {low} to {high%}).")
-    assert judged.say(said, found(1.0, 0.01)) == "It is 1, or 100 % (95 % interval 0.99 to 101 %)."
-    assert judged.say(said, None) == "It is …, or …."
+    with_numbers = claim(holds="value", says="It is {value}, or {value%} (95 % interval {low} to {high%}).")
+    assert judged.say(with_numbers, finding(1.0, 0.01)) == "It is 1, or 100 % (95 % interval 0.99 to 101 %)."
+    assert judged.say(with_numbers, None) == "It is …, or …."
 
 
 SIGN = {"holds": "low > 1", "fails": "high < 1"}
@@ -139,24 +139,24 @@ NEAR = {"holds": "near_low <= value <= near_high"}
 
 
 @pytest.mark.parametrize(("given", "value", "published", "limit", "count", "state"), [
-    (SIGN, found(1.05, 0.01), None, None, 1, REPRODUCED),
-    (SIGN, found(1.005, 0.01), None, None, 1, UNSURE),
-    (SIGN, found(0.95, 0.01), None, None, 1, FAILED),
-    (SIGN, found(1.05, 0.01), None, Limit(0.06), 1, UNSURE),  # runs differ by more
-    (SIGN, found(0.97, 0.02), None, None, 1, FAILED),
-    (SIGN, found(0.97, 0.02), None, None, 50, UNSURE),  # one of fifty may be off so far
-    (NEAR, found(1.02, 0.01), found(1.0, 0.01), Limit(0.03), 1, REPRODUCED),
-    (NEAR, found(1.05, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
-    (NEAR, found(0.95, 0.01), found(1.0, 0.01), Limit(0.03), 1, FAILED),
-    (NEAR, found(1.04, 0.01), found(1.0, 0.01), Limit(0.03), 20, UNSURE),
-    (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03), 4, FAILED),
-    (NEAR, found(1.044, 0.01), found(1.0, 0.01), Limit(0.03, 3), 4, UNSURE),  # four machines tell less of what is rare
-    (NEAR, found(1.04, 0.01), found(1.0, 0.05), Limit(0.001), 1, REPRODUCED),  # what was published is not known better
-    (NEAR, found(1.01, 0.01), found(1.0, 0.01), None, 1, REPRODUCED),
-    (NEAR, found(1.05, 0.01), found(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
-    ({"holds": "1 / limit <= value <= limit"}, found(1.02), None, Limit(0.03), 1, REPRODUCED),
-    ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, Limit(0.03), 1, FAILED),
-    ({"holds": "1 / limit <= value <= limit"}, found(1.04), None, None, 1, UNSURE),
+    (SIGN, finding(1.05, 0.01), None, None, 1, REPRODUCED),
+    (SIGN, finding(1.005, 0.01), None, None, 1, UNSURE),
+    (SIGN, finding(0.95, 0.01), None, None, 1, FAILED),
+    (SIGN, finding(1.05, 0.01), None, Limit(0.06), 1, UNSURE),  # runs differ by more
+    (SIGN, finding(0.97, 0.02), None, None, 1, FAILED),
+    (SIGN, finding(0.97, 0.02), None, None, 50, UNSURE),  # one of fifty may be off so far
+    (NEAR, finding(1.02, 0.01), finding(1.0, 0.01), Limit(0.03), 1, REPRODUCED),
+    (NEAR, finding(1.05, 0.01), finding(1.0, 0.01), Limit(0.03), 1, FAILED),
+    (NEAR, finding(0.95, 0.01), finding(1.0, 0.01), Limit(0.03), 1, FAILED),
+    (NEAR, finding(1.04, 0.01), finding(1.0, 0.01), Limit(0.03), 20, UNSURE),
+    (NEAR, finding(1.044, 0.01), finding(1.0, 0.01), Limit(0.03), 4, FAILED),
+    (NEAR, finding(1.044, 0.01), finding(1.0, 0.01), Limit(0.03, 3), 4, UNSURE),  # four machines tell less of what is rare
+    (NEAR, finding(1.04, 0.01), finding(1.0, 0.05), Limit(0.001), 1, REPRODUCED),  # what was published is not known better
+    (NEAR, finding(1.01, 0.01), finding(1.0, 0.01), None, 1, REPRODUCED),
+    (NEAR, finding(1.05, 0.01), finding(1.0, 0.01), None, 1, UNSURE),  # how far runs differ is not known
+    ({"holds": "1 / limit <= value <= limit"}, finding(1.02), None, Limit(0.03), 1, REPRODUCED),
+    ({"holds": "1 / limit <= value <= limit"}, finding(1.04), None, Limit(0.03), 1, FAILED),
+    ({"holds": "1 / limit <= value <= limit"}, finding(1.04), None, None, 1, UNSURE),
 ])  # fmt: skip
 def test_how_a_value_is_judged(given, value, published, limit, count, state):
     assert judged.judge(claim(**given), value, published, limit, count) == state
@@ -212,7 +212,7 @@ def test_answers_to_studies_are_read_where_they_lie(tmp_path):
         (tmp_path / PUBLISHED / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
     (here,) = evidence.of_studies(tmp_path, ANSWERS)
     assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
-    assert [one.measured for one in evidence.of_studies(tmp_path, PUBLISHED)] == [
+    assert [answer.measured for answer in evidence.of_studies(tmp_path, PUBLISHED)] == [
         {"kill": {"measurements_lost": 2}},
         {"repeat": {"device": HEADLINE_DEVICE, "machines": 2}},  # the text is about it: its numbers are quoted
         {"repeat": {"device": "d", "machines": 2}},

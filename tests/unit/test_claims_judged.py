@@ -77,8 +77,8 @@ def checkout(tmp_path_factory):
 
 def judged_entries(root, folder, **environment):
     """The entries of the dataset in a folder, by id."""
-    one = evidence.of_samples(folder)
-    entries = judged.held_against(root, [replace(one, environment={**one.environment, **environment})])
+    data = evidence.of_samples(folder)
+    entries = judged.held_against(root, [replace(data, environment={**data.environment, **environment})])
     return {entry["id"]: entry for entry in entries}
 
 
@@ -129,8 +129,8 @@ def test_a_number_is_the_mean_over_machines(checkout):
 
 def test_a_machine_has_one_value_however_often_it_was_measured(checkout):
     data = [evidence.of_samples(folder(checkout, run)) for run in (0, 0, 1, 2)]
-    found = [Finding((), "", value, 0.9 * value, 1.1 * value, 5, {}) for value in (1.0, 1.02, 1.1, 1.2)]
-    mean = evidence.over_machines(list(zip(data, found, strict=True)))
+    findings = [Finding((), "", value, 0.9 * value, 1.1 * value, 5, {}) for value in (1.0, 1.02, 1.1, 1.2)]
+    mean = evidence.over_machines(list(zip(data, findings, strict=True)))
     logs = np.log([math.sqrt(1.02), 1.1, 1.2])
     assert math.log(mean.value) == pytest.approx(logs.mean())
     assert math.log(mean.high / mean.value) == pytest.approx(4.3027 * logs.std(ddof=1) / math.sqrt(3), rel=1e-4)
@@ -139,20 +139,20 @@ def test_a_machine_has_one_value_however_often_it_was_measured(checkout):
 
 def test_one_machines_interval_is_called_that(checkout):
     data = evidence.of_samples(folder(checkout, 0))
-    (asked,) = (one for one in definitions.read(checkout) if one.id == "ratio-10")
-    (found,) = evidence.find(asked, data)
-    mean = evidence.over_machines([(data, found), (data, replace(found, value=1.02 * found.value))])
-    assert mean.value == pytest.approx(math.sqrt(1.02) * found.value)
-    assert (mean.low / mean.value, mean.machines, mean.prediction) == (pytest.approx(found.low / found.value), 1, None)
+    (asked,) = (claim for claim in definitions.read(checkout) if claim.id == "ratio-10")
+    (finding,) = evidence.find(asked, data)
+    mean = evidence.over_machines([(data, finding), (data, replace(finding, value=1.02 * finding.value))])
+    assert mean.value == pytest.approx(math.sqrt(1.02) * finding.value)
+    assert (mean.low / mean.value, mean.machines, mean.prediction) == (pytest.approx(finding.low / finding.value), 1, None)
 
 
 def test_what_is_claimed_together_is_judged_together(checkout, tmp_path, monkeypatch):
     """Of claims to be near to what was published any may be off: all count; of another claim its own things."""
     counts, judge = {}, judged.judge
 
-    def counting(claim, found, published, limit, count):
+    def counting(claim, finding, published, limit, count):
         counts.setdefault(claim.id, set()).add(count)
-        return judge(claim, found, published, limit, count)
+        return judge(claim, finding, published, limit, count)
 
     monkeypatch.setattr(judged, "judge", counting)
     entries = judged_entries(checkout, made(tmp_path / "run", 11))
@@ -214,18 +214,18 @@ def test_what_is_compiled_otherwise_is_another_kernel(checkout, tmp_path):
 
 
 def test_what_is_wrong_is_not_exact_and_a_kernel_of_ones_own_refutes_nothing(checkout, tmp_path):
-    one = evidence.of_samples(made(tmp_path / "wrong", 25))
+    data = evidence.of_samples(made(tmp_path / "wrong", 25))
 
     def exact():
-        return next(entry for entry in judged.held_against(checkout, [one]) if entry["id"] == "exact")
+        return next(entry for entry in judged.held_against(checkout, [data]) if entry["id"] == "exact")
 
-    own = one.tables["summary"].iloc[:1].assign(kernel="colmajor", status="incorrect")
-    one.tables["summary"] = pd.concat([one.tables["summary"], own], ignore_index=True)
+    own = data.tables["summary"].iloc[:1].assign(kernel="colmajor", status="incorrect")
+    data.tables["summary"] = pd.concat([data.tables["summary"], own], ignore_index=True)
     assert (exact()["state"], exact()["value"]) == (REPRODUCED, 0)
-    one.tables["summary"].loc[0, "status"] = "incorrect"
+    data.tables["summary"].loc[0, "status"] = "incorrect"
     entry = exact()
     assert (entry["state"], entry["value"]) == (FAILED, 1)
-    row = one.tables["summary"].loc[0]
+    row = data.tables["summary"].loc[0]
     assert entry["rows"] == [f"{row['kernel']} {row['configuration']} {row['problem']} float32 warm"]
     assert report.failure(entry).splitlines()[1:] == [f"  {row}" for row in entry["rows"]]
     many = entry | {"rows": [f"row {i}" for i in range(7)]}
@@ -235,10 +235,10 @@ def test_what_is_wrong_is_not_exact_and_a_kernel_of_ones_own_refutes_nothing(che
 def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
     fewer = {"problems": SIZES[1:], "kernels": [it for it in KERNELS if it != "05_register_tile"]}
     entries = judged_entries(checkout, synthetic.write(tmp_path / "short", 27, **fewer)).values()
-    told = report.text([entry | {"dataset": "results/short/gpu"} for entry in entries])
-    assert "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem 1024)\n" in told
-    assert "  ratio-10: reproduced\n" in told
-    assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", told)
+    text = report.text([entry | {"dataset": "results/short/gpu"} for entry in entries])
+    assert "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem 1024)\n" in text
+    assert "  ratio-10: reproduced\n" in text
+    assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", text)
 
 
 def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_path):
@@ -247,19 +247,19 @@ def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_pat
         slower = {"10_block_tile_128": 6.0 if seed == 2 else 1.0}
         made(folder(tmp_path, seed), seed, time=f"2026-01-0{seed + 1}T", slower=slower)
     synthetic.index(tmp_path / PUBLISHED)
-    found = judged.of_published(tmp_path)
+    entries = judged.of_published(tmp_path)
     lost = {f"gains:10_block_tile_128:08_padded_shared:{size}" for size in (1024, 4096)}
-    states = {(entry["id"], entry["dataset"]): entry["state"] for entry in found}
+    states = {(entry["id"], entry["dataset"]): entry["state"] for entry in entries}
     for id in lost:
         assert [states[id, RUN.format(run)] for run in range(3)] == [CLAIMED, REPRODUCED, FAILED]
-    failed = [entry["id"] for entry in found if entry["state"] == FAILED]
+    failed = [entry["id"] for entry in entries if entry["state"] == FAILED]
     assert lost <= set(failed)
-    assert report.failed(found) == []  # the published data's own
+    assert report.failed(entries) == []  # the published data's own
     judged.write_published(tmp_path)
     assert {entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED} == set(failed)
     assert not lost & set(judged_entries(tmp_path, folder(tmp_path, 0)))
-    told = pages.fill("<!-- table: claimed --><!-- end -->", Story(tmp_path))
-    assert f" · ✗ {sum(id.startswith('gains:') for id in failed)} |" in told
+    table = pages.fill("<!-- table: claimed --><!-- end -->", Story(tmp_path))
+    assert f" · ✗ {sum(id.startswith('gains:') for id in failed)} |" in table
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
@@ -302,12 +302,12 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert rows.count("failed") == 1
     assert len(rows) == len(entries)
     assert re.search(r"<h2>Here: 1 not reproduced, \d+ reproduced", here)
-    told = report.text([*own, *again]).splitlines()
-    assert told[0] == "results/reproduce/slowed:"
-    assert "  ratio-10: not reproduced" in told
-    assert told[-3] == "The published data, judged again: 2 reproduced."
-    assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", told[-2])  # the verdict is last, where it is seen
-    assert re.match(r"Not reproduced: Rung 10 has", told[-1])
+    lines = report.text([*own, *again]).splitlines()
+    assert lines[0] == "results/reproduce/slowed:"
+    assert "  ratio-10: not reproduced" in lines
+    assert lines[-3] == "The published data, judged again: 2 reproduced."
+    assert re.match(r"Claims: \d+ reproduced, 1 not reproduced", lines[-2])  # the verdict is last, where it is seen
+    assert re.match(r"Not reproduced: Rung 10 has", lines[-1])
     judged.write(entries, tmp_path / "claims.json")
     assert json.loads((tmp_path / "claims.json").read_text()) == entries
 

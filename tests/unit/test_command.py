@@ -61,7 +61,7 @@ def test_publish_passes_on_what_it_is_given(monkeypatch, capsys):
     monkeypatch.setattr(publish, "redraw", lambda published: [published / "a", published / "b"])
     for options, given in (([], (False, False)), (["--repeat"], (True, False)), (["--not-from-lock"], (False, True))):
         command.main(["publish", "here", "why not", *options])
-        told = capsys.readouterr().out
-        assert f"published {(Path('here'), ('results', 'published'), 'why not', *given)}; now commit it" in told
+        output = capsys.readouterr().out
+        assert f"published {(Path('here'), ('results', 'published'), 'why not', *given)}; now commit it" in output
     command.main(["publish"])
     assert capsys.readouterr().out == "".join(f"drew {ROOT}/results/published/{name} again\n" for name in "ab")

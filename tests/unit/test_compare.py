@@ -54,16 +54,16 @@ def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdi
 
 @pytest.mark.slow
 def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
-    found = [compare.changes(one, other, {}) for one, other in pairwise(runs[:5])]
-    assert sum(map(len, found)) > 150
-    assert sum(called(rows).sum() for rows in found) <= 0.05 * sum(map(len, found))
-    assert not any(rows["sure"].any() for rows in found)
+    changes = [compare.changes(before, after, {}) for before, after in pairwise(runs[:5])]
+    assert sum(map(len, changes)) > 150
+    assert sum(called(rows).sum() for rows in changes) <= 0.05 * sum(map(len, changes))
+    assert not any(rows["sure"].any() for rows in changes)
 
 
 @pytest.mark.slow
 def test_two_per_cent_are_found_and_nothing_else_is(runs):
     limits = repeatability.of_nights(runs[:4], runs[5])
-    rows = [compare.changes(one, runs[5], limits) for one in runs[:4]]
+    rows = [compare.changes(run, runs[5], limits) for run in runs[:4]]
     slowed = [it[it["kernel"].isin(SLOWED)] for it in rows]
     others = [it[~it["kernel"].isin(SLOWED)] for it in rows]
     count = sum(map(len, slowed))
@@ -72,9 +72,9 @@ def test_two_per_cent_are_found_and_nothing_else_is(runs):
     assert sum(it["sure"].sum() for it in slowed) >= 0.75 * count
     assert np.median([ratio for it in slowed for ratio in it["ratio"]]) == pytest.approx(1 / 1.02, abs=0.003)
     assert sum(called(it).sum() for it in others) <= 0.05 * sum(map(len, others))
-    for one in runs[:4]:
-        found = compare.Comparison(one, runs[5], compare.changes(one, runs[5], limits)).slower(0.01)
-        assert set(found["kernel"]) == set(SLOWED)
+    for run in runs[:4]:
+        slower = compare.Comparison(run, runs[5], compare.changes(run, runs[5], limits)).slower(0.01)
+        assert set(slower["kernel"]) == set(SLOWED)
     unsure = compare.Comparison(runs[0], runs[5], rows[0].assign(sure=False))
     assert unsure.slower(0.01).empty  # one in twenty of the same code is called slower too
 
@@ -83,13 +83,13 @@ def test_two_per_cent_are_found_and_nothing_else_is(runs):
 @pytest.mark.parametrize("processes", [(3, 3), (3, 5), (5, 5)])
 def test_the_interval_between_runs_covers_their_quotient(sd, processes):
     random, trials = np.random.default_rng(3), 3000
-    one, other = (
+    firsts, seconds = (
         np.exp(random.normal(0, of, (trials, count, 1)) + random.normal(0, 0.0005, (trials, count, 8)))
         for of, count in zip(sd, processes, strict=True)
     )
-    found = [between_runs(1.02 * first, second) for first, second in zip(one, other, strict=True)]
-    assert 0.945 <= np.mean([low <= 1.02 <= high for _, low, high in found]) <= 0.99
-    wide = [between_runs(1.02 * first, second, 0.999) for first, second in zip(one, other, strict=True)]
+    intervals = [between_runs(1.02 * first, second) for first, second in zip(firsts, seconds, strict=True)]
+    assert 0.945 <= np.mean([low <= 1.02 <= high for _, low, high in intervals]) <= 0.99
+    wide = [between_runs(1.02 * first, second, 0.999) for first, second in zip(firsts, seconds, strict=True)]
     assert np.mean([low <= 1.02 <= high for _, low, high in wide]) > 0.997
 
 
@@ -120,23 +120,23 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     folders = [synthetic.write(group / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
     synthetic.index(tmp_path)
     repeatability.write(tmp_path)
-    one, other = map(Dataset.open, folders[:2])
-    without = compare.changes(one, other, {})
-    limits = repeatability.limits(tmp_path, one.environment, other.environment, "time_")
+    run, other = map(Dataset.open, folders[:2])
+    without = compare.changes(run, other, {})
+    limits = repeatability.limits(tmp_path, run.environment, other.environment, "time_")
     assert len(limits) > 8
     assert all(0.01 < limit.half < 0.08 for limit in limits.values())
-    with_limits = compare.changes(one, other, limits)
+    with_limits = compare.changes(run, other, limits)
     assert called(without).mean() > 0.3
     assert called(with_limits).mean() <= 0.1
     for row in with_limits.itertuples():
         tf32 = row.kernel == "cublas_tf32"
         assert row.limit == pytest.approx(math.exp(limits["float32", row.problem, row.state, tf32, tf32].half))
     slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
-    assert compare.changes(one, slowed, limits)["sure"].all()
+    assert compare.changes(run, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
-    found = compare.changes(one, slowed, {key: replace(limit, degrees=1) for key, limit in limits.items()})
-    assert (found["verdict"] == "slower").all()
-    assert not found["sure"].any()
+    changes = compare.changes(run, slowed, {key: replace(limit, degrees=1) for key, limit in limits.items()})
+    assert (changes["verdict"] == "slower").all()
+    assert not changes["sure"].any()
 
 
 @pytest.mark.parametrize(
@@ -152,20 +152,20 @@ SMALL = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas"),
 
 
 def test_the_environments_come_first(tmp_path, capsys):
-    one = synthetic.write(tmp_path / "a" / "gpu", **SMALL)
-    other = synthetic.write(tmp_path / "b" / "gpu", **SMALL, fingerprint={"driver": "2"}, peaks={"fp32_tflops": 60.0})
-    resources = other / "resources.csv"
+    before = synthetic.write(tmp_path / "a" / "gpu", **SMALL)
+    after = synthetic.write(tmp_path / "b" / "gpu", **SMALL, fingerprint={"driver": "2"}, peaks={"fp32_tflops": 60.0})
+    resources = after / "resources.csv"
     resources.write_text(resources.read_text().replace("03_shared_tile BM", "anew 03_shared_tile BM"))
-    command.main(["compare", str(one), str(other), "--json", str(tmp_path / "c.json"), "--figure", str(tmp_path / "c")])
-    told = capsys.readouterr().out
-    assert told.index("fingerprint.driver: 1 -> 2") < told.index("Of ")
-    assert "peaks" not in told  # what was measured always differs
-    assert "No verdict is sure: nobody knows how far runs of the same code differ there" in told
-    (found,) = json.loads((tmp_path / "c.json").read_text())
-    assert found["environment"] == {"fingerprint.driver": ["1", "2"]}
-    assert {row["verdict"] for row in found["changes"]} == {verdicts.SAME}
-    assert {row["ratio"] for row in found["changes"]} == {1}
-    assert {(row["kernel"], row["binary"]) for row in found["changes"]} == {("03_shared_tile", "another"), ("cublas", None)}
+    command.main(["compare", str(before), str(after), "--json", str(tmp_path / "c.json"), "--figure", str(tmp_path / "c")])
+    output = capsys.readouterr().out
+    assert output.index("fingerprint.driver: 1 -> 2") < output.index("Of ")
+    assert "peaks" not in output  # what was measured always differs
+    assert "No verdict is sure: nobody knows how far runs of the same code differ there" in output
+    (comparison,) = json.loads((tmp_path / "c.json").read_text())
+    assert comparison["environment"] == {"fingerprint.driver": ["1", "2"]}
+    assert {row["verdict"] for row in comparison["changes"]} == {verdicts.SAME}
+    assert {row["ratio"] for row in comparison["changes"]} == {1}
+    assert {(row["kernel"], row["binary"]) for row in comparison["changes"]} == {("03_shared_tile", "another"), ("cublas", None)}
     assert all((tmp_path / f"c.{suffix}").exists() for suffix in ("svg", "png"))
 
 
@@ -174,9 +174,9 @@ def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):
     last = synthetic.write(tmp_path / "b" / "gpu", 3, **SMALL, slower={"03_shared_tile": 1.2}).parent
     folders = [*map(str, nights), "--", str(last)]
     command.main(["compare", *folders])
-    told = capsys.readouterr().out
-    assert "slower 03_shared_tile 256 warm" in told
-    assert f"How far runs of the same code differ: by 3 runs, {nights[0]}/gpu, " in told
+    output = capsys.readouterr().out
+    assert "slower 03_shared_tile 256 warm" in output
+    assert f"How far runs of the same code differ: by 3 runs, {nights[0]}/gpu, " in output
     with pytest.raises(SystemExit) as left:
         command.main(["compare", *folders, "--fail-if-slower", "10%"])
     assert left.value.code == compare.SLOWER == 3
@@ -195,13 +195,13 @@ def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
     nights = [synthetic.write(tmp_path / f"night{seed}", seed, **made) for seed in range(3)]
     slowed = synthetic.write(tmp_path / "slowed", 7, slower=dict.fromkeys(SLOWED, 1.02), **made)
     same = synthetic.write(tmp_path / "same", 8, **made)
-    (found,) = compare.compare([*nights, slowed], tmp_path)
-    assert found.rows["limit"].notna().all()
+    (comparison,) = compare.compare([*nights, slowed], tmp_path)
+    assert comparison.rows["limit"].notna().all()
     # two nights more than one for each of 11 finalists beside the reference, each kernel's best and its neighbor
     limits = repeatability.of_nights(list(map(Dataset.open, nights)), Dataset.open(slowed))
     assert {limit.degrees for (_, _, state, *_), limit in limits.items() if state == "warm"} == {2 * 11}
-    assert set(found.slower(0.01)["kernel"]) == set(SLOWED)
-    assert len(found.slower(0.01)) >= 0.75 * len(found.rows[found.rows["kernel"].isin(SLOWED)])
+    assert set(comparison.slower(0.01)["kernel"]) == set(SLOWED)
+    assert len(comparison.slower(0.01)) >= 0.75 * len(comparison.rows[comparison.rows["kernel"].isin(SLOWED)])
     (unchanged,) = compare.compare([*nights, same], tmp_path)
     assert unchanged.slower(0.0).empty
 
@@ -225,49 +225,49 @@ def test_nights_on_several_machines_have_the_limits_of_machines(tmp_path):
 
 
 def test_a_night_without_limits_is_not_green(tmp_path, capsys):
-    one = synthetic.write(tmp_path / "a", **SMALL)
-    other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2})
-    command.main(["compare", str(one), str(other)])
+    before = synthetic.write(tmp_path / "a", **SMALL)
+    after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2})
+    command.main(["compare", str(before), str(after)])
     assert "  slower? 03_shared_tile 256" in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
-        command.main(["compare", str(one), str(other), "--fail-if-slower", "2%"])
+        command.main(["compare", str(before), str(after), "--fail-if-slower", "2%"])
     assert left.value.code == 1
     assert "Compare with 3 or more runs of your own: ladder compare A1 A2 A3 -- B" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="1"):
-        command.main(["compare", str(one), str(one), str(other)])
+        command.main(["compare", str(before), str(before), str(after)])
     assert "got 3 folders; expected A and B, or 3 or more runs of the same code and B" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_night_that_measured_nothing_is_not_green(tmp_path, capsys, confirmed):
-    one = synthetic.write(tmp_path / "a", **SMALL | ({} if confirmed else {"processes": 0}))
-    copied = shutil.copytree(one, tmp_path / "b")
-    for same in (one, copied):
+    folder = synthetic.write(tmp_path / "a", **SMALL | ({} if confirmed else {"processes": 0}))
+    copied = shutil.copytree(folder, tmp_path / "b")
+    for same in (folder, copied):
         with pytest.raises(SystemExit) as left:
-            command.main(["compare", str(one), str(same)])
+            command.main(["compare", str(folder), str(same)])
         assert left.value.code == NOTHING_MEASURED == 4
-        assert f"{one} and {same}: hold the same measurements; expected two runs" in capsys.readouterr().err
+        assert f"{folder} and {same}: hold the same measurements; expected two runs" in capsys.readouterr().err
     others = [synthetic.write(tmp_path / f"{seed}", seed, **SMALL) for seed in (1, 2)]
     with pytest.raises(SystemExit, match="4"):
-        command.main(["compare", *map(str, [*others, one, copied])])
+        command.main(["compare", *map(str, [*others, folder, copied])])
 
 
 def test_a_night_that_only_confirmed_again_is_another_run(tmp_path):
-    one = synthetic.write(tmp_path / "a", **SMALL)
-    again = shutil.copytree(one, tmp_path / "b")
+    folder = synthetic.write(tmp_path / "a", **SMALL)
+    again = shutil.copytree(folder, tmp_path / "b")
     path = again / "confirmed.parquet"
     rows, session = samples.read(path)
     samples.write(path, [row | {"time": "2026-01-02"} for row in rows], session)
-    assert compare.compare([one, again], tmp_path)
+    assert compare.compare([folder, again], tmp_path)
 
 
 def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
-    one = synthetic.write(tmp_path / "a", **SMALL | {"processes": 0})
-    other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 2.0})
-    command.main(["compare", str(one), str(other)])
+    before = synthetic.write(tmp_path / "a", **SMALL | {"processes": 0})
+    after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 2.0})
+    command.main(["compare", str(before), str(after)])
     assert "2 not confirmed" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="1"):
-        command.main(["compare", str(one), str(other), "--fail-if-slower", "2%"])
+        command.main(["compare", str(before), str(after), "--fail-if-slower", "2%"])
     assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
 
 
@@ -300,15 +300,15 @@ def test_the_datasets_of_two_folders_are_matched_by_name(tmp_path):
 
 
 def test_the_figure_says_what_changed_in_every_cell(tmp_path):
-    one = synthetic.write(tmp_path / "a", **SMALL)
-    other = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.25})
-    (found,) = compare.compare([one, other], tmp_path)
-    dataset = Dataset.open(one)
+    before = synthetic.write(tmp_path / "a", **SMALL)
+    after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.25})
+    (comparison,) = compare.compare([before, after], tmp_path)
+    dataset = Dataset.open(before)
     data = View(dataset.tables(DRAWN_FROM), dataset.environment, "warm")
     style(data.width)
-    axes = draw_changes(data, found.rows, "B").axes
+    axes = draw_changes(data, comparison.rows, "B").axes
     assert [it.get_title(loc="left") for it in axes] == ["warm", "cold"]
-    rows = found.rows[found.rows["state"] == "warm"].set_index("kernel")["ratio"]
+    rows = comparison.rows[comparison.rows["state"] == "warm"].set_index("kernel")["ratio"]
     cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
     assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}?": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}
     (image,) = axes[0].get_images()

@@ -190,9 +190,9 @@ ptxas info    : Used 168 registers, used 1 barriers, 2048 bytes smem
 
 def test_resources_are_of_the_function_with_the_most_registers_and_spills_of_all():
     for text in (PTXAS, PTXAS.replace("reduce", "x").replace("gemm", "reduce").replace("x", "gemm")):
-        found = compilers.parse_ptxas(text)
-        assert found.pop("function") == text.split("entry function '")[2].split("'")[0]
-        assert found == {"registers": 168, "static_shared": 2048, "stack_frame": 0, "spill_stores": 20, "spill_loads": 12}
+        resources = compilers.parse_ptxas(text)
+        assert resources.pop("function") == text.split("entry function '")[2].split("'")[0]
+        assert resources == {"registers": 168, "static_shared": 2048, "stack_frame": 0, "spill_stores": 20, "spill_loads": 12}
 
 
 def test_cpu_kernels_are_shared_objects(folder):
@@ -210,15 +210,15 @@ def test_compiling_needs_no_driver(tmp_path):
            "from pathlib import Path\n" \
            "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"  # fmt: skip
     env = os.environ | {"TMPDIR": str(tmp_path)}
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "workflow", env=env, capture_output=True, text=True, check=True
     )
-    assert "said:" in said.stdout
-    assert "oops" in said.stdout
+    assert "said:" in done.stdout
+    assert "oops" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("said", [
+@pytest.mark.parametrize("message", [
     "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
     "virtual memory exhausted: Cannot allocate memory",
     "ptxas fatal   : Memory allocation failure",
@@ -228,10 +228,10 @@ def test_compiling_needs_no_driver(tmp_path):
     "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
     "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
 ])  # fmt: skip
-def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(said):
+def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(message):
     with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
-        raise compilers._refusal(said)
-    assert said in str(refused.value)
+        raise compilers._refusal(message)
+    assert message in str(refused.value)
     assert isinstance(compilers._refusal("kernel.c:3: error: memory"), compilers.CompileError)
 
 
@@ -251,9 +251,9 @@ def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp
 
 
 def test_what_a_compiler_says_is_printable_and_bounded():
-    said = str(compilers._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
-    assert said.startswith(r"error: \x1b[31m\x07\x00xxx")
-    assert [len(line) for line in said.splitlines()] == [400, 3]
+    message = str(compilers._refusal("error: \x1b[31m\a\0" + "x" * 9999 + "\nend"))
+    assert message.startswith(r"error: \x1b[31m\x07\x00xxx")
+    assert [len(line) for line in message.splitlines()] == [400, 3]
     assert len(str(compilers._refusal(("x" * 99 + "\n") * 99))) == 4000
 
 
@@ -307,14 +307,14 @@ def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler)
 
 
 def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder, monkeypatch):
-    def starve(theirs, errors, *_):
+    def starve(connection, errors, *_):
         os.write(errors, b"LLVM ERROR: out of memory\n")
         os.kill(os.getpid(), 5)
 
     monkeypatch.setattr(compilers, "_nvrtc_child", starve)
     row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
-    said = "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory"
-    assert (row.status, row.reason) == ("compile_error", said)
+    reason = "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory"
+    assert (row.status, row.reason) == ("compile_error", reason)
 
 
 def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch):
@@ -344,7 +344,7 @@ class OnTheDevice:
 
 
 def collect(kernel, arch, folder, item):
-    return SimpleNamespace(status="compiled", found=gc.collect())
+    return SimpleNamespace(status="compiled", freed=gc.collect())
 
 
 def test_a_child_does_not_free_what_its_parent_made(tmp_path, monkeypatch):

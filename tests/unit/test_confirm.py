@@ -27,18 +27,18 @@ def row(kernel, configuration, us, problem=SMALL, **given):
 
 
 def roles(chosen):
-    return [(one.kernel, one.configuration, one.role) for one in chosen]
+    return [(finalist.kernel, finalist.configuration, finalist.role) for finalist in chosen]
 
 
 def test_finalists_are_the_best_of_each_kernel_and_those_near_it():
     rows = [row("a", "slow", 1.03), row("a", "best", 1.0), row("a", "near", 1.015), row("b", "-", 9.0), row("cublas", "-", 1.0)]
     rows += [row("a", "wrong", 0.1, status="incorrect"), row("a", "raced", 0.9, stop="race"), row("a", "slow", 0.5, state="cold")]
     rows += [row("a", "slow", 1.0, problem=LARGE)]
-    found = confirmation.finalists(rows, 0.02, 3, {})
-    assert list(found) == [SMALL, LARGE]
-    assert roles(found[SMALL]) == [("a", "best", "best"), ("a", "near", "finalist"), ("b", "-", "best"), ("cublas", "-", "best")]
-    assert roles(found[LARGE]) == [("a", "slow", "best")]
-    assert found[SMALL][1].us == 1.015
+    chosen = confirmation.finalists(rows, 0.02, 3, {})
+    assert list(chosen) == [SMALL, LARGE]
+    assert roles(chosen[SMALL]) == [("a", "best", "best"), ("a", "near", "finalist"), ("b", "-", "best"), ("cublas", "-", "best")]
+    assert roles(chosen[LARGE]) == [("a", "slow", "best")]
+    assert chosen[SMALL][1].us == 1.015
     assert roles(confirmation.finalists(rows, 0.02, 1, {})[SMALL])[:2] == [("a", "best", "best"), ("b", "-", "best")]
     assert len(confirmation.finalists(rows, 0.5, 9, {})[SMALL]) == 5
 
@@ -149,8 +149,8 @@ def test_all_are_timed_side_by_side_in_fresh_processes(make):
     loads = [(number, m, given[1].name) for number, what, m, given in asked if what == "load"]
     assert sorted(loads) == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]  # each once
     assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), ALL))
-    found = {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows}
-    assert found == {("correct", "best", "cublas", 4, "GPU-1")}
+    distinct = {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows}
+    assert distinct == {("correct", "best", "cublas", 4, "GPU-1")}
     assert rows[0]["frobenius_error"] == 1e-7
     assert (session["job"], session["children"], session["measured"]) == ("confirmed", 3, 18)
     assert session["jobs"] == {"all": hashlib.sha256(make.samples.read_bytes()).hexdigest()}

@@ -30,9 +30,9 @@ TASK = {"kernel": "kernels/cuda/01_naive.cu", "functions": ["gemm", "reduce"]}
 ])  # fmt: skip
 def test_a_table_is_read(again, expected):
     names = [name.strip('"') for name in SAMPLE.split('"ID"')[1].split('\n"",')[0].split(",")[4:]]
-    found = parse(SAMPLE + again)
-    assert [found.pop(name, None) for name in names] == pytest.approx(expected)
-    assert found == {}
+    metrics = parse(SAMPLE + again)
+    assert [metrics.pop(name, None) for name in names] == pytest.approx(expected)
+    assert metrics == {}
 
 
 @pytest.mark.parametrize(("text", "reason"), [
@@ -72,9 +72,9 @@ def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
 
 def test_the_reasons_that_warps_wait_for_most_come_first(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {"barrier": 0.25, "long_scoreboard": 1.5, "math_pipe_throttle": 0.75, "wait": 0.125}
-    names = [counters.STALLS[name] for name in found]
-    lines = [["ID", "Kernel Name", *names], ["", "", *["inst"] * 4], ["0", "gemm", *map(str, found.values())]]
+    stalls = {"barrier": 0.25, "long_scoreboard": 1.5, "math_pipe_throttle": 0.75, "wait": 0.125}
+    names = [counters.STALLS[name] for name in stalls]
+    lines = [["ID", "Kernel Name", *names], ["", "", *["inst"] * 4], ["0", "gemm", *map(str, stalls.values())]]
     table = "".join(",".join(f'"{cell}"' for cell in line) + "\n" for line in lines)
     fake_ncu(tmp_path, f"import sys\nassert {names[0]!r} in ' '.join(sys.argv), sys.argv\nprint({table!r})")
     expected = "long scoreboard 1.5, math pipe throttle 0.75, barrier 0.25"

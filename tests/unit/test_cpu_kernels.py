@@ -43,9 +43,9 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
     for problem in problems(element_type):
         with held(problem):
             for configuration, row in zip(chosen, rows, strict=True):
-                found = judge(host().check(host().kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())), problem)
-                if found.status != "correct":
-                    wrong.append((configuration.label, gauntlet.describe(problem), found.reason))
+                verdict = judge(host().check(host().kernel(kernel, configuration, (tmp_path / row.binary).read_bytes())), problem)
+                if verdict.status != "correct":
+                    wrong.append((configuration.label, gauntlet.describe(problem), verdict.reason))
     assert not wrong, f"{len(wrong)} wrong, the first: {wrong[:3]}"
 
 
@@ -54,8 +54,8 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
 def test_blas_is_right_everywhere(name, element_type):
     for problem in problems(element_type, baseline=True):
         with held(problem):
-            found = judge(host().check(host().baseline(name)), problem)
-        assert found.status == "correct", (gauntlet.describe(problem), found.reason)
+            verdict = judge(host().check(host().baseline(name)), problem)
+        assert verdict.status == "correct", (gauntlet.describe(problem), verdict.reason)
 
 
 def test_a_thread_that_computes_is_seen():
@@ -123,13 +123,13 @@ def test_a_sample_has_the_cpu_time_of_the_process_and_of_its_thread():
 
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
 def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
-    found = []
+    results = []
     monkeypatch.setattr(host(), "settle", lambda: waited)
     with held(Problem(8, 8, 8)):
-        sample = host().sample(launch(host(), lambda p, a, b, c: found.append(c.copy()) or c.fill(1)), 1, cold)
+        sample = host().sample(launch(host(), lambda p, a, b, c: results.append(c.copy()) or c.fill(1)), 1, cold)
         host().time_round([sample], cold, 1)
-    assert len(found) == launches
-    assert all(np.isnan(c).all() for c in found[-1:])  # poisoned before it is timed
+    assert len(results) == launches
+    assert all(np.isnan(c).all() for c in results[-1:])  # poisoned before it is timed
 
 
 def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
@@ -138,11 +138,11 @@ def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
     monkeypatch.setattr(host(), "settle", lambda: True)
     with held(problem):
         sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)
-        timed = [one for seed in (1, 2) for one in host().time_round([sample, sample], False, seed)]
+        timed = [timing for seed in (1, 2) for timing in host().time_round([sample, sample], False, seed)]
     assert len(seen) == 8
     for turn in range(0, 8, 2):
         assert not np.isin(seen[turn][0], seen[turn + 1][0]).any()
-    assert [fault(one.audit, problem) for one in timed] == [""] * 4
+    assert [fault(timing.audit, problem) for timing in timed] == [""] * 4
 
 
 def test_kernels_with_the_same_binary_have_variables_of_their_own(tmp_path: Path):
@@ -174,9 +174,9 @@ def test_a_kernel_that_keeps_to_a_core_leaves_the_others_theirs():
     """OpenMP starts no more threads than cores are left."""
     before = os.sched_getaffinity(0)
     checked(Problem(8, 8, 8), lambda p, a, b, c: os.sched_setaffinity(0, {min(before)}))
-    found = os.sched_getaffinity(0)
+    after = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before)
-    assert found == before
+    assert after == before
 
 
 def test_a_kernel_that_sets_the_number_of_threads_leaves_the_others_theirs():
@@ -188,9 +188,9 @@ def test_a_kernel_that_sets_the_number_of_threads_leaves_the_others_theirs():
             library.set_num_threads(before[0] + 1)
 
     checked(Problem(8, 8, 8), alone)
-    found = [library.get_num_threads() for library in openmp]
+    after = [library.get_num_threads() for library in openmp]
     assert openmp
-    assert found == before
+    assert after == before
 
 
 @pytest.mark.machine
@@ -220,5 +220,5 @@ ARM = "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU archit
 def test_a_cpu_is_named_by_its_model_or_by_its_cores(text, name, slug, monkeypatch, tmp_path):
     monkeypatch.setattr(detect, "CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(text)
-    found = detect.detect_cpu.__wrapped__()
-    assert (found.name, found.slug) == (name, slug)
+    device = detect.detect_cpu.__wrapped__()
+    assert (device.name, device.slug) == (name, slug)

@@ -57,15 +57,15 @@ def compiled(source, arch="sm_90", compiler="nvcc"):
 
 def found_in(what, arch="sm_90", compiler="nvrtc"):
     before, body, names = KEPT[what]
-    found = compiled(f"{before}\n{GEMM % body}", arch, compiler)
-    assert not cubin.uses_tensor_cores(found)
-    return cubin.state(found), names
+    binary = compiled(f"{before}\n{GEMM % body}", arch, compiler)
+    assert not cubin.uses_tensor_cores(binary)
+    return cubin.state(binary), names
 
 
 @pytest.mark.parametrize("what", list(KEPT))
 def test_state_that_outlives_a_launch_is_named(what):
-    found, names = found_in(what)
-    assert found == names
+    state, names = found_in(what)
+    assert state == names
 
 
 @pytest.mark.parametrize(
@@ -73,22 +73,22 @@ def test_state_that_outlives_a_launch_is_named(what):
 )
 def test_state_in_what_nvcc_makes_is_named(what):
     """Whose front end is the same, but which may name and place variables in its own way."""
-    found, names = found_in(what, compiler="nvcc")
-    assert found == names
+    state, names = found_in(what, compiler="nvcc")
+    assert state == names
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90"])
 def test_matrix_instructions_are_found(arch):
-    found = compiled(WMMA, arch)
-    assert cubin.uses_tensor_cores(found)
-    assert cubin.state(found) == []
+    binary = compiled(WMMA, arch)
+    assert cubin.uses_tensor_cores(binary)
+    assert cubin.state(binary) == []
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"])
 def test_state_is_named_on_every_architecture(arch):
     for what in ("one with a value", "a constant", "a constant that is written", "nothing"):
-        found, names = found_in(what, arch)
-        assert found == names
+        state, names = found_in(what, arch)
+        assert state == names
 
 
 @pytest.mark.parametrize(("name", "compiler", "expected"), [
@@ -99,9 +99,9 @@ def test_state_is_named_on_every_architecture(arch):
 def test_the_rungs(name, compiler, expected):
     kernel = discover(ROOT)[f"cuda/{name}"]
     configuration = Configuration("float32", tuple(kernel.parameters.items()))
-    found = compiled(kernel.source(configuration), kernel.architecture or "sm_90", compiler)
-    assert cubin.uses_tensor_cores(found) == expected
-    assert cubin.state(found) == []
+    binary = compiled(kernel.source(configuration), kernel.architecture or "sm_90", compiler)
+    assert cubin.uses_tensor_cores(binary) == expected
+    assert cubin.state(binary) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"// not ELF", b"\x7fELF\x01" + bytes(64)])

@@ -32,10 +32,10 @@ class Buffer:
 def support(monkeypatch):
     """The device's memory, 80 GiB, of which `support.left` are left."""
     driver = ModuleType("pycuda.driver")
-    found = []
+    supports = []
 
     def allocate(size):
-        if found and size > found[0].left:
+        if supports and size > supports[0].left:
             raise OutOfMemory
         found_at = len(addresses)
         addresses.append(size)
@@ -47,9 +47,9 @@ def support(monkeypatch):
     driver.module_from_buffer = lambda binary: None
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
     monkeypatch.delitem(sys.modules, "ladder.devices.cuda_operands", raising=False)
-    found.append(import_module("ladder.devices.cuda_operands").Support(b"", None, 1))
-    found[0].left = 80 * GIB
-    yield found[0]
+    supports.append(import_module("ladder.devices.cuda_operands").Support(b"", None, 1))
+    supports[0].left = 80 * GIB
+    yield supports[0]
     del sys.modules["ladder.devices.cuda_operands"]  # which has the made-up one
 
 
@@ -151,7 +151,7 @@ def test_bandwidth_and_latencies_are_those_of_the_loads(support, monkeypatch):
         return Buffer(len(uploaded))
 
     driver.to_device = upload
-    driver.memcpy_dtoh = lambda found, source: found.__setitem__(slice(None), loads.ns * np.array([0.5, 1, 1, 1.5]))
+    driver.memcpy_dtoh = lambda array, source: array.__setitem__(slice(None), loads.ns * np.array([0.5, 1, 1, 1.5]))
 
     def time_calls(calls):
         for call in calls:

@@ -58,16 +58,16 @@ def test_a_mistake_is_told(problem, mistake, guess):
     assert 0 < seen.wrong <= seen.elements == 37 * 45
 
 
-@pytest.mark.parametrize(("nan", "said"), [(CANARY, UNTOUCHED), (0x7FFFFFFF, COMPUTED)])
+@pytest.mark.parametrize(("nan", "message"), [(CANARY, UNTOUCHED), (0x7FFFFFFF, COMPUTED)])
 @pytest.mark.parametrize("padding", [0, 3])
-def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, said, padding):
+def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, message, padding):
     """Where there is NaN between rows, a wrong stride explains it too; what NaN the sum has is the processor's choice."""
     problem = Problem(37, 45, 53, padding=padding, distribution="integers")
     a, b, old, result = operands(problem)
     for flat, rows, columns, ld in ((a, 37, 53, problem.lda), (b, 53, 45, problem.ldb)):
         flat[(np.arange(3000) % ld >= columns) | (np.arange(3000) >= rows * ld)] = np.nan
     result[:] = np.full(3000, nan, np.uint32).view(np.float32)
-    assert diagnose(problem, a, b, old, result, result.copy(), 0.0).guesses[0] == said
+    assert diagnose(problem, a, b, old, result, result.copy(), 0.0).guesses[0] == message
 
 
 def test_two_launches_that_differ_are_a_race():

@@ -66,8 +66,8 @@ def test_exact_gives_the_same_bits_in_every_order(k):
 @pytest.mark.parametrize("k", DEPTHS[6:])
 def test_operands_rounded_to_fewer_bits_give_other_whole_numbers(k, bits):
     a, b, _ = (x.astype(np.float64) for x in drawn(Problem(9, 7, k, distribution="exact")))
-    for one, other in ((fewer_bits(a, bits), b), (a, fewer_bits(b, bits))):
-        assert np.abs(one @ other - a @ b).max() >= 1
+    for left, right in ((fewer_bits(a, bits), b), (a, fewer_bits(b, bits))):
+        assert np.abs(left @ right - a @ b).max() >= 1
 
 
 @pytest.mark.parametrize("bits", [20, 21, 22])
@@ -85,8 +85,8 @@ def test_what_rounds_to_tf32_has_whole_numbers_that_this_leaves():
     a, b, c = drawn(problem)
     for x in (a, b, c):
         assert (fewer_bits(x, TF32_DIGITS) == x).all()
-    for one, other in ((fewer_bits(a, 8), b), (a, fewer_bits(b, 8))):  # bfloat16
-        assert np.abs(one.astype(float) @ other - a.astype(float) @ b).max() >= 1
+    for left, right in ((fewer_bits(a, 8), b), (a, fewer_bits(b, 8))):  # bfloat16
+        assert np.abs(left.astype(float) @ right - a.astype(float) @ b).max() >= 1
     assert np.count_nonzero(a) == a.size
 
 
@@ -120,10 +120,8 @@ def test_a_seed_fixes_the_operands_and_another_gives_others(distribution):
         return drawn(Problem(20, 30, 600, beta=1.0, distribution=distribution, seed=seed))
 
     first, second, other = of(1), of(1), of(2)
-    assert all(np.array_equal(one, two, equal_nan=True) for one, two in zip(first, second, strict=True))
-    assert all(not np.array_equal(one, two, equal_nan=True) for one, two in zip(first, other, strict=True)) != (
-        distribution == "hilbert"
-    )
+    assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(first, second, strict=True))
+    assert all(not np.array_equal(x, y, equal_nan=True) for x, y in zip(first, other, strict=True)) != (distribution == "hilbert")
     if distribution != "hilbert":
         a, b, _ = first
         assert len(np.unique(a, axis=0)) == 20  # no two rows of A, no two columns of B alike

@@ -52,10 +52,10 @@ def test_no_driver_is_no_gpu(seen):
 
 @pytest.mark.parametrize("init", [18, pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_UNKNOWN])
 def test_a_broken_driver_is_named(seen, init):
-    (told,) = seen(H200, init=init).values()
-    assert told.startswith("NVIDIA driver: ")
-    assert "reboot. To measure the CPU instead: --config 'devices=[cpu]'" in told
-    assert ("Driver/library version mismatch" in told) == (init == 18)
+    (message,) = seen(H200, init=init).values()
+    assert message.startswith("NVIDIA driver: ")
+    assert "reboot. To measure the CPU instead: --config 'devices=[cpu]'" in message
+    assert ("Driver/library version mismatch" in message) == (init == 18)
 
 
 def test_a_driver_that_is_too_old_is_named_with_its_version(seen):
@@ -69,15 +69,15 @@ def test_a_driver_that_is_too_old_is_named_with_its_version(seen):
 
 
 def test_a_container_without_the_capability_is_named(seen):
-    (told,) = seen(H200, cuda=None).values()
-    assert "NVML shows a GPU, but CUDA's library cannot be used: libcuda.so.1: cannot open" in told
-    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in told
+    (message,) = seen(H200, cuda=None).values()
+    assert "NVML shows a GPU, but CUDA's library cannot be used: libcuda.so.1: cannot open" in message
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in message
 
 
 def test_a_gpu_that_cannot_be_measured_is_left_out_by_name_beside_a_good_one(seen):
-    found = seen(GT_1030, H200, H200.replace("140;0", "140;1"), "x;9;0;1;0;15", V100)
-    assert [(gpu[0], gpu[3]) for gpu in found["gpus"]] == [("NVIDIA H200", ["GPU-1"])]
-    assert found["left_out"] == [
+    detected = seen(GT_1030, H200, H200.replace("140;0", "140;1"), "x;9;0;1;0;15", V100)
+    assert [(gpu[0], gpu[3]) for gpu in detected["gpus"]] == [("NVIDIA H200", ["GPU-1"])]
+    assert detected["left_out"] == [
         "GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more (CUDA 13)",
         "GPU 2, NVIDIA H200: left out: split by MIG; expected a whole GPU: `nvidia-smi -i 2 -mig 0`",
         "GPU 3: left out: GPU is lost",
@@ -98,10 +98,10 @@ def test_a_gpu_whose_library_is_missing_is_named(monkeypatch, tmp_path, node, ad
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", missing)
-    told = detect.OF_NODE[node]
-    monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path / "none"): told})
+    hint = detect.OF_NODE[node]
+    monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path / "none"): hint})
     assert detect.detect_gpus() == []
-    monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path): told})
+    monkeypatch.setattr(detect, "OF_NODE", {str(tmp_path): hint})
     with pytest.raises(InputError, match=f"is there, but libnvidia-ml.so.1 is not found. .*{advice}"):
         detect.detect_gpus()
 
@@ -124,18 +124,18 @@ def test_a_run_stops_before_any_work_unless_it_measures_the_cpu(made, project):
 
     broken, old = made.environment(H200, init=18), made.environment(H200, driver="535.183.01", cuda=12020)
     for environment, message in ((broken, "Driver/library version mismatch"), (old, "NVIDIA driver 535.183.01")):
-        code, told = run(environment, *smoke)
+        code, output = run(environment, *smoke)
         assert code == 1
-        assert message in told
-        assert "Traceback" not in told
-        assert "rule compile" not in told
+        assert message in output
+        assert "Traceback" not in output
+        assert "rule compile" not in output
         assert run(environment, *smoke, "devices=[cpu]")[0] == 0
         assert run(environment, "published")[0] == 0
-    code, told = run(made.environment(GT_1030, H200), *smoke)
+    code, output = run(made.environment(GT_1030, H200), *smoke)
     assert code == 0
-    assert told.count("Warning: GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more") == 1
-    assert "sm_61" not in told
-    assert "results/smoke/nvidia-h200/" in told
-    code, told = run(made.environment(GT_1030), *smoke, "devices=[cuda]")
+    assert output.count("Warning: GPU 0, NVIDIA GeForce GT 1030: left out: compute capability 6.1; expected 7.5 or more") == 1
+    assert "sm_61" not in output
+    assert "results/smoke/nvidia-h200/" in output
+    code, output = run(made.environment(GT_1030), *smoke, "devices=[cuda]")
     assert code == 1
-    assert "no usable GPU was found here; GPU 0, NVIDIA GeForce GT 1030: left out" in told
+    assert "no usable GPU was found here; GPU 0, NVIDIA GeForce GT 1030: left out" in output

@@ -48,7 +48,7 @@ def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
     """Else what is measured after a report was made could not be published."""
     text = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
     written = set(re.findall(r"--report (\S+\.html)|tar -czf (\S+\.tar\.gz)", text))
-    names = {name for found in written for name in found if name}
+    names = {name for paths in written for name in paths if name}
     assert {"report.html", "smoke.tar.gz"} <= names
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     shutil.copy(ROOT / ".gitignore", tmp_path)
@@ -101,15 +101,15 @@ def test_the_lock_has_every_python_and_both_processors(name):
     """Each package once for every environment, with hashes, and no index."""
     text = (ROOT / "envs" / f"{name}.lock").read_text()
     assert not re.search(r"index-url|find-links|https?://", text)
-    found = re.findall(r"^(\S+)==(\S+) ; (.+) \\\n    --hash", text, re.MULTILINE)
-    assert len(found) == len(re.findall(r"^\S+==", text, re.MULTILINE))
+    pinned = re.findall(r"^(\S+)==(\S+) ; (.+) \\\n    --hash", text, re.MULTILINE)
+    assert len(pinned) == len(re.findall(r"^\S+==", text, re.MULTILINE))
     usual = {"sys_platform": "linux", "platform_python_implementation": "CPython"}
-    markers = [(package, Marker(marker)) for package, _, marker in found]
+    markers = [(package, Marker(marker)) for package, _, marker in pinned]
     for version, machine in itertools.product(("3.11.0", "3.12.9", "3.13.0", "3.14.3"), ("x86_64", "aarch64")):
         given = usual | {"python_full_version": version, "platform_machine": machine}
         chosen = [package for package, marker in markers if marker.evaluate(given)]
         assert len(chosen) == len(set(chosen))
-        assert set(chosen) == {package for package, _, _ in found}, (version, machine)
+        assert set(chosen) == {package for package, _, _ in pinned}, (version, machine)
 
 
 @pytest.mark.parametrize(("measured", "compared", "code"), [(0, 0, 0), (2, 0, 2), (4, 0, 4), (0, 3, 3), (0, 1, 1)])
@@ -119,8 +119,8 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, 
     for name, ends in (
         ("git", 0), ("make", 0), ("gemm-ladder/.venv/bin/snakemake", measured), ("gemm-ladder/.venv/bin/ladder", compared),
     ):  # fmt: skip
-        said = f'echo "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"'
-        written(tmp_path / name, f"#!/bin/sh\n{said}\nexit {ends}\n", 0o755)
+        body = f'echo "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"'
+        written(tmp_path / name, f"#!/bin/sh\n{body}\nexit {ends}\n", 0o755)
     for night in "123":
         (tmp_path / "nights" / "trusted" / night / "results" / "default").mkdir(parents=True)
     environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}

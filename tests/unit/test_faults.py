@@ -38,9 +38,9 @@ def test_on_the_cpu(project):
     reasons = [reason for row in rows for reason in row["reasons"]]
     assert all(reason.replace("\n", "").isprintable() and len(reason) < 2100 for reason in reasons)
     (log,) = project.folder.glob("results/faults/logs/measure-*90_faults*.log")
-    said = re.findall(r"a kernel left processes behind \((\d+)\); they were killed", log.read_text())
-    assert said
-    assert not [pid for pid in map(int, said) if psutil.pid_exists(pid)]
+    pids = re.findall(r"a kernel left processes behind \((\d+)\); they were killed", log.read_text())
+    assert pids
+    assert not [pid for pid in map(int, pids) if psutil.pid_exists(pid)]
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_on_a_gpu_the_culprits_of_a_group_are_found(run, names, when):
 def test_a_result_that_is_wrong_nan_or_outside_on_a_gpu(run):
     wrong = {2: "outside()", 3: "c[0, 0] = float('nan')", 4: "c[-1, -1] += 1", 5: "a[0, 0] += 1", 6: "b[-1, -1] += 1"}
     while_timed = ["outside C", *["a row of C is off by"] * 2, *["of A and B were overwritten"] * 2]
-    told = ["outside C", "NaN", "on whole numbers"], while_timed
-    for timed, reasons in enumerate(told):
+    expected = ["outside C", "NaN", "on whole numbers"], while_timed
+    for timed, reasons in enumerate(expected):
         rows = run("\n".join(["right()", *(f"if U == {u} and timed == {bool(timed)}: {what}" for u, what in wrong.items())]))
         bad = rows[1 : 1 + len(reasons)]
         assert all(reason in row["reason"] for row, reason in zip(bad, reasons, strict=True)), [row["reason"] for row in bad]
@@ -162,8 +162,8 @@ def test_another_process_on_the_gpu_is_noticed_and_marked(run, others, marks, ca
     rows = run("right()", others)
     assert {row["other_processes"] for row in rows} >= marks
     assert {row["status"] for row in rows} == {"correct"}
-    said = capfd.readouterr().err
-    assert said.count("fake: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})
+    output = capfd.readouterr().err
+    assert output.count("fake: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})
 
 
 def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, monkeypatch):
@@ -181,8 +181,8 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, mon
         patch.setattr(Journal, "append", within_a_limit)
         run("right()")
     # the last write is cut short, as by a disk with little room, or refused, as by a limit
-    said = str(refused.value).replace("File too large", "No space left on device")
-    assert said == f"{tmp_path}/fake.journal: {faults.MACHINE['full'].reason}"
+    message = str(refused.value).replace("File too large", "No space left on device")
+    assert message == f"{tmp_path}/fake.journal: {faults.MACHINE['full'].reason}"
     assert not (tmp_path / "fake.parquet").exists()
     whole = list(filter(None, map(_parse, (tmp_path / "fake.journal").read_bytes().split(b"\n"))))
     measured = [record for record in whole if record.get("samples_us")]

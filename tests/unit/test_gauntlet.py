@@ -180,10 +180,10 @@ def test_the_list_is_where_kernels_go_wrong():
             assert {1} < {getattr(problem, side) for problem in whole}
             assert {getattr(problem, side) % 2 for problem in whole} == {0, 1}
         for several in ("offsets", "paddings"):
-            found = [getattr(problem, several) for problem in whole]
-            assert {numbers[0] % 4 for numbers in found} == {0, 1, 2, 3}
-            assert {tuple(number % 4 > 0 for number in numbers) for numbers in found} >= {(1, 0, 0), (0, 1, 0), (0, 0, 1)}
-            assert sum(len(set(numbers)) == 3 for numbers in found) >= 1
+            triples = [getattr(problem, several) for problem in whole]
+            assert {numbers[0] % 4 for numbers in triples} == {0, 1, 2, 3}
+            assert {tuple(number % 4 > 0 for number in numbers) for numbers in triples} >= {(1, 0, 0), (0, 1, 0), (0, 0, 1)}
+            assert sum(len(set(numbers)) == 3 for numbers in triples) >= 1
         assert sum(isinstance(problem.padding, str) and isinstance(problem.offset, str) for problem in whole) >= 4
         assert {problem.beta == 0 for problem in whole} == {True, False}
     assert gauntlet.describe(gauntlet.problems("float32")[6]) == "M=7 N=13 K=3 padding=3 alpha=0.5 beta=-1 exact"

@@ -18,14 +18,14 @@ OF_MODELS = [[4096, 14336, 4096], [8192, 28672, 8192], [16, 4096, 4096], [1, 409
 
 def unseen(count: int = 44, seed: int = 32) -> list[dict[str, object]]:
     """Squares, few rows, a long K and anything in turn; sizes from 1 to 16384, multiples of 8, of 64 and of nothing; some rows padded."""
-    generator, found = random.Random(seed), []
+    generator, entries = random.Random(seed), []
 
     def size(low: int, high: int, step: int) -> int:
         return max(1, round(math.exp(generator.uniform(math.log(low), math.log(high))) / step)) * step
 
-    while len(found) < count:
-        step = STEPS[len(found) % len(STEPS)]
-        kind = len(found) % 4
+    while len(entries) < count:
+        step = STEPS[len(entries) % len(STEPS)]
+        kind = len(entries) % 4
         if kind == 0:
             shape = [size(64, 8192, step)] * 3
         elif kind == 1:
@@ -36,8 +36,8 @@ def unseen(count: int = 44, seed: int = 32) -> list[dict[str, object]]:
             shape = [size(16, 16384, step) for _ in range(3)]
         if LEAST <= math.prod(shape) <= MOST:
             entry: dict[str, object] = dict(zip("MNK", shape, strict=True))
-            found.append(entry | ({"padding": [8, 8, 8]} if len(found) % 5 == 4 else {}))
-    return found
+            entries.append(entry | ({"padding": [8, 8, 8]} if len(entries) % 5 == 4 else {}))
+    return entries
 
 
 def written(name: str) -> dict[str, object]:

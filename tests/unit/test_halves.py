@@ -109,7 +109,7 @@ def test_the_tensor_cores_cut_off_what_the_proof_says():
 
 
 def test_a_sum_is_cut_off_as_the_assumption_says():
-    one = np.ones((1, 16))
+    ones = np.ones((1, 16))
     for below, kept in ((24, True), (25, True), (26, False)):
         a = np.zeros((1, 16))
         a[0, :2] = 1, 2.0**-14
@@ -119,8 +119,8 @@ def test_a_sum_is_cut_off_as_the_assumption_says():
     denormal = np.zeros((1, 16))
     denormal[0, 0] = 2.0**-24
     assert halves.exponents(denormal).max() == -14
-    assert halves.instruction(np.full((1, 1), 2.0**-41), denormal, one) == 2.0**-24  # aligned as if it were 2^-14
-    assert halves.instruction(np.full((1, 1), 2.0**-39), denormal, one) > 2.0**-24
+    assert halves.instruction(np.full((1, 1), 2.0**-41), denormal, ones) == 2.0**-24  # aligned as if it were 2^-14
+    assert halves.instruction(np.full((1, 1), 2.0**-39), denormal, ones) > 2.0**-24
 
 
 def test_small_halves_count_as_losing_digits_though_they_are_exact(monkeypatch):
@@ -167,10 +167,10 @@ def test_what_is_not_finite_is_multiplied_in_float32(value):
     a[3, 100] = value
     with np.errstate(invalid="ignore"):
         expected = product(a, b)
-    found = halves.multiply(a, b)
-    assert np.array_equal(np.isnan(found), np.isnan(expected))
-    assert np.array_equal(np.isinf(found), np.isinf(expected))
-    assert (found[np.isinf(found)] == expected[np.isinf(expected)]).all()
+    actual = halves.multiply(a, b)
+    assert np.array_equal(np.isnan(actual), np.isnan(expected))
+    assert np.array_equal(np.isinf(actual), np.isinf(expected))
+    assert (actual[np.isinf(actual)] == expected[np.isinf(expected)]).all()
 
 
 def test_what_overflows_for_certain_is_infinite_with_the_sign_of_its_products():
@@ -180,10 +180,10 @@ def test_what_overflows_for_certain_is_infinite_with_the_sign_of_its_products():
     a *= floats(random.choice([-1e30, 1, 1e30], (M, 1)))
     b *= floats(random.choice([-1e30, 1, 1e30], (1, N)))
     assert not any(halves.judge(x, y, 200).tensor for _, _, x, y in halves.chunks(a, b))
-    found, expected = halves.multiply(a, b), floats(product(a, b))
+    actual, expected = halves.multiply(a, b), floats(product(a, b))
     assert len(set(expected[np.isinf(expected)])) == 2
-    assert (found[np.isinf(expected)] == expected[np.isinf(expected)]).all()
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert (actual[np.isinf(expected)] == expected[np.isinf(expected)]).all()
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 def one_real(a, b):

@@ -49,14 +49,14 @@ def rows(columns):
 
 
 def test_rungs_go_from_dark_to_light_and_none_looks_like_its_neighbour(made):
-    found = explorer.looks([made[0]], [made[1]])
-    assert list(found) == ["01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32"]
-    rungs = [look for look in found.values() if look["rung"]]
+    looks = explorer.looks([made[0]], [made[1]])
+    assert list(looks) == ["01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32"]
+    rungs = [look for look in looks.values() if look["rung"]]
     light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), to_rgb(look["colour"]), strict=True)) for look in rungs]
     assert len(rungs) == 2
     assert light == sorted(light)
-    assert all(one["shape"] != other["shape"] for one, other in pairwise(list(found.values())))
-    assert [name for name, look in found.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
+    assert all(first["shape"] != second["shape"] for first, second in pairwise(list(looks.values())))
+    assert [name for name, look in looks.items() if look["dashed"]] == ["20_tensor_cores", "cublas_tf32"]
 
 
 def test_one_light_file_that_is_the_same_for_the_same_data(made):
@@ -69,8 +69,8 @@ def test_one_light_file_that_is_the_same_for_the_same_data(made):
 
 def test_it_has_what_the_tables_say(made):
     best = made[0]["best"]
-    (one,) = data(explorer.page("x", {"nvidia-a": made}))["datasets"]
-    shown = rows(one["best"])
+    (dataset,) = data(explorer.page("x", {"nvidia-a": made}))["datasets"]
+    shown = rows(dataset["best"])
     assert len(shown) == len(best)
     for row, expected in zip(shown, best.to_dict("records"), strict=True):
         assert row["configuration"] == expected["configuration"]
@@ -81,7 +81,7 @@ def test_it_has_what_the_tables_say(made):
     model = models[(models["kernel"] == "05_register_tile") & (models["configuration"] == rung["configuration"])].iloc[0]
     assert (int(rung["registers"]), rung["occupancy"]) == (64, pytest.approx(model["occupancy"], rel=1e-4))
     assert next(row for row in shown if row["kernel"] == "cublas")["registers"] is None
-    assert sum(len(series["time_us"]) for series in one["samples"]) == len(made[0]["rounds"])
+    assert sum(len(series["time_us"]) for series in dataset["samples"]) == len(made[0]["rounds"])
 
 
 def test_of_a_dataset_without_models_or_energy_the_rest_is_shown(made):
@@ -89,9 +89,9 @@ def test_of_a_dataset_without_models_or_energy_the_rest_is_shown(made):
     tables["models"] = tables["models"].head(0)
     tables["resources"] = tables["resources"][["kernel", "configuration", "element_type"]]
     tables["best"] = tables["best"].drop(columns=["energy_low_j", "energy_high_j", "tied_with"])
-    (one,) = data(explorer.page("x", {"nvidia-a": (tables, made[1])}))["datasets"]
+    (dataset,) = data(explorer.page("x", {"nvidia-a": (tables, made[1])}))["datasets"]
     key = ("05_register_tile", "4096", "warm")
-    (row,) = (row for row in rows(one["best"]) if (row["kernel"], row["problem"], row["state"]) == key)
+    (row,) = (row for row in rows(dataset["best"]) if (row["kernel"], row["problem"], row["state"]) == key)
     assert row["tflops"] > 0
     assert (row["registers"], row["occupancy"], row["energy_low_j"]) == (None, None, None)
 

@@ -76,10 +76,10 @@ def test_parameters_and_threads_are_read_on_every_architecture(arch):
     """Of a function with code of its own beside it, which is no `__global__` function."""
     before = "__device__ __noinline__ float f(float x, int n) { for (int i = 0; i < n; ++i) x = x * x + 1; return x; }\n"
     text = before + f"{GEMM}(char a, double b, int* c) {{ *c = f(b, a); }}".replace("void", "void __launch_bounds__(96)")
-    found = interface.functions(compilers._nvcc(text, arch, ROOT)[0])
-    assert list(found) == ["gemm"]
-    assert sorted(found["gemm"].parameters.items()) == [(0, (0, 1)), (1, (8, 8)), (2, (16, 8))]
-    assert (found["gemm"].largest_block, found["gemm"].exact_block) == ((96, 1, 1), ())
+    functions = interface.functions(compilers._nvcc(text, arch, ROOT)[0])
+    assert list(functions) == ["gemm"]
+    assert sorted(functions["gemm"].parameters.items()) == [(0, (0, 1)), (1, (8, 8)), (2, (16, 8))]
+    assert (functions["gemm"].largest_block, functions["gemm"].exact_block) == ((96, 1, 1), ())
 
 
 CPU = {

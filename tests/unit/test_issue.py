@@ -149,11 +149,11 @@ def test_the_study_patches_loops_and_nothing_else(study_cubin):
 
 
 def test_the_model_of_what_the_study_patches(study_cubin):
-    found = {name: rate(body) for name, (_, _, body) in registers.variants(study_cubin).items()}
+    rates = {name: rate(body) for name, (_, _, body) in registers.variants(study_cubin).items()}
     for pattern, expected in {"one read": 1, "two reads, one bank": 1 / 2, "three reads, one bank": 1 / 3, "others go first": 1 / 2,
                               "three reads, two banks in turns": 2 / 3, "a new row every 8": 8 / 9}.items():  # fmt: skip
-        assert found[pattern] == pytest.approx(expected, rel=0.01), pattern
-    assert found["no loads"] > found["loads of 4 bytes"] > found["loads of 8 bytes"] > found["loads of 16 bytes"]
+        assert rates[pattern] == pytest.approx(expected, rel=0.01), pattern
+    assert rates["no loads"] > rates["loads of 4 bytes"] > rates["loads of 8 bytes"] > rates["loads of 16 bytes"]
 
 
 def test_the_study_s_multiply_adds_wait_for_loads_only_where_it_says_so(study_cubin):

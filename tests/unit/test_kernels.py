@@ -57,7 +57,7 @@ def test_a_configuration_says_how_it_is_compiled(tmp_path):
     kernel = kernel_file.parse(write(tmp_path, GOOD))
     builds = [(), (("compiler", "nvrtc"), ("maxrregcount", "64"))]
     first, second, *_ = [configuration for configuration, _ in kernel.expand({}, ["float32"], builds)]
-    assert [(one.label, one.compiler, one.options) for one in (first, second)] == [
+    assert [(configuration.label, configuration.compiler, configuration.options) for configuration in (first, second)] == [
         ("BM=16 BN=16", "nvcc", []),
         ("BM=16 BN=16 compiler=nvrtc maxrregcount=64", "nvrtc", ["--maxrregcount=64"]),
     ]
@@ -80,12 +80,12 @@ def swept(folder, requires):
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_what_requires_forbids_does_not_count(tmp_path, element_type):
     kernel = swept(tmp_path, ["MC // (KC - 5) == 1 and NC == 2", "MR == NR and NR * element_size <= 16", "KU == MR"])
-    found = list(kernel.expand(TENS, [element_type]))
+    expanded = list(kernel.expand(TENS, [element_type]))
     sizes = range(1, 5 if element_type == "float32" else 3)
     blocks = [(k, m) for k in TENS["KC"] for m in TENS["MC"] if k != 5 and m // (k - 5) == 1]  # what has no value is not allowed
     expected = [(k, m, 2, r, r, r) for k, m in blocks for r in sizes]
-    assert [tuple(value for _, value in configuration.parameters) for configuration, _ in found] == expected
-    assert {objection for _, objection in found} == {""}
+    assert [tuple(value for _, value in configuration.parameters) for configuration, _ in expanded] == expected
+    assert {objection for _, objection in expanded} == {""}
 
 
 def test_where_requires_allows_nothing_the_first_says_why(tmp_path):
@@ -255,9 +255,9 @@ def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
 
 
 def test_the_projects_own_kernels_have_models_and_legal_configurations():
-    found = kernel_file.discover(ROOT)
-    assert {"cuda/01_naive_uncoalesced", "cuda/05_register_tile", "cpu/03_blocked"} <= set(found)
-    for kernel in found.values():
+    kernels = kernel_file.discover(ROOT)
+    assert {"cuda/01_naive_uncoalesced", "cuda/05_register_tile", "cpu/03_blocked"} <= set(kernels)
+    for kernel in kernels.values():
         assert kernel.global_reads
         assert kernel.objection(Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))) == ""
         assert sum(not objection for _, objection in kernel.expand({}, kernel.element_types)) >= 1
@@ -335,13 +335,13 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
     (folder / ".#01_good.c").symlink_to("nobody@nowhere.1:2")  # as Emacs locks what it edits
     (folder / ".01_good.c.swp.c").write_text("")
     refused = {}
-    found = kernel_file.discover(tmp_path, refused)
-    assert list(found) == ["cpu/01_good", "cpu/02_mark"]
-    assert found["cpu/02_mark"].text == WHOLE
+    kernels = kernel_file.discover(tmp_path, refused)
+    assert list(kernels) == ["cpu/01_good", "cpu/02_mark"]
+    assert kernels["cpu/02_mark"].text == WHOLE
     assert list(refused) == ["cpu/03_bad"]
     assert "03_bad.c: header: " in str(refused["cpu/03_bad"])
-    said = kernel_file.strays(tmp_path)
-    named = [line.partition(": taken for no kernel; expected the suffix .c, and a comment")[0] for line in said]
+    lines = kernel_file.strays(tmp_path)
+    named = [line.partition(": taken for no kernel; expected the suffix .c, and a comment")[0] for line in lines]
     assert named == [str(folder / "other.cpp"), str(folder / "wip.c")]
 
 

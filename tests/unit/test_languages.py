@@ -81,8 +81,8 @@ def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path):
     path = write(tmp_path, PTX)
     assert kernel_file.path_of(tmp_path, "cuda", "mine") == path
     write(tmp_path, "\x7fELF", "cuda/other.cubin")
-    (said,) = kernel_file.strays(tmp_path)
-    assert re.search(r"other\.cubin: taken for no kernel; expected the suffix \.cu or \.ptx or \.py, and a comment", said)
+    (message,) = kernel_file.strays(tmp_path)
+    assert re.search(r"other\.cubin: taken for no kernel; expected the suffix \.cu or \.ptx or \.py, and a comment", message)
     assert list(kernel_file.discover(tmp_path)) == ["cuda/mine"]
 
 

@@ -52,10 +52,10 @@ def test_a_process_that_ends_while_the_holders_are_looked_for_is_none_of_them(mo
         for look in ("scandir", "listdir"):
             monkeypatch.setattr(os, look, gone(getattr(os, look)))
         with lock.exclusive(["made-up"]):
-            found = lock.holders("made-up")
+            holders = lock.holders("made-up")
         ended.kill()
-    assert len(found) == 1
-    assert found[0].startswith(f"process {os.getpid()}: ")
+    assert len(holders) == 1
+    assert holders[0].startswith(f"process {os.getpid()}: ")
 
 
 def hold(uuid: str, ready: Connection, user: int) -> None:
@@ -69,8 +69,8 @@ def hold(uuid: str, ready: Connection, user: int) -> None:
 def holder() -> Iterator[BaseProcess]:
     """A process, another user's where we may become one, that holds the device GPU-held."""
     fork = get_context("fork")
-    ours, theirs = fork.Pipe()
-    process = fork.Process(target=hold, args=("GPU-held", theirs, os.getuid() or 65534))
+    ours, other_end = fork.Pipe()
+    process = fork.Process(target=hold, args=("GPU-held", other_end, os.getuid() or 65534))
     process.start()
     assert ours.recv() == "GPU-held"
     yield process
@@ -93,8 +93,8 @@ def test_a_device_has_one_timer_whoever_asks(holder, capfd, virtual_clock):
     with exclusive(["GPU-held"]) as (uuid, _):
         assert uuid == "GPU-held"
     assert virtual_clock.slept == [WAIT_SECONDS] * 4
-    said = capfd.readouterr().err
-    assert said.count(f"GPU-held: {faults.MACHINE['held'].reason} (process {holder.pid}: ") == 1
+    output = capfd.readouterr().err
+    assert output.count(f"GPU-held: {faults.MACHINE['held'].reason} (process {holder.pid}: ") == 1
 
 
 def test_the_lock_is_held_until_the_worker_that_uses_the_device_is_gone():

@@ -98,8 +98,8 @@ def make(tmp_path, monkeypatch):
 def outcomes(run):
     """Status and reason of every entry, in order."""
     run.measure_all()
-    found = [run.journal.records[entry.key] for entry in run.entries]
-    return [(record["status"], record["reason"]) for record in found]
+    records = [run.journal.records[entry.key] for entry in run.entries]
+    return [(record["status"], record["reason"]) for record in records]
 
 
 def test_the_gauntlet_is_run_once_a_binary_and_one_exact_launch_a_problem(make):
@@ -143,9 +143,9 @@ def test_tf32_of_denormal_operands_is_not_asked_for(make):
     denormal = [replace(entry, problem=replace(entry.problem, distribution="denormal")) for entry in run.entries[:3]]
     run.entries[:3] = denormal
     run.entries_of = {denormal[0].problem: denormal, run.entries[3].problem: run.entries[3:]}
-    found = outcomes(run)
-    assert found[:3] == [("not_supported", "tensor cores take TF32 operands that are denormal for 0")] * 3
-    assert found[3:] == [("correct", "")] * 3
+    results = outcomes(run)
+    assert results[:3] == [("not_supported", "tensor cores take TF32 operands that are denormal for 0")] * 3
+    assert results[3:] == [("correct", "")] * 3
 
 
 INCORRECT = Failure("launch_error", "the reference is incorrect", alive=False)
@@ -203,9 +203,9 @@ def test_a_child_that_dies_in_the_gauntlet_leaves_the_problem_that_it_was_at(mak
             raise Failure("launch_error", "killed by signal 11", alive=False)
         yield from verdict()
 
-    found = outcomes(make({RunGauntlet: die}))
-    assert found[0] == found[3] == ("launch_error", "on M=7 N=13 K=3 exact: killed by signal 11")
-    assert found[1] == ("correct", "")
+    results = outcomes(make({RunGauntlet: die}))
+    assert results[0] == results[3] == ("launch_error", "on M=7 N=13 K=3 exact: killed by signal 11")
+    assert results[1] == ("correct", "")
 
 
 def test_who_is_wrong_on_whole_numbers_of_the_problems_size_is_not_timed(make):
@@ -222,9 +222,9 @@ def test_cublas_that_adds_parts_of_k_in_16_bits_is_timed_and_marked(make):
 
     run = make({Check: check}, problems=[2048], job="baselines.bfloat16")
     run.measure_all()
-    found = {entry.candidate: run.journal.records[entry.key] for entry in run.entries}
-    assert {candidate.name for candidate in found} == {"cublas", "cublas_fp32_sums", "cublaslt_best"}
-    for candidate, record in found.items():
+    records = {entry.candidate: run.journal.records[entry.key] for entry in run.entries}
+    assert {candidate.name for candidate in records} == {"cublas", "cublas_fp32_sums", "cublaslt_best"}
+    for candidate, record in records.items():
         strict = candidate.name == "cublas_fp32_sums"
         assert (record["status"], record.get("sums_16_bit")) == (("incorrect", False) if strict else ("correct", True)), candidate
 
@@ -243,8 +243,8 @@ def test_what_an_audit_finds_is_incorrect_and_has_no_speed(make):
 ])  # fmt: skip
 def test_what_is_faster_than_the_device_is_incorrect(make, us, tensor_cores, status):
     answers = {RunGauntlet: lambda _: verdict(tensor_cores=tensor_cores), Time: timed(us)}
-    ((found, reason),) = outcomes(make(answers, problems=[512], parameters={"BM": [8], "BN": [8], "BK": [8]}))
-    assert found == status
+    ((outcome, reason),) = outcomes(make(answers, problems=[512], parameters={"BM": [8], "BN": [8], "BK": [8]}))
+    assert outcome == status
     assert reason.startswith("faster than the device: ") == (status == "incorrect")
 
 
@@ -273,8 +273,8 @@ def test_another_sweep_is_measured_anew(make):
 
 
 def test_readings_become_columns():
-    found = columns_of([{"sm_clock_mhz": 1000, "throttle_reasons": 0}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
-    assert (found["sm_clock_mhz"], found["temperature_c"], found["throttle_reasons"]) == (950.0, None, 4)
-    assert (found["samples_sm_clock_mhz"], found["samples_throttle_reasons"]) == ([1000, 900], [0, 4])
+    columns = columns_of([{"sm_clock_mhz": 1000, "throttle_reasons": 0}, {"sm_clock_mhz": 900, "throttle_reasons": 4}])
+    assert (columns["sm_clock_mhz"], columns["temperature_c"], columns["throttle_reasons"]) == (950.0, None, 4)
+    assert (columns["samples_sm_clock_mhz"], columns["samples_throttle_reasons"]) == ([1000, 900], [0, 4])
     assert columns_of([{}])["throttle_reasons"] is None
-    assert set(found) <= set(samples.SCHEMA.names)
+    assert set(columns) <= set(samples.SCHEMA.names)

@@ -19,9 +19,9 @@ def test_the_metadata_files_agree():
     assert codemeta["license"].rpartition("/")[2] == citation["license"] == project["license"]
     assert codemeta["keywords"] == citation["keywords"]
     assert [it["name"] for it in codemeta["author"]] == [it["name"] for it in citation["authors"]]
-    said = (ROOT / "CITATION.cff").read_text().splitlines()[0] + codemeta["creativeWorkStatus"]
+    text = (ROOT / "CITATION.cff").read_text().splitlines()[0] + codemeta["creativeWorkStatus"]
     for missing in ("repository-code", "date-released", "doi", "codeRepository", "datePublished", "identifier", "authors"):
-        assert re.search(rf"\b{missing}\b", said), missing
+        assert re.search(rf"\b{missing}\b", text), missing
         assert missing == "authors" or missing not in citation
     assert (ROOT / "results" / "published" / "LICENSE.md").read_text().count("CC-BY-4.0") == 1
 
@@ -54,9 +54,9 @@ def test_the_appendix_has_every_claim_and_its_commands_exist():
 
 
 def test_the_workflow_is_as_the_catalogue_asks():
-    told = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
-    assert told["software-stack-deployment"]["apptainer"] is ("container:" in (ROOT / "workflow" / "Snakefile").read_text())
-    assert told["software-stack-deployment"]["conda"] is False
-    assert told["software-stack-deployment"]["report"] is True
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert usage["software-stack-deployment"]["apptainer"] is ("container:" in (ROOT / "workflow" / "Snakefile").read_text())
+    assert usage["software-stack-deployment"]["conda"] is False
+    assert usage["software-stack-deployment"]["report"] is True
     for name in ("README.md", "LICENSE", "config/README.md", "config/config.yaml", "workflow/Snakefile", "Snakefile"):
         assert (ROOT / name).exists(), name

@@ -62,9 +62,9 @@ def slow(launching, seconds=0.5):
     def counter():
         nonlocal now
         asked.append(now)
-        told = int(1e3 * WATTS * (now // 0.1 * 0.1))
+        reading = int(1e3 * WATTS * (now // 0.1 * 0.1))
         now += 0.006
-        return told
+        return reading
 
     meter = Meter(counter, 0.1, lambda: now)
     while now < seconds:

@@ -148,9 +148,9 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
             for shape in kernel.launches(configuration, given)
         ]  # fmt: skip
         assert sum(read) == pytest.approx(kernel_model.evaluate(kernel.global_reads, names)), configuration.label
-        found = kernel_model.traffic(kernel, configuration, given)
-        assert found["shared_writes"] in (0, pytest.approx(read[0]))
-        assert found["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
+        model = kernel_model.traffic(kernel, configuration, given)
+        assert model["shared_writes"] in (0, pytest.approx(read[0]))
+        assert model["global_sectors"] >= 4 * sum(read) / 32 or kernel.name[:2] in ("01", "02")  # there a warp reads one element
 
 
 def test_every_warp_of_a_block_accesses_shared_memory_alike():
@@ -222,12 +222,12 @@ then:
     assert (row["shared_bytes"], row["blocks_per_sm"], row["occupancy_limit"]) == (232448 // 3 + 1000, 2, "shared memory")
 
 
-@pytest.mark.parametrize(("said", "element_type", "expected"), [
+@pytest.mark.parametrize(("resource", "element_type", "expected"), [
     ({"multiply_adds_per_clock": "0.8"}, "float32", 52.0), ({"multiply_adds_per_clock": ""}, "float32", None), ({}, "float32", None),
     ({"multiply_adds_per_clock": "0.8"}, "float64", None),
 ])  # fmt: skip
-def test_what_a_loop_can_issue_is_a_share_of_the_peak(said, element_type, expected):
-    row = modelled("02_naive_coalesced", 64, element_type, resource=said)
+def test_what_a_loop_can_issue_is_a_share_of_the_peak(resource, element_type, expected):
+    row = modelled("02_naive_coalesced", 64, element_type, resource=resource)
     assert row.get("issue_tflops") == expected
     assert row["bound"] != "issue"
 
@@ -247,8 +247,8 @@ def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
         [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
         + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]
     )
-    said = {"status": "compiled", "function": "gemm", "registers": "32", "static_shared": "0"}
-    resources = summary[["kernel", "element_type", "configuration"]].assign(**said)
+    columns = {"status": "compiled", "function": "gemm", "registers": "32", "static_shared": "0"}
+    resources = summary[["kernel", "element_type", "configuration"]].assign(**columns)
     resources.loc[resources["configuration"] == "BX=32 BY=64", "status"] = "skipped"
     table = tables.models(summary, [kernel], resources, ENVIRONMENT)
     assert table["configuration"].tolist() == ["BX=32 BY=8", "BX=32"]  # that is older than BY

@@ -121,11 +121,10 @@ def given_names(path):
                 yield name, node.lineno
 
 
-def test_names_say_what_a_thing_is():
-    folders = ("workflow/ladder", "workflow/scripts", "studies", "tests/support")
+@pytest.mark.parametrize("folder", ["workflow/ladder", "workflow/scripts", "studies", "tests", "envs"])
+def test_names_say_what_a_thing_is(folder):
     vague = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
-        for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
         for name, line in given_names(path)
         if name.strip("_").lower() in VAGUE

@@ -54,8 +54,10 @@ def span(kernels):
 def test_the_table_of_other_gpus_is_what_compiles(tmp_path):
     lines = []
     for capability, (_, names) in GPUS.items():
-        found = {kernel.id: remains(kernel, default(kernel), capability, tmp_path / capability / kernel.name) for kernel in RUNGS}
-        by_reason = {why: [kernel for kernel in RUNGS if found[kernel.id] == why] for why in dict.fromkeys(found.values())}
+        reasons = {
+            kernel.id: remains(kernel, default(kernel), capability, tmp_path / capability / kernel.name) for kernel in RUNGS
+        }
+        by_reason = {why: [kernel for kernel in RUNGS if reasons[kernel.id] == why] for why in dict.fromkeys(reasons.values())}
         large = [f"{span(those)} ({why})" for why, those in by_reason.items() if "KiB" in why]
         needs = [f"{span(those)} ({why})" for why, those in by_reason.items() if why.startswith("needs")]
         lines.append(

@@ -25,12 +25,12 @@ def test_what_it_finds_fails_with_its_line(tmp_path):
     text = (
         f"# A page\n\nIt is told\nanew, and held\nagainst ours.\n\n{LONG}\n\n- For who reads it.\n\n| a cell of whole numbers |\n"
     )
-    found = [
+    problems = [
         "3: got 'told'", "4: got 'anew'", "4: got 'held against'", "7: got a sentence of 40 words (Here is a word and a …)",
         "9: got 'For who'",
     ]  # fmt: skip
     lines, code = lint(tmp_path, text)
-    assert (sorted(lines), code) == (sorted([*found, "11: got 'whole numbers'"]), 1)
+    assert (sorted(lines), code) == (sorted([*problems, "11: got 'whole numbers'"]), 1)
 
 
 def test_prose_of_plain_words_and_code_passes(tmp_path):

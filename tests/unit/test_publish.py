@@ -178,8 +178,8 @@ def test_another_figure_or_table_is_named(copy):
     (drawn / "figures" / "ladder-warm.svg").write_text("another")
     (drawn / "best.csv").unlink()
     (drawn / "figures" / "new-warm.svg").write_text("new")
-    said = "best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
-    with pytest.raises(InputError, match=f"nvidia-a/default: {re.escape(said)}"):
+    message = "best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
+    with pytest.raises(InputError, match=f"nvidia-a/default: {re.escape(message)}"):
         publish.check_drawn(copy / A, drawn)
 
 
@@ -192,9 +192,9 @@ def test_damaged_missing_and_added_data_are_named_with_advice(copy):
     (folder / "environment.json").unlink()
     shutil.copy(path, folder / "samples" / "06_more.float32.parquet")
     (folder / "remarks.txt").write_text("not drawn from")
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as refused:
         publish.check_data(group)
-    text = str(told.value)
+    text = str(refused.value)
     assert "environment.json is missing" in text
     assert "samples/05_register_tile.float32.parquet is another" in text
     assert "samples/06_more.float32.parquet is not in SHA256SUMS" in text
@@ -204,9 +204,9 @@ def test_damaged_missing_and_added_data_are_named_with_advice(copy):
 
 
 def test_swapped_samples_are_named(copy):
-    one, other = (copy / A / RUN / "samples" / f"{name}.float32.parquet" for name in KERNELS[:2])
-    first = one.read_bytes()
-    one.write_bytes(other.read_bytes())
+    path, other = (copy / A / RUN / "samples" / f"{name}.float32.parquet" for name in KERNELS[:2])
+    first = path.read_bytes()
+    path.write_bytes(other.read_bytes())
     other.write_bytes(first)
     message = rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
     with pytest.raises(InputError, match=message):

@@ -128,7 +128,7 @@ def test_parquet_keeps_the_samples_and_the_session(tmp_path):
     samples.write(tmp_path / "s.parquet", [row, {**row, "samples_us": None}], {"commit": "abc"})
     rows, session = samples.read(tmp_path / "s.parquet")
     assert session == {"commit": "abc"}
-    assert [one["samples_us"] for one in rows] == [[1.25, 2.5], None]
+    assert [row["samples_us"] for row in rows] == [[1.25, 2.5], None]
     assert rows[0]["power_w"] is None
 
 

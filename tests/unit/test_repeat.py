@@ -47,33 +47,33 @@ def runs(machines, seed=0, candidates=40, called="not distinguishable"):
 
 
 def test_the_spread_of_runs_and_of_machines_is_found():
-    found = repeatability.table(runs(["a", "a", "b", "b", "c"], candidates=400))
-    assert found["problem"].tolist() == ["64", "128"]
-    assert found[["machines", "runs", "candidates"]].to_numpy().tolist() == [[3, 5, 400]] * 2
-    assert found[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2, 8]] * 2
-    assert found["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
-    assert found["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
-    assert (found["repeat_limit"] == 2.8 * found["repeat_sd"]).all()
-    assert (found["reproduce_limit"] / found["reproduce_sd"]).tolist() == pytest.approx([math.sqrt(2) * 4.3027] * 2, rel=1e-4)
+    table = repeatability.table(runs(["a", "a", "b", "b", "c"], candidates=400))
+    assert table["problem"].tolist() == ["64", "128"]
+    assert table[["machines", "runs", "candidates"]].to_numpy().tolist() == [[3, 5, 400]] * 2
+    assert table[["repeat_pairs", "reproduce_pairs"]].to_numpy().tolist() == [[2, 8]] * 2
+    assert table["repeat_sd"].tolist() == pytest.approx([OF_RUN] * 2, rel=0.1)
+    assert table["reproduce_sd"].tolist() == pytest.approx([math.hypot(OF_MACHINE, OF_RUN)] * 2, rel=0.1)
+    assert (table["repeat_limit"] == 2.8 * table["repeat_sd"]).all()
+    assert (table["reproduce_limit"] / table["reproduce_sd"]).tolist() == pytest.approx([math.sqrt(2) * 4.3027] * 2, rel=1e-4)
     for name in ("repeat", "reproduce"):
-        assert found[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * found[f"{name}_limit"]))
+        assert table[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * table[f"{name}_limit"]))
 
 
 def test_what_there_are_no_pairs_of_is_empty():
-    found = repeatability.table(runs(["a", "a"]))
-    assert found["reproduce_pairs"].tolist() == [0, 0]
-    assert found["reproduce_limit"].isna().all()
+    table = repeatability.table(runs(["a", "a"]))
+    assert table["reproduce_pairs"].tolist() == [0, 0]
+    assert table["reproduce_limit"].isna().all()
     assert repeatability.table(runs(["a"])).empty
 
 
 def test_coverage_is_counted_against_what_was_stated():
-    found = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, candidates=300))
-    assert found["machines"] == 3
-    assert (found["same_machine"]["pairs"], found["same_machine"]["rows"]) == (1, 2 * 300)
-    assert 0.93 <= found["same_machine"]["covered"] <= 1
-    assert (found["other_machine"]["pairs"], found["other_machine"]["rows"]) == (5, 2 * 5 * 300)
-    assert found["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every candidate
-    assert found["held_out"] == found["same_held_out"] == NONE  # two machines make no limit, and no other machine has two runs
+    claims = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, candidates=300))
+    assert claims["machines"] == 3
+    assert (claims["same_machine"]["pairs"], claims["same_machine"]["rows"]) == (1, 2 * 300)
+    assert 0.93 <= claims["same_machine"]["covered"] <= 1
+    assert (claims["other_machine"]["pairs"], claims["other_machine"]["rows"]) == (5, 2 * 5 * 300)
+    assert claims["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every candidate
+    assert claims["held_out"] == claims["same_held_out"] == NONE  # two machines make no limit, and no other machine has two runs
     four = repeatability.claims(runs(["a", "a", "b", "c", "d"], seed=1, candidates=300))["held_out"]
     assert (four["pairs"], four["rows"]) == (9, 2 * 2 * 9 * 300)  # each is held out for either machine
     assert four["covered"] >= 0.97
@@ -88,10 +88,10 @@ def test_coverage_is_counted_against_what_was_stated():
 def test_the_pair_of_runs_that_repeats_the_least_is_named():
     several = runs(["a", "a", "b", "b"], candidates=100)
     several[3].ratios["log_ratio"] += 0.5
-    found = repeatability.claims(several)["same_machine"]
-    assert found["least"] == {"of": "run2 and run3", "pairs": 1, "rows": 200, "covered": 0}
-    assert (found["pairs"], found["rows"]) == (2, 400)
-    assert found["covered"] == pytest.approx(1 / 2, abs=0.05)
+    claims = repeatability.claims(several)["same_machine"]
+    assert claims["least"] == {"of": "run2 and run3", "pairs": 1, "rows": 200, "covered": 0}
+    assert (claims["pairs"], claims["rows"]) == (2, 400)
+    assert claims["covered"] == pytest.approx(1 / 2, abs=0.05)
 
 
 def test_a_difference_is_within_welchs_interval():
@@ -106,10 +106,10 @@ def test_a_difference_is_within_welchs_interval():
         table = table.assign(log_ratio=values.mean(axis=1), half=half, processes=few, log_us=0.0)
         return repeatability.Run(name, "d", "a", {}, table, EMPTY)
 
-    one, other = run("one"), run("other")
-    assert repeatability.claims([one, other])["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
-    both = np.hypot(one.ratios["half"], other.ratios["half"])
-    assert (abs(one.ratios["log_ratio"] - other.ratios["log_ratio"]) <= both).mean() > 0.968
+    first, second = run("one"), run("other")
+    assert repeatability.claims([first, second])["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
+    both = np.hypot(first.ratios["half"], second.ratios["half"])
+    assert (abs(first.ratios["log_ratio"] - second.ratios["log_ratio"]) <= both).mean() > 0.968
 
 
 @pytest.mark.parametrize("column", [
@@ -117,12 +117,12 @@ def test_a_difference_is_within_welchs_interval():
     "other_baseline",  # which may choose another algorithm on another machine: that says nothing of kernels
 ])  # fmt: skip
 def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
-    found = runs(["a", "b", "c"], candidates=60)
-    apart = found[0].ratios["kernel"].isin(["k0", "k1", "k2"])
-    for number, run in enumerate(found):
+    several = runs(["a", "b", "c"], candidates=60)
+    apart = several[0].ratios["kernel"].isin(["k0", "k1", "k2"])
+    for number, run in enumerate(several):
         run.ratios.loc[apart, column] = True
         run.ratios.loc[apart, "log_ratio"] = 0.2 * number
-    limits = repeatability.table(found).set_index(["problem", column])
+    limits = repeatability.table(several).set_index(["problem", column])
     assert limits.loc[("64", True), "candidates"] == 3
     assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
     assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
@@ -137,11 +137,11 @@ def test_all_baselines_but_the_reference_are_limited_apart():
 
 
 def test_two_machines_make_no_limit_for_a_third():
-    found = repeatability.table(runs(["a", "a", "b"]))
-    assert found["reproduce_sd"].notna().all()
-    assert found["reproduce_limit"].isna().all()
-    assert found["reproduce_time_limit"].isna().all()
-    assert found["repeat_limit"].notna().all()
+    table = repeatability.table(runs(["a", "a", "b"]))
+    assert table["reproduce_sd"].notna().all()
+    assert table["reproduce_limit"].isna().all()
+    assert table["reproduce_time_limit"].isna().all()
+    assert table["repeat_limit"].notna().all()
 
 
 @pytest.mark.parametrize("machines", [3, 5])
@@ -174,22 +174,22 @@ def test_a_limit_that_is_too_narrow_shows():
     assert repeatability.claims(narrow)["same_machine"]["covered"] < 0.5
     shifted = runs(["a", "b", "c", "d"], candidates=100)
     shifted[3].ratios["log_ratio"] += 0.5  # the fourth machine is like no other
-    found = repeatability.claims(shifted)
-    assert found["other_machine"]["covered"] == 1  # its limit knows of it
-    assert found["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)  # all fails where it is held out
-    assert found["held_out"]["least"] == {"of": "d", "pairs": 3, "rows": 600, "covered": 0}
+    claims = repeatability.claims(shifted)
+    assert claims["other_machine"]["covered"] == 1  # its limit knows of it
+    assert claims["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)  # all fails where it is held out
+    assert claims["held_out"]["least"] == {"of": "d", "pairs": 3, "rows": 600, "covered": 0}
 
 
 def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
     assert repeatability.claims(runs(["a", "b"]))["held_out"] == NONE
-    found = repeatability.claims(runs(["a"]))
-    assert found["same_machine"] == found["other_machine"] == NONE
+    claims = repeatability.claims(runs(["a"]))
+    assert claims["same_machine"] == claims["other_machine"] == NONE
 
 
 def test_controls_that_are_called_different_are_counted():
-    found = repeatability.claims(runs(["a", "b"], called="slower"))
-    assert found["twins"] == {"pairs": 4, "called_different": 0.5, "interval_leaves_out_1": 0.5}
-    assert found["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
+    claims = repeatability.claims(runs(["a", "b"], called="slower"))
+    assert claims["twins"] == {"pairs": 4, "called_different": 0.5, "interval_leaves_out_1": 0.5}
+    assert claims["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 
 
 def write_dataset(folder, machine, factor):
@@ -210,24 +210,24 @@ def exactly(folder):
 
 
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
-    one, two = (tmp_path / "d" / "default" / name for name in ("1", "2"))
-    write_dataset(one, "GPU-1", 1.0)
+    first, second = (tmp_path / "d" / "default" / name for name in ("1", "2"))
+    write_dataset(first, "GPU-1", 1.0)
     synthetic.index(tmp_path)
     assert repeatability.write(tmp_path) == []  # nothing to compare with
-    write_dataset(two, "GPU-2", 1.01)
-    shutil.rmtree(two / "samples")
+    write_dataset(second, "GPU-2", 1.01)
+    shutil.rmtree(second / "samples")
     written(tmp_path / "d" / "old" / "1" / "environment.json", "{}")  # its campaign left the confirmation out
     synthetic.index(tmp_path)
     assert [path.name for path in repeatability.write(tmp_path)] == ["repeat-d.csv", "repeat-d.json"]
     (row,) = csv_files.read_csv(tmp_path / "repeat-d.csv").to_dict("records")
     assert row["reproduce_sd"] == pytest.approx(math.log(1.01) / math.sqrt(2), rel=1e-4)
     assert (row["candidates"], row["machines"], row["runs"]) == (1, 2, 2)  # the reference beside itself is no result
-    found = json.loads((tmp_path / "repeat-d.json").read_text())
-    assert found["runs"] == [
-        {"dataset": "d/default/1", "machine": "GPU-1", **exactly(one)},
-        {"dataset": "d/default/2", "machine": "GPU-2", **exactly(two)},
+    claims = json.loads((tmp_path / "repeat-d.json").read_text())
+    assert claims["runs"] == [
+        {"dataset": "d/default/1", "machine": "GPU-1", **exactly(first)},
+        {"dataset": "d/default/2", "machine": "GPU-2", **exactly(second)},
     ]
-    assert found["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
+    assert claims["null"] == {"pairs": 2, "called_different": 1.0, "interval_leaves_out_1": 1.0}
 
 
 def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):

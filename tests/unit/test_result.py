@@ -168,11 +168,11 @@ def test_every_kernel_that_was_chosen_is_named_whatever_it_was_measured_on(datas
     made = changed(dataset, tmp_path / "nvidia-made-up", change)
     result, failures = final_table.summary(made, 60, 200)
     assert failures == ""
-    one, two = re.findall(r"^NVIDIA Made Up, M=4096 N=4096 K=4096, (\w+), warm;.*\n((?:  .*\n)+)", result, re.MULTILINE)
-    assert (one[0], two[0]) == ("float32", "float64")
-    assert f"\n  elsewhere: {thin} (64x4096x4096)\n" in one[1]
-    assert not any(name in one[1] for name in (wide, none))
-    assert [line.split()[0] for line in two[1].splitlines()][1:] == [wide, "2"]
+    single, double = re.findall(r"^NVIDIA Made Up, M=4096 N=4096 K=4096, (\w+), warm;.*\n((?:  .*\n)+)", result, re.MULTILINE)
+    assert (single[0], double[0]) == ("float32", "float64")
+    assert f"\n  elsewhere: {thin} (64x4096x4096)\n" in single[1]
+    assert not any(name in single[1] for name in (wide, none))
+    assert [line.split()[0] for line in double[1].splitlines()][1:] == [wide, "2"]
     assert f"\nno rate: {none} on nvidia-made-up, float32: not_supported: needs M > 5000\n" in result
     short, _ = final_table.summary(made, 10, 200)
     assert all(name in short for name in (wide, thin, none))
@@ -193,8 +193,8 @@ def test_of_several_datasets_one_is_a_table_and_each_other_a_line(dataset, tmp_p
     assert [line.split(":")[0] for line in others] == [str(made[index].parent) for index in (0, 1, 3)]
     best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm' and precision.isna()")
     fastest = best[~best["kernel"].str.startswith("cublas")].sort_values("tflops").iloc[-1]
-    said = f"{fastest['kernel']} {fastest['tflops']:.4g} TFLOP/s, {100 * fastest['ratio']:.1f} % of cublas at 4096, float32, warm"
-    assert said in final_table.in_a_line(made[0].parent, 999)
+    line = f"{fastest['kernel']} {fastest['tflops']:.4g} TFLOP/s, {100 * fastest['ratio']:.1f} % of cublas at 4096, float32, warm"
+    assert line in final_table.in_a_line(made[0].parent, 999)
 
 
 def test_an_interval_that_says_nothing_is_not_printed_as_numbers(dataset, tmp_path):
@@ -232,8 +232,8 @@ def test_a_run_that_measured_nothing_says_so(dataset):
     assert final_table.nothing_measured(made, {"all", "confirm", "figures"}) == ""
     assert final_table.nothing_measured({"compile": [dataset / "best.csv"]}, {"all"}) == ""  # for want of a device
     for ran in ({"all"}, {"all", "figures"}):
-        said = final_table.nothing_measured(made, ran)
-        assert said.startswith("Nothing was measured: all measurements are from earlier runs, the")
+        message = final_table.nothing_measured(made, ran)
+        assert message.startswith("Nothing was measured: all measurements are from earlier runs, the")
 
 
 def test_times_that_are_no_result_are_told_at_the_end(dataset, tmp_path):

@@ -97,9 +97,9 @@ def machine(tmp_path, monkeypatch, gpus):
 def measured(path):
     """The measurements of a journal, in its order."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last may be torn
-    found = [_parse(line) for line in lines]
-    assert None not in found, "a damaged line"
-    return [row | {"key": record["key"]} for record in found for row in record.get("rows", [record]) if "samples_us" in row]
+    parsed = [_parse(line) for line in lines]
+    assert None not in parsed, "a damaged line"
+    return [row | {"key": record["key"]} for record in parsed for row in record.get("rows", [record]) if "samples_us" in row]
 
 
 def same(rows):

@@ -87,8 +87,8 @@ def test_the_interval_covers_the_median(noise, n):
 def test_pairing_takes_out_what_drifts():
     random = np.random.default_rng(2)
     drift = np.linspace(1, 1.5, 40)
-    ours, theirs = 10 * drift * random.normal(1, 1e-3, 40), 8 * drift * random.normal(1, 1e-3, 40)
-    ratio, low, high = paired_ratio(theirs, ours)
+    ours, reference = 10 * drift * random.normal(1, 1e-3, 40), 8 * drift * random.normal(1, 1e-3, 40)
+    ratio, low, high = paired_ratio(reference, ours)
     assert low <= 0.8 <= high
     assert (high - low) / ratio < 0.003 < relative_half_width(ours)
 
@@ -135,14 +135,14 @@ def test_the_between_process_interval_covers_what_more_processes_would_find(proc
     random, trials, rounds = np.random.default_rng(11), 4000, 8
     of_process, of_round, of_noise = sd
     shared = of_round * TAILS[noise](random, (trials, processes, rounds))
-    one, other = (
+    first, second = (
         kernel
         + of_process * random.normal(0, 1, (trials, processes, 1))
         + shared
         + of_noise * TAILS[noise](random, (trials, processes, rounds))
         for kernel in (3.0, 3.0 + np.log(1.02))
     )
-    found = [between_processes(pairs) for pairs in np.exp(other - one)]
-    assert 0.93 <= np.mean([low <= 1.02 <= high for _, low, high in found]) <= 0.97
+    intervals = [between_processes(pairs) for pairs in np.exp(second - first)]
+    assert 0.93 <= np.mean([low <= 1.02 <= high for _, low, high in intervals]) <= 0.97
     if of_process:  # and the within-run interval does not
-        assert np.mean([low <= 1.02 <= high for low, high in map(within_processes, np.exp(other - one))]) < 0.85
+        assert np.mean([low <= 1.02 <= high for low, high in map(within_processes, np.exp(second - first))]) < 0.85

@@ -70,15 +70,15 @@ def test_values_and_tables_hold_the_data(small):
 
 
 def test_who_were_timed_apart_are_compared_by_their_ratios_to_the_reference(small, monkeypatch):
-    told = Story(small)
-    data = told.beside("01_first")
+    story = Story(small)
+    data = story.beside("01_first")
     rounds = data.rounds.copy()
     slowed = rounds["kernel"] == "01_first"
     rounds.loc[slowed, ["time_us", "reference_us"]] *= 3  # the machine was slower then, in all rounds alike
     monkeypatch.setattr(data, "rounds", rounds)
-    assert told.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
+    assert story.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
     rounds.loc[slowed & (rounds["round"] == 1), "reference_us"] *= 5  # rounds apart are no pairs: one of them is as good as any
-    assert told.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
+    assert story.over("01_first", "02_second", "64")["ratio"] == pytest.approx(0.5)
 
 
 def test_tables_say_of_what_kind_their_intervals_are_and_of_how_many_processes(small):
@@ -118,9 +118,9 @@ def test_what_cannot_be_told_apart_is_marked(small):
 def test_marked_values_have_their_letters_in_every_table(small, table, cell):
     publish(small, last=1.2)
     publish(small, first=(40.0, 6.0), last=1.2, name="d/test-b")
-    told = fill(f"table: {table}", small)
-    assert cell in told
-    assert "m: multimodal, p90/p10 above 1.05" in told
+    text = fill(f"table: {table}", small)
+    assert cell in text
+    assert "m: multimodal, p90/p10 above 1.05" in text
 
 
 def test_a_value_may_be_of_another_dataset(small):
@@ -145,12 +145,12 @@ def halves(small, monkeypatch):
 
 def test_a_rung_of_16_bits_stands_beside_the_one_it_builds_on_and_cublas(halves):
     """And not in a table of float32."""
-    told = fill("table: rung 31_half 64 32 128", halves)
-    assert "| M × N × K | TFLOP/s | over rung 30 | of cuBLAS (95 %, between-process) | blocks | best configuration |" in told
-    assert "| 64 | 0.0131 | ×5.00 | 125 % (125.0 to 125.0 %) | 8 | `BM=16` |" in told
-    assert "| 32 | 0.00328 | ×10.0 | 250 % (250.0 to 250.0 %) | 4 | `BM=16` |" in told  # from the next dataset
-    assert "| 128 | not measured yet |" in told
-    assert "n = 3 processes; bfloat16 on one Test." in told
+    text = fill("table: rung 31_half 64 32 128", halves)
+    assert "| M × N × K | TFLOP/s | over rung 30 | of cuBLAS (95 %, between-process) | blocks | best configuration |" in text
+    assert "| 64 | 0.0131 | ×5.00 | 125 % (125.0 to 125.0 %) | 8 | `BM=16` |" in text
+    assert "| 32 | 0.00328 | ×10.0 | 250 % (250.0 to 250.0 %) | 4 | `BM=16` |" in text  # from the next dataset
+    assert "| 128 | not measured yet |" in text
+    assert "n = 3 processes; bfloat16 on one Test." in text
     assert "bfloat16" not in fill("table: rung 02_second 64", halves)
     assert "31_half" not in fill("table: best cuda", halves)
     assert "| gain |" in fill("table: rung 30_half 64", halves)
@@ -159,14 +159,14 @@ def test_a_rung_of_16_bits_stands_beside_the_one_it_builds_on_and_cublas(halves)
 def test_values_of_a_rung_of_16_bits_are_of_the_first_dataset_with_the_problem(halves):
     path = halves / "results" / "published" / "main-loops.json"
     path.write_text(json.dumps({"loops": {"31_half BM=16": {"HGMMA": 16, "UTMALDG": 0, "SYNCS": 8, "other": 140}}}))
-    told = Story(halves)
+    story = Story(halves)
     for call, expected in {
         "rate 31_half 64": "0.0131 TFLOP/s", "rate 31_half 32": "0.00328 TFLOP/s",
         "rate 31_half 64 d/test-half float16": "not measured yet", "share 31_half 32": "250 %", "gain 31_half 64": "×5.00",
         "over 30_half 31_half 32": "×0.100", "mix 31_half 64": "16 HGMMA, 0 UTMALDG, 8 SYNCS, 140 other",
         "mix 30_half 64": "not measured yet",
     }.items():  # fmt: skip
-        assert page_answers.value(told, *call.split()) == expected
+        assert page_answers.value(story, *call.split()) == expected
 
 
 @pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda 64", "value: speed 01_first 64", "value: rate"])
@@ -207,14 +207,14 @@ def test_the_blocks_of_every_launch_are_told(name, given, expected):
 
 
 def test_a_rung_gains_on_one_of_its_own_precision():
-    told = Story(ROOT)
-    assert told.builds_on("21_tensor_split") == "15_last_wave"
-    assert told.builds_on("20_tensor_cores") is None
-    assert told.builds_on("02_naive_coalesced") == "01_naive_uncoalesced"
-    assert told.builds_on("31_half_ring") == "30_half_tensor_maps"
-    assert told.builds_on("30_half_tensor_maps") is None
-    assert {name for pair in page_data.BUILDS_ON.items() for name in pair} <= told.kernels.keys()
-    assert all(told.kernels[it].precision == told.kernels[base].precision for it, base in page_data.BUILDS_ON.items())
+    story = Story(ROOT)
+    assert story.builds_on("21_tensor_split") == "15_last_wave"
+    assert story.builds_on("20_tensor_cores") is None
+    assert story.builds_on("02_naive_coalesced") == "01_naive_uncoalesced"
+    assert story.builds_on("31_half_ring") == "30_half_tensor_maps"
+    assert story.builds_on("30_half_tensor_maps") is None
+    assert {name for pair in page_data.BUILDS_ON.items() for name in pair} <= story.kernels.keys()
+    assert all(story.kernels[it].precision == story.kernels[base].precision for it, base in page_data.BUILDS_ON.items())
 
 
 def test_a_rung_is_compared_with_the_one_it_builds_on(small, monkeypatch):
@@ -235,9 +235,9 @@ def test_a_page_shows_the_instructions_of_a_main_loop(small):
     assert "not measured yet" in fill("value: mix 02_second 64", small)
     count_loops(small, FFMA=30, LDS=5, LDG=1, other=4)
     assert ">30 FFMA, 5 LDS, 1 LDG, 4 other<" in fill("value: mix 02_second 64", small)
-    told = fill("table: mix 64 02_second 03_third", small)
-    assert "| `02_second` | 30 | 5 | 1 | 4 | 75 % |" in told
-    assert "| `03_third` | not measured yet |" in told
+    text = fill("table: mix 64 02_second 03_third", small)
+    assert "| `02_second` | 30 | 5 | 1 | 4 | 75 % |" in text
+    assert "| `03_third` | not measured yet |" in text
 
 
 def test_the_figure_of_main_loops_has_a_bar_for_each_rung_of_the_main_line(small, tmp_path):
@@ -268,8 +268,8 @@ def test_every_rung_has_a_chapter_of_its_own_with_the_same_parts():
     assert chapters.keys() == rungs.keys()
     for number, text in chapters.items():
         assert f"\n`{rungs[number]}`, from " in text
-        found = re.findall(r"^\*\*(.+?)\.\*\*", text, re.MULTILINE)
-        assert [part for part in found if part in PARTS] == list(PARTS), rungs[number]
+        headings = re.findall(r"^\*\*(.+?)\.\*\*", text, re.MULTILINE)
+        assert [part for part in headings if part in PARTS] == list(PARTS), rungs[number]
         assert f"<!-- table: rung {rungs[number]} " in text
 
 

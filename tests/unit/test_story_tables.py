@@ -20,17 +20,17 @@ def small(tmp_path):
 
 
 def test_what_nothing_was_tuned_on_is_the_headline(small, monkeypatch):
-    told = page_past.past(Story(small), "d/test")
+    text = page_past.past(Story(small), "d/test")
     rows = Story(small).published("d/test").best.query("kernel != 'cublas'").to_dict("records")
     fastest = max(rows, key=lambda row: row["ratio"])
     mean = f"{fastest['ratio']:.3f}"
-    assert f"on these 1 problems: the rungs are {mean} times as fast as cuBLAS (geometric mean; median {mean})." in told
-    assert "Nothing was tuned on these 1 problems: " in told
-    assert f"They are ahead of cuBLAS on {int(fastest['ratio'] >= 1)}, on" in told
-    assert told.count("| problem |") == 1
-    assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in told
-    assert "at most ×1.05 of cuBLAS's on 0:" in told
-    assert "| – | – | ×2.50 | `BM=16` |" in told
+    assert f"on these 1 problems: the rungs are {mean} times as fast as cuBLAS (geometric mean; median {mean})." in text
+    assert "Nothing was tuned on these 1 problems: " in text
+    assert f"They are ahead of cuBLAS on {int(fastest['ratio'] >= 1)}, on" in text
+    assert text.count("| problem |") == 1
+    assert f"| `{fastest['kernel']}` | ×{fastest['ratio']:.3f} | {fastest['ratio_low']:.3f} to" in text
+    assert "at most ×1.05 of cuBLAS's on 0:" in text
+    assert "| – | – | ×2.50 | `BM=16` |" in text
     assert f"on 1 shapes that no kernel was tuned on, the fastest rungs are {mean} times" in fill("value: past d/test", small)
     monkeypatch.setattr(page_past, "TUNED", ("64",))
     tuned = page_past.past(Story(small), "d/test")
@@ -76,16 +76,16 @@ def test_past_the_vendor_is_who_is_no_less_precise(small):
 
 def test_the_fastest_rungs_of_two_campaigns_are_told_where_they_differ(small):
     publish(small, second_us=25.0, first=(40.0, 2.0))
-    one = (small / RUN).parent
+    folder = (small / RUN).parent
     assert page_past.elsewhere(Story(small), "d/test", "d/other") == "Not measured yet."
-    shutil.copytree(one, one.with_name("other"))
-    synthetic.index(one.parents[1])
+    shutil.copytree(folder, folder.with_name("other"))
+    synthetic.index(folder.parents[1])
     same = "On 1 of 1 problems the fastest rung and its configuration are the same."
     assert page_past.elsewhere(Story(small), "d/test", "d/other") == same
     publish(small, second_us=25.0, first=(40.0, 5.0))
-    told = page_past.elsewhere(Story(small), "d/test", "d/other")
-    assert "On 0 of 1" in told
-    assert "| 64 | `02_second` ×2.000<br>`" in told
+    text = page_past.elsewhere(Story(small), "d/test", "d/other")
+    assert "On 0 of 1" in text
+    assert "| 64 | `02_second` ×2.000<br>`" in text
 
 
 def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
@@ -93,26 +93,26 @@ def test_changes_of_a_rung_are_told_as_its_study_found_them(small):
     common = {"problem": "64x32x16", "configuration": "BX=32", "low": 0.9, "high": 1.1}
     mine, other = ({"kernel": "01_first", "what": "no idea", "ratio": 0.95}, {"kernel": "02_second", "what": "other", "ratio": 1})
     answer(small, "tried", changes=[common | mine, common | other])
-    told = page_answers.tried(Story(small), "01_first")
-    assert "| no idea | 64 × 32 × 16 | ×0.950 | 0.900 to 1.100 | `BX=32` |" in told
-    assert "on `d`" in told
-    assert "other" not in told
-    assert "Not measured yet" not in told
+    text = page_answers.tried(Story(small), "01_first")
+    assert "| no idea | 64 × 32 × 16 | ×0.950 | 0.900 to 1.100 | `BX=32` |" in text
+    assert "on `d`" in text
+    assert "other" not in text
+    assert "Not measured yet" not in text
 
 
 def test_errors_are_told_beside_the_references(small):
-    told = fill("table: errors d/test 02_second", small)
-    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 | ×0.500 at 64 | ×0.500 at 64 |" in told
+    text = fill("table: errors d/test 02_second", small)
+    assert "| `uniform` | 5.00 | 2.00 | 10.0 | 4.00 | ×0.500 at 64 | ×0.500 at 64 |" in text
     missed = "0 of 2 (the others: 2 of `uniform`)"
-    assert f"At most ×1.05 of SGEMM's, or 4, are {missed}; of all 1 configurations {missed}." in told
+    assert f"At most ×1.05 of SGEMM's, or 4, are {missed}; of all 1 configurations {missed}." in text
     assert "are 2 of 2; of all 1 configurations 2 of 2." in fill("table: errors d/test cublas", small)
     assert "Not measured yet." in fill("table: errors none 02_second", small)
 
 
 def test_errors_are_counted_of_configurations_that_are_not_the_fastest_too(small):
     add(small, configuration="BM=32", samples_us=[120.0] * 3, frobenius_error=0.0)
-    told = fill("table: errors d/test 02_second", small)
-    assert "are 0 of 2 (the others: 2 of `uniform`); of all 2 configurations 1 of 4 (the others: 3 of `uniform`)." in told
+    text = fill("table: errors d/test 02_second", small)
+    assert "are 0 of 2 (the others: 2 of `uniform`); of all 2 configurations 1 of 4 (the others: 3 of `uniform`)." in text
 
 
 def test_limits_of_repeats_are_told_by_problem(small):
@@ -125,22 +125,22 @@ def test_limits_of_repeats_are_told_by_problem(small):
         "float16,64,warm,False,False,2,2,0.8,0.8",
     ]  # fmt: skip
     (small / PUBLISHED / "repeat-d.csv").write_text("\n".join(lines) + "\n")
-    told = fill("table: limits d", small)
-    assert "| 64 | 1.01 % | 2.02 % | 3.05 % | 49.2 % | 5.13 % | – |" in told
-    assert "| 64 × 32 × 16 | – | 5.13 % | – | – | – | – |" in told
-    assert told.count("| 64") == 2
-    assert "From 2–4 machines, and on one machine from 1–3 pairs of runs. Of 1 other problems no limit is known" in told
+    text = fill("table: limits d", small)
+    assert "| 64 | 1.01 % | 2.02 % | 3.05 % | 49.2 % | 5.13 % | – |" in text
+    assert "| 64 × 32 × 16 | – | 5.13 % | – | – | – | – |" in text
+    assert text.count("| 64") == 2
+    assert "From 2–4 machines, and on one machine from 1–3 pairs of runs. Of 1 other problems no limit is known" in text
 
 
 def on_machines(small, *times):
     """Runs on machines of their own in which rung 02 takes these times; the first run is featured."""
     for number, second_us in reversed(list(enumerate(times, 1))):
         publish(small, second_us)
-        one = small / RUN
+        folder = small / RUN
         environment = ENVIRONMENT | {"attributes": ENVIRONMENT["attributes"] | {"uuid": f"GPU-{number}"}}
-        (one / "environment.json").write_text(json.dumps(environment))
+        (folder / "environment.json").write_text(json.dumps(environment))
         if number > 1:
-            shutil.copytree(one, one.with_name(str(number)))
+            shutil.copytree(folder, folder.with_name(str(number)))
     synthetic.index(small / PUBLISHED)
 
 
@@ -175,22 +175,22 @@ def test_machines_are_listed_with_their_memories_and_times(small):
         path.write_text(json.dumps(environment))
     shutil.copytree(published / "3", published / "4")  # the same machine again
     synthetic.index(published.parents[1])
-    told = fill("table: machines d time:02_second:64 ratio:02_second:64 time:03_third:64", small)
+    text = fill("table: machines d time:02_second:64 ratio:02_second:64 time:03_third:64", small)
     columns = ("GPU", "runs", "copy, TB/s", "a load from L2, ns", "`02_second` at 64, time", "`02_second` at 64, × the reference")
-    assert f"| {' | '.join(columns)} | `03_third`" in told
-    assert "| `1` | 1 | 1.000 | – | +25.00 % | 0.500 | – |" in told
-    assert "| `3` | 2 | 4.000 | 250.0 | -21.88 % | 0.800 | – |" in told
+    assert f"| {' | '.join(columns)} | `03_third`" in text
+    assert "| `1` | 1 | 1.000 | – | +25.00 % | 0.500 | – |" in text
+    assert "| `3` | 2 | 4.000 | 250.0 | -21.88 % | 0.800 | – |" in text
     r = np.corrcoef([1, 2, 4], np.log([100, 80, 62.5]))[0, 1]
-    assert f"| correlation with the copy bandwidth |  |  |  | {r:+.2f} | {-r:+.2f} | – |" in told
+    assert f"| correlation with the copy bandwidth |  |  |  | {r:+.2f} | {-r:+.2f} | – |" in text
     assert "Not measured yet." in fill("table: machines other time:02_second:64", small)
 
 
 def test_gains_say_how_often_equal_code_is_called_different(small):
     assert "corrected" not in fill("table: gains cuda", small)
-    found = {"null": {"pairs": 30, "called_different": 0.1}, "twins": {"pairs": 170, "called_different": 0.0}}
-    (small / PUBLISHED / "repeat-d.json").write_text(json.dumps(found))
-    told = "with a margin of 0.1 %, and not corrected for their number: 1.5% of 200 pairs of equal code called different."
-    assert told in fill("table: gains cuda", small)
+    claims = {"null": {"pairs": 30, "called_different": 0.1}, "twins": {"pairs": 170, "called_different": 0.0}}
+    (small / PUBLISHED / "repeat-d.json").write_text(json.dumps(claims))
+    sentence = "with a margin of 0.1 %, and not corrected for their number: 1.5% of 200 pairs of equal code called different."
+    assert sentence in fill("table: gains cuda", small)
 
 
 def test_runs_with_other_packages_than_the_lock_are_named(small):
@@ -202,9 +202,9 @@ def test_runs_with_other_packages_than_the_lock_are_named(small):
     published_index.write(published, index)
     assert "1 of 1 published runs are known to have used other versions" in fill("value: lock d", small)
     assert "`make` installs: `numpy 1 (lock 2)`, `pandas 3 (lock 4)`<!--" in fill("value: lock d", small)
-    told = fill("table: datasets", small)
-    assert "| `d/test` | `1` | featured | `abc` | no | made up |" in told
-    assert "Not from the lock: `numpy 1 (lock 2)`, `pandas 3 (lock 4)`." in told
+    text = fill("table: datasets", small)
+    assert "| `d/test` | `1` | featured | `abc` | no | made up |" in text
+    assert "Not from the lock: `numpy 1 (lock 2)`, `pandas 3 (lock 4)`." in text
 
 
 def test_compilers_are_told_side_by_side(small):
@@ -212,21 +212,21 @@ def test_compilers_are_told_side_by_side(small):
     add(small, configuration="BM=16 compiler=nvrtc", samples_us=[80.0] * 3)
     lines = ["kernel,slug,element_type,configuration,arch,status,sha256,compiler,seconds"]
     for kernel in ("01_first", "02_second"):
-        lines += [f"{kernel},s,float32,x,sm_90,compiled,,{one},{s}" for one, s in (("nvcc", 2), ("nvrtc", 1))]
+        lines += [f"{kernel},s,float32,x,sm_90,compiled,,{compiler},{s}" for compiler, s in (("nvcc", 2), ("nvrtc", 1))]
     (small / RUN / "resources.csv").write_text("\n".join(lines) + "\n")
-    told = fill("table: compilers d/test", small)
-    assert "| `02_second` | +25.0 % | +25.0 % m | +25.0 % m | 2.00 s | 1.00 s |" in told
-    assert ", of the sweep: one process, within-run:" in told
+    text = fill("table: compilers d/test", small)
+    assert "| `02_second` | +25.0 % | +25.0 % m | +25.0 % m | 2.00 s | 1.00 s |" in text
+    assert ", of the sweep: one process, within-run:" in text
     assert "Not measured yet." in fill("table: compilers none", small)
 
 
 def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeypatch):
     monkeypatch.setattr(page_half, "OF_CUDA", ("float32",))
-    told = page_half.half(Story(small), "d/test")
-    assert "ahead of cuBLAS on 0 of these 1 problems, and with the whole interval behind on 1; the median is" in told
-    assert "Nothing was tuned on these problems; over the 1 whose rows begin at 16 bytes, the geometric mean is ×0.500" in told
-    assert "| 64 | `02_second` |" in told
-    assert "Sustained" not in told  # it was not measured
+    text = page_half.half(Story(small), "d/test")
+    assert "ahead of cuBLAS on 0 of these 1 problems, and with the whole interval behind on 1; the median is" in text
+    assert "Nothing was tuned on these problems; over the 1 whose rows begin at 16 bytes, the geometric mean is ×0.500" in text
+    assert "| 64 | `02_second` |" in text
+    assert "Sustained" not in text  # it was not measured
     monkeypatch.setattr(page_half, "TUNED", ("64",))
     assert "The rungs were tuned on these problems:" in page_half.half(Story(small), "d/test")
     data = Story(small).published("d/test")

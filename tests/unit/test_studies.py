@@ -39,19 +39,19 @@ from planted import ROOT, written
 from simulated import support
 
 KERNELS = discover(ROOT)
-SCRIPTS = sorted({script[1] for one in STUDIES.values() if (script := re.search(r"studies/(\w+)\.py", one.run))})
+SCRIPTS = sorted({script[1] for entry in STUDIES.values() if (script := re.search(r"studies/(\w+)\.py", entry.run))})
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_its_help_is_its_text_and_measures_nothing(name, capsys, monkeypatch):
     assert not (ROOT / "workflow" / "scripts" / f"{name}.py").exists()  # which would be imported in its place, by a job
     module = importlib.import_module(name)
-    monkeypatch.setattr(sys, "argv", [one := f"{name}.py", "--help"])
+    monkeypatch.setattr(sys, "argv", [program := f"{name}.py", "--help"])
     with pytest.raises(SystemExit, match="0"):
         module.main()
-    told = capsys.readouterr().out
-    assert told.startswith(f"usage: {one}")
-    assert module.__doc__.strip() in told
+    output = capsys.readouterr().out
+    assert output.startswith(f"usage: {program}")
+    assert module.__doc__.strip() in output
 
 
 def test_without_a_gpu_a_study_that_needs_one_says_so_in_a_line():
@@ -67,8 +67,8 @@ def test_what_differs_from_kernel_tuner_is_told_apart():
     cells = list(product(*beside_kernel_tuner.FACTORS.values()))
     times = {cell: 400 * math.prod(share.get(level, 1) for level in cell) for cell in cells}
     rounds = [{cell: noise * time for cell, time in times.items()} for noise in (0.9, 1, 1.3, 1.1)]
-    found = beside_kernel_tuner.effects(rounds)
-    assert {level: ratio[0] for levels in found.values() for level, ratio in levels.items()} == pytest.approx(share)
+    effects = beside_kernel_tuner.effects(rounds)
+    assert {level: ratio[0] for levels in effects.values() for level, ratio in levels.items()} == pytest.approx(share)
     assert set(beside_kernel_tuner.LIKE_IT) == set(beside_kernel_tuner.FACTORS)
     assert all(level in beside_kernel_tuner.FACTORS[factor] for factor, level in beside_kernel_tuner.LIKE_IT.items())
 
@@ -92,12 +92,12 @@ def test_what_the_gpu_tests_found_is_read_from_their_report(tmp_path):
 
 
 def test_what_was_said_to_the_claims_is_that_of_the_own_datasets(tmp_path):
-    said = [
+    states = [
         ("own", "not reproduced"), ("other", "not reproduced"), ("more", "reproduced"), ("again", "reproduced"),
         ("none", NOTHING),
     ]  # fmt: skip
     (tmp_path / "here").mkdir()
-    entries = [{"id": id, "state": state, "dataset": "results/here/gpu"} for id, state in said]
+    entries = [{"id": id, "state": state, "dataset": "results/here/gpu"} for id, state in states]
     entries[1]["dataset"] = "published/same-gpu"
     (tmp_path / "here" / "reproduced.json").write_text(json.dumps(entries))
     counted = {"not reproduced": 1, "reproduced": 2, NOTHING: 1}
@@ -143,8 +143,8 @@ def test_what_a_campaign_took_is_read_from_its_costs(tmp_path, monkeypatch):
     (folder := tmp_path / "results" / "default" / "d").mkdir(parents=True)
     lines = ["job,wall_seconds,busy_seconds,gauntlet_seconds,peak_memory_bytes", "a,30,20,1.5,1e9", "b,10,8,0.5,2e9"]
     (folder / "costs.csv").write_text("\n".join([*lines, "confirmed,10,7,,1e9"]))
-    found = benchmark.last_campaign()["d"]
-    assert found == {"measure_s": 50, "confirm_s": 10, "gauntlet_s": 2, "busy_share": 0.7, "peak_host_memory_gb": 2}
+    costs = benchmark.last_campaign()["d"]
+    assert costs == {"measure_s": 50, "confirm_s": 10, "gauntlet_s": 2, "busy_share": 0.7, "peak_host_memory_gb": 2}
 
 
 @pytest.mark.slow
@@ -193,11 +193,11 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("03_shared_tile", "10_block_tile_128", "cublas")}
     sides = [Dataset.open(synthetic.write(tmp_path / f"run{seed}", seed, **sizes)) for seed in range(3)]
     measured = power.measure_published(tmp_path, {"GPU-0": sides})
-    (told,) = measured["machines"]
-    assert [one["dataset"] for one in told] == ["run0", "run1", "run2"]
-    assert {one["commit"] for one in told} == {synthetic.ENVIRONMENT["project"]["commit"]}
+    (machine,) = measured["machines"]
+    assert [run["dataset"] for run in machine] == ["run0", "run1", "run2"]
+    assert {run["commit"] for run in machine} == {synthetic.ENVIRONMENT["project"]["commit"]}
     confirmations = [hashlib.sha256((side.folder / "confirmed.parquet").read_bytes()).hexdigest() for side in sides]
-    assert [one["confirmed_sha256"] for one in told] == confirmations
+    assert [run["confirmed_sha256"] for run in machine] == confirmations
     assert measured["alike"] == 3 * 3 * (2 + 2)  # at 4096 cold is as warm, and launches are sustained
     assert measured["slowed"] == 12 * 3
     assert measured["called"] <= 0.15
@@ -215,14 +215,14 @@ def test_runs_of_the_same_code_are_held_together_and_longer_times_found(tmp_path
 
 def test_rungs_that_were_slowed_are_found_and_others_are_not(tmp_path):
     sizes = {"problems": [(256, 256, 256), (4096, 4096, 4096)], "kernels": ("10_block_tile_128", "16_thin_edge", "cublas")}
-    one = synthetic.write(tmp_path / "as-it-is", 1, **sizes)
-    other = synthetic.write(tmp_path / "slowed", 2, slower={"16_thin_edge": 1.02}, **sizes)
-    found = power.shares(power.compared(one, other))
+    before = synthetic.write(tmp_path / "as-it-is", 1, **sizes)
+    after = synthetic.write(tmp_path / "slowed", 2, slower={"16_thin_edge": 1.02}, **sizes)
+    shares = power.shares(power.compared(before, after))
     # warm and sustained; at 4096 cold is as warm, and 256 is too small to count
-    assert (found["slowed"], found["found"]) == (2, 1.0)
-    assert found["alike"] == 2 * 4
-    assert found["called"] <= 1 / 3
-    assert power.shares(power.compared(one, one)) == found | {"found": 0.0, "called": 0.0}
+    assert (shares["slowed"], shares["found"]) == (2, 1.0)
+    assert shares["alike"] == 2 * 4
+    assert shares["called"] <= 1 / 3
+    assert power.shares(power.compared(before, before)) == shares | {"found": 0.0, "called": 0.0}
 
 
 def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
@@ -232,8 +232,8 @@ def test_what_a_campaign_timed_is_told_by_what_was_compiled(tmp_path):
         "sm_90,03_x,float64,BM=16,ghi\nsm_90,03_x,float32,BM=64,\n",  # the last one was not compiled
     )
     (tmp_path / "build").mkdir()
-    found = {"sm_90 03_x.float32 BM=16": "abc", "sm_90 03_x.float32 BM=32": "def", "sm_90 03_x.float64 BM=16": "ghi"}
-    assert study.binaries(tmp_path) == found
+    binaries = {"sm_90 03_x.float32 BM=16": "abc", "sm_90 03_x.float32 BM=32": "def", "sm_90 03_x.float64 BM=16": "ghi"}
+    assert study.binaries(tmp_path) == binaries
 
 
 @pytest.mark.slow
@@ -281,9 +281,13 @@ def test_rung_21_is_timed_beside_sgemm_alone_held_and_where_no_chunk_fits(gpu, m
 
 
 def test_a_change_is_timed_beside_what_was_changed(gpu, monkeypatch):
-    change = replace(next(one for one in changes.CHANGES if one.parameters and not one.other), problem=(64, 32, 48))
+    change = replace(next(change for change in changes.CHANGES if change.parameters and not change.other), problem=(64, 32, 48))
     kernel = KERNELS[f"cuda/{change.kernel}"]
-    base = next(one for one in legal(kernel) if not change.parameters.items() <= dict(one.parameters).items())
+    base = next(
+        configuration
+        for configuration in legal(kernel)
+        if not change.parameters.items() <= dict(configuration.parameters).items()
+    )
     for module in (beside, changes):
         monkeypatch.setattr(module, "as_it_is", lambda _: base)
     monkeypatch.setattr(beside, "CHANGES", [change])

@@ -13,7 +13,7 @@ from ladder.publishing.page_data import Story
 from planted import ROOT, written
 
 LAUNCHES = {"warm": 102.0, "cold": 97.0, "cold_long": 101.0, "cold_single": 110.0}
-THEIRS = {"configurations": 110, "version": "1.5.0"}
+KERNEL_TUNER = {"configurations": 110, "version": "1.5.0"}
 COST = {"measure_s": 200.0, "busy_share": 0.8, "peak_host_memory_gb": 1}
 MEASURED = {
     "adversary": (
@@ -49,7 +49,7 @@ MEASURED = {
         "1,234 1,234 1,234",
     ),
     "kernel_tuner_compare": (
-        {"kernel": "cuda/06_x", "runs": [{"cores": 1, "kernel_tuner": THEIRS, "faster": 2.04, "faster_without_compiling": 1}]},
+        {"kernel": "cuda/06_x", "runs": [{"cores": 1, "kernel_tuner": KERNEL_TUNER, "faster": 2.04, "faster_without_compiling": 1}]},
         "06 1.5.0 110 2.0 1 1.0",
     ),
     "kernel_tuner_times": (
@@ -140,10 +140,10 @@ def test_an_answer_has_the_measured_numbers(name):
 def test_every_study_has_one_form_and_stands_in_the_guide():
     assert sorted(STUDIES) == sorted(MEASURED)
     guide = (ROOT / "CONTRIBUTING.md").read_text().partition("## Studies")[2]
-    for name, one in STUDIES.items():
-        assert one.question.endswith("?")
+    for name, entry in STUDIES.items():
+        assert entry.question.endswith("?")
         assert f"| `{name}`" in guide
-        script = re.search(r"[\w/]+\.py", one.run)
+        script = re.search(r"[\w/]+\.py", entry.run)
         assert not script or (ROOT / script[0]).exists()
     assert list(STUDIES) == sorted(STUDIES)  # the order of docs/evidence.md
 

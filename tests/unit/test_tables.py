@@ -21,8 +21,8 @@ def test_a_kernel_that_was_asked_little_is_marked(asked, mark):
     assert summarise([swept], 1.0)["marks"].tolist() == [mark]
     (best,) = made([swept, *(row(process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3))]).to_dict("records")
     assert (best["marks"], best["processes"]) == (mark, 3)
-    found = None if pd.isna(best["gauntlet_problems"]) else (best["gauntlet_problems"], best["gauntlet_changed"])
-    assert found == (None if asked is None else (asked, 3))
+    gauntlet = None if pd.isna(best["gauntlet_problems"]) else (best["gauntlet_problems"], best["gauntlet_changed"])
+    assert gauntlet == (None if asked is None else (asked, 3))
 
 
 def test_a_baseline_that_adds_parts_of_k_in_16_bits_is_marked():
@@ -135,8 +135,8 @@ EMPTY = {"fingerprint": {}}
 
 def test_a_dataset_that_is_whole_is_read(tmp_path):
     paths = write(tmp_path, "a", "b")
-    found, _ = dataset.load(paths, EMPTY)
-    assert [record["kernel"] for record in found] == ["a", "b"]
+    records, _ = dataset.load(paths, EMPTY)
+    assert [record["kernel"] for record in records] == ["a", "b"]
     _, sessions = dataset.load([*paths, confirm(tmp_path, paths)], EMPTY)
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
 
@@ -163,13 +163,13 @@ def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
 
 def test_a_file_under_another_name_is_refused(tmp_path):
     """As one kernel's samples in place of another's, or of another element type, or of another shard."""
-    one, other = write(tmp_path, "a", "b")
-    one.write_bytes(other.read_bytes())
+    path, other = write(tmp_path, "a", "b")
+    path.write_bytes(other.read_bytes())
     with pytest.raises(InputError, match=rf"a\.float32\.parquet: {faults.MACHINE['misnamed'].reason}\. Where it"):
-        dataset.load([one], EMPTY)
-    samples.write(one, [row(kernel="b")], {})  # of before files said what they are
+        dataset.load([path], EMPTY)
+    samples.write(path, [row(kernel="b")], {})  # of before files said what they are
     with pytest.raises(InputError, match=r"has the measurements of b\.float32; expected those of a\.float32\. .*git checkout"):
-        dataset.load([one], EMPTY)
+        dataset.load([path], EMPTY)
     shard = tmp_path / "b.float32.2of3.parquet"
     samples.write(shard, [row(kernel="b")], {"job": "b.float32.1of3"})
     with pytest.raises(InputError, match=r"has the measurements of b\.float32\.1of3; expected those of b\.float32\.2of3"):

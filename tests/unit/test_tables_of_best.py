@@ -203,24 +203,24 @@ def test_pairs():
     rows += again("cublas_tf32", "-", NEAR, "best")  # no binary, like the other call, and no twin of it
     rows += again("cublas", "-", [1.0, 1.00001, 0.99999], "best") + again("02_b", "twin", NEAR, "control")
     code = (("01_a", "-", "s1"), ("02_b", "twin", "s1"), ("02_b", "-", "s1"), ("cublas", "-", ""))
-    found = compared(rows, [(kernel, "float32", configuration, sha256) for kernel, configuration, sha256 in code])
-    assert set(found) == {("gain", "02_b"), ("gain", "03_c"), ("null", "cublas"), ("twins", "01_a")}
-    gain = found["gain", "02_b"]
+    pairs = compared(rows, [(kernel, "float32", configuration, sha256) for kernel, configuration, sha256 in code])
+    assert set(pairs) == {("gain", "02_b"), ("gain", "03_c"), ("null", "cublas"), ("twins", "01_a")}
+    gain = pairs["gain", "02_b"]
     assert (gain["other"], gain["verdict"], gain["problem"], gain["processes"]) == ("01_a", "faster", "100", 3)
     assert gain["ratio"] == pytest.approx(2, rel=1e-3)
     assert gain["low"] < gain["ratio"] < gain["high"] < 2.1
-    assert found["gain", "03_c"]["verdict"] == "not distinguishable"
-    assert found["null", "cublas"]["verdict"] == "not distinguishable"
-    assert found["twins", "01_a"]["verdict"] == "slower"  # twice the time: no twin in truth
+    assert pairs["gain", "03_c"]["verdict"] == "not distinguishable"
+    assert pairs["null", "cublas"]["verdict"] == "not distinguishable"
+    assert pairs["twins", "01_a"]["verdict"] == "slower"  # twice the time: no twin in truth
 
 
 def test_a_slow_one_is_compared_in_the_rounds_it_took_part_in():
     slow = again("01_a", "-", np.multiply(NEAR, 50), "best", rounds=3)
     for record in slow:
         record["samples_us"][0] *= 9  # the median of three rounds does not mind
-    found = compared(swept("-", kernel="01_a") + swept("-", kernel="02_b") + slow + again("02_b", "-", NEAR, "best", rounds=8))
-    assert found["gain", "02_b"]["ratio"] == pytest.approx(50, rel=1e-3)
-    assert found["gain", "02_b"]["verdict"] == "faster"
+    pairs = compared(swept("-", kernel="01_a") + swept("-", kernel="02_b") + slow + again("02_b", "-", NEAR, "best", rounds=8))
+    assert pairs["gain", "02_b"]["ratio"] == pytest.approx(50, rel=1e-3)
+    assert pairs["gain", "02_b"]["verdict"] == "faster"
 
 
 def test_without_a_confirmation_gains_are_of_ratios_and_no_verdict():

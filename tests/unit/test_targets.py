@@ -82,75 +82,75 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
         (tmp_path / gpu / "1" / "samples" / f"{job}.parquet").touch()
     (tmp_path / cpu / "1" / "samples" / "03_blocked.float32.parquet").touch()
-    found = Published(tmp_path, KERNELS)
+    published = Published(tmp_path, KERNELS)
     made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
-    assert found.redrawn() == [
+    assert published.redrawn() == [
         *(f"results/redrawn/{device}/{name}" for device in (cpu, gpu) for name in made_of_each),
         "results/redrawn/index.html",
     ]
-    assert found.headline() == []
-    assert found.indexed() == [cpu, gpu]
-    assert found.claims() == []
+    assert published.headline() == []
+    assert published.indexed() == [cpu, gpu]
+    assert published.claims() == []
     (tmp_path / "claims.json").touch()
-    assert found.claims() == [tmp_path / "claims.json"]
-    assert found.drawn(cpu) == [f"results/redrawn/{cpu}/figures"]
-    assert found.drawn(gpu) == [f"results/redrawn/{gpu}/figures", f"results/redrawn/{gpu}/counters.svg"]
-    assert found.checked(gpu) == [f"results/redrawn/{gpu}/data.checked"]
+    assert published.claims() == [tmp_path / "claims.json"]
+    assert published.drawn(cpu) == [f"results/redrawn/{cpu}/figures"]
+    assert published.drawn(gpu) == [f"results/redrawn/{gpu}/figures", f"results/redrawn/{gpu}/counters.svg"]
+    assert published.checked(gpu) == [f"results/redrawn/{gpu}/data.checked"]
     assert made().checked("nvidia-x") == []
-    assert [path.relative_to(tmp_path / gpu).as_posix() for path in found.committed(gpu)] == [
+    assert [path.relative_to(tmp_path / gpu).as_posix() for path in published.committed(gpu)] == [
         "1/counters.csv", "1/environment.json", "1/samples/03_shared_tile.float32.parquet", "1/samples/99_gone.float32.parquet",
         "1/samples/baselines.float32.parquet", "2/environment.json",
     ]  # fmt: skip
-    assert [path.name for path in found.samples(gpu)] == [
+    assert [path.name for path in published.samples(gpu)] == [
         "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
     ]  # fmt: skip
-    assert found.headers(gpu) == [KERNELS["cuda/03_shared_tile"].path]
-    assert found.headers(cpu) == [KERNELS["cpu/03_blocked"].path]
-    assert found.resources(gpu) == [tmp_path / gpu / "1" / "resources.csv"]
-    assert found.environment(gpu) == tmp_path / gpu / "1" / "environment.json"
-    assert found.counters(gpu) == tmp_path / gpu / "1" / "counters.csv"
+    assert published.headers(gpu) == [KERNELS["cuda/03_shared_tile"].path]
+    assert published.headers(cpu) == [KERNELS["cpu/03_blocked"].path]
+    assert published.resources(gpu) == [tmp_path / gpu / "1" / "resources.csv"]
+    assert published.environment(gpu) == tmp_path / gpu / "1" / "environment.json"
+    assert published.counters(gpu) == tmp_path / gpu / "1" / "counters.csv"
 
 
 def test_the_featured_datasets_of_the_headlines_campaign_are_compared(tmp_path):
     for name, run in (("nvidia-a/default", "1"), ("nvidia-b/default", "1"), ("nvidia-b/default", "2"), ("nvidia-c/mine", "1")):
         publish(tmp_path, name, run)
-    found = Published(tmp_path, KERNELS)
-    assert found.compared() == ["results/redrawn/compared-cuda.svg"]
-    assert found.redrawn()[-2:] == ["results/redrawn/compared.checked", "results/redrawn/index.html"]
+    published = Published(tmp_path, KERNELS)
+    assert published.compared() == ["results/redrawn/compared-cuda.svg"]
+    assert published.redrawn()[-2:] == ["results/redrawn/compared.checked", "results/redrawn/index.html"]
     assert made().indexed() == ["nvidia-x", "cpu-y"]
     assert made().claims() == [Path(f"results/t/{name}/claims.json") for name in ("nvidia-x", "cpu-y")]
-    assert found.compared_devices("cuda") == ["nvidia-a/default", "nvidia-b/default"]
+    assert published.compared_devices("cuda") == ["nvidia-a/default", "nvidia-b/default"]
     assert made().compared_devices("cuda") == ["nvidia-x"]
     assert Published(Path("/nowhere"), KERNELS).compared() == []
 
 
 def test_figures_are_drawn_as_asked_but_published_ones_always_the_same():
-    found, usual = made(figures={"width": 3.4, "formats": ["pdf"]}), {"width": 11.0, "formats": []}
-    assert found.drawing() == {"width": 3.4, "formats": ["pdf"]}
+    of_campaign, usual = made(figures={"width": 3.4, "formats": ["pdf"]}), {"width": 11.0, "formats": []}
+    assert of_campaign.drawing() == {"width": 3.4, "formats": ["pdf"]}
     assert Published(Path("/nowhere"), KERNELS).drawing() == made().drawing() == usual
 
 
 def test_threads_are_shared_by_the_number_of_configurations():
-    found = made()
-    counts = {id: len(configurations) for id, configurations in found.campaign.configurations.items()}
+    of_campaign = made()
+    counts = {id: len(configurations) for id, configurations in of_campaign.campaign.configurations.items()}
     total = 2 * (counts["cuda/02_naive_coalesced"] + counts["cuda/03_shared_tile"]) + counts["cpu/03_blocked"]
     assert counts["cuda/03_shared_tile"] == 3
-    assert found.compiling_threads("sm_80", "03_shared_tile", 10 * total) == 30
-    assert found.compiling_threads("cpu-y", "03_blocked", total) == counts["cpu/03_blocked"]
-    assert found.compiling_threads("sm_80", "03_shared_tile", 1) == 1
-    assert found.kernel("sm_90a", "03_shared_tile").id == "cuda/03_shared_tile"
-    assert (found.measuring_threads("nvidia-x", 8), found.measuring_threads("cpu-y", 8)) == (1, 8)
+    assert of_campaign.compiling_threads("sm_80", "03_shared_tile", 10 * total) == 30
+    assert of_campaign.compiling_threads("cpu-y", "03_blocked", total) == counts["cpu/03_blocked"]
+    assert of_campaign.compiling_threads("sm_80", "03_shared_tile", 1) == 1
+    assert of_campaign.kernel("sm_90a", "03_shared_tile").id == "cuda/03_shared_tile"
+    assert (of_campaign.measuring_threads("nvidia-x", 8), of_campaign.measuring_threads("cpu-y", 8)) == (1, 8)
 
 
 def test_memory_is_that_of_the_largest_problem():
     assert made().measuring_mb() == 3000 + made().campaign.problems("cuda", "float32")[1].bytes // 10**6 > 3010
 
 
-def asked(found, gpu, usual, attempt=1, threads=2, **wildcards):
+def asked(of_campaign, gpu, usual, attempt=1, threads=2, **wildcards):
     """What a job asks for, by resource."""
-    partitions = {name: vars(partition) for name, partition in found.campaign.partitions.items()}
+    partitions = {name: vars(partition) for name, partition in of_campaign.campaign.partitions.items()}
     run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=False, checks_kernels=True)
-    run._targets["t"] = found
+    run._targets["t"] = of_campaign
     vars(run)["data"] = {"t": {"partitions": partitions}}
     requests = run.requests(gpu, **usual)
     return {name: request(SimpleNamespace(dataset="t", **wildcards), threads, attempt) for name, request in requests.items()}
@@ -168,17 +168,17 @@ def test_what_the_job_of_a_partition_asks_for():
     gpu = {"device": "nvidia-x", "architecture": "sm_90", "resources": {"slurm_partition": "p", "gres": "gpu:2", "runtime": 7}}
     partitions = {"one": gpu, "two": {"device": "cpu-y", "resources": {"constraint": "avx"}}}
     devices = [Device("one", "cuda", "x", "sm_90", 0), Device("two", "cpu", "cpu-y", "cpu-y", 0)]
-    found = made(devices=devices, partitions=partitions)
+    of_campaign = made(devices=devices, partitions=partitions)
     usual = {"mem_mb": 5, "runtime": 10}
-    one = asked(found, True, usual, attempt=2, device="one")
-    assert one == {"gpu": None, "mem_mb": 10, "runtime": 14, "slurm_partition": "p", "gres": "gpu:2", "constraint": None}
+    of_gpu = asked(of_campaign, True, usual, attempt=2, device="one")
+    assert of_gpu == {"gpu": None, "mem_mb": 10, "runtime": 14, "slurm_partition": "p", "gres": "gpu:2", "constraint": None}
     # compiling for a GPU needs none, and no partition; for a CPU it is done where that is
     nothing = {"mem_mb": 5, "runtime": 10, "slurm_partition": None, "constraint": None}
-    assert asked(found, False, usual, arch="sm_90") == nothing
-    assert asked(found, False, usual, arch="cpu-y") == nothing | {"constraint": "avx"}
-    assert found.headers("two") == [KERNELS["cpu/03_blocked"].path]
-    two = asked(found, True, usual, device="two")
-    assert (two["gpu"], two["constraint"], two["gres"]) == (0, "avx", None)
+    assert asked(of_campaign, False, usual, arch="sm_90") == nothing
+    assert asked(of_campaign, False, usual, arch="cpu-y") == nothing | {"constraint": "avx"}
+    assert of_campaign.headers("two") == [KERNELS["cpu/03_blocked"].path]
+    of_cpu = asked(of_campaign, True, usual, device="two")
+    assert (of_cpu["gpu"], of_cpu["constraint"], of_cpu["gres"]) == (0, "avx", None)
 
 
 def test_counters_need_a_gpu_and_nsight_compute():
@@ -227,26 +227,28 @@ def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
         written(tmp_path / name, "one")
     for name in ("claims.json", "SHA256SUMS", "d/figure.svg"):
         (tmp_path / name).touch()
-    found = Published(tmp_path, KERNELS)
-    names = [path.relative_to(tmp_path).as_posix() for path in found.data()]
+    published = Published(tmp_path, KERNELS)
+    names = [path.relative_to(tmp_path).as_posix() for path in published.data()]
     assert names == ["d/again/samples/a.parquet", "d/environment.json", "repeat-d.csv", "studies/kill.d.json"]
-    before = found.all_contents()
+    before = published.all_contents()
     (tmp_path / "claims.json").write_text("more")
-    assert found.all_contents() == before
+    assert published.all_contents() == before
     (tmp_path / "d/again/samples/a.parquet").write_text("two")
-    assert found.all_contents() != before
+    assert published.all_contents() != before
 
 
 def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
     def contents(text, of="cuda/03_shared_tile"):
         (tmp_path / "03_shared_tile.cu").write_text(text)
         changed = KERNELS | {of: replace(KERNELS[of], text=text)}
-        found = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [])
-        return [found.contents(device) for device in ("nvidia-x", "cpu-y")] + [found.contents_of("nvidia-x", "03_shared_tile.x")]
+        of_campaign = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [])
+        return [of_campaign.contents(device) for device in ("nvidia-x", "cpu-y")] + [
+            of_campaign.contents_of("nvidia-x", "03_shared_tile.x")
+        ]
 
-    one, other = contents("a"), contents("b")
-    assert one == contents("a")
-    assert (one[0] == other[0], one[1] == other[1], one[2] == other[2]) == (False, True, False)
+    first, other = contents("a"), contents("b")
+    assert first == contents("a")
+    assert (first[0] == other[0], first[1] == other[1], first[2] == other[2]) == (False, True, False)
     assert contents("a", "cuda/01_naive_uncoalesced") == contents("b", "cuda/01_naive_uncoalesced")  # not one of the campaign's
     assert made().contents_of("nvidia-x", "baselines.float32") == ""
 

@@ -95,17 +95,17 @@ def test_the_driver_is_asked_for_rows_and_boxes_in_its_order(monkeypatch):
         return driver.CUresult.CUDA_SUCCESS, driver.CUtensorMap()
 
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", encode)
-    one = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128)
+    tensor_map = TensorMap("workspace", 64, 72, 99, 144, (64, 32), 128)
     encoded.cache_clear()
-    assert len(encoded(one, "float16", 1088)) == struct.calcsize("16Q")
+    assert len(encoded(tensor_map, "float16", 1088)) == struct.calcsize("16Q")
     kind, rank, address, extents, pitches, box, steps, _, swizzle, *_ = asked[0]
     assert (kind, rank, address) == (driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, 1088)
     assert [list(map(int, values)) for values in (extents, pitches, box, steps)] == [[72, 99], [144], [64, 32], [1, 1]]
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
     assert encoded(TensorMap("C", 0, 8, 8, 20, (8, 8), 0, aligned=False), "float16", 8192) == bytes(128)
     assert len(asked) == 1
-    encoded(one, "bfloat16", 1088)
+    encoded(tensor_map, "bfloat16", 1088)
     assert asked[1][0] == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (driver.CUresult.CUDA_ERROR_INVALID_VALUE, None))
     with pytest.raises(Refused, match=r"does not encode TensorMap.*CUDA_ERROR_INVALID_VALUE"):
-        encoded(one, "float32", 1088)
+        encoded(tensor_map, "float32", 1088)

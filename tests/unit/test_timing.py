@@ -293,13 +293,13 @@ def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_
     device = steady("a", "culprit", "b")
 
     def audit(name):
-        def found(r):
+        def of_round(r):
             order = device.rounds[-1]
             if r < 7 or "culprit" not in order or order.index(name) < order.index("culprit"):
                 return OK
             return Audit(0.5, 4, 0)
 
-        return found
+        return of_round
 
     device.audits = {name: audit(name) for name in device.launches}
     series = run(device, target=-1.0, max_samples=12)

@@ -52,13 +52,13 @@ def test_a_variable_changes_no_binary(tmp_path, monkeypatch, compiler, name, val
 def test_nvrtc_sees_no_other_variables_either(tmp_path, monkeypatch):
     from cuda.bindings import nvrtc
 
-    said = tmp_path / "said.json"
+    path = tmp_path / "said.json"
     monkeypatch.setenv("NVRTC_APPEND_FLAGS", "-G")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", lambda *_: said.write_text(json.dumps(dict(os.environ))) and os._exit(1))
+    monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", lambda *_: path.write_text(json.dumps(dict(os.environ))) and os._exit(1))
     with pytest.raises(compilers.CompileError):
         made("nvrtc")
-    assert json.loads(said.read_text()) == toolchain.environment()
+    assert json.loads(path.read_text()) == toolchain.environment()
     assert {"PATH", "TMPDIR"} <= set(toolchain.environment()) <= set(toolchain.PASSED)
     assert os.environ["NVRTC_APPEND_FLAGS"] == "-G"
 

@@ -76,8 +76,8 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     device, results = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1), tmp_path / "results"
 
     def best(**given):
-        found = best_rung.best_rung(device, kernels / "mine.cu", Problem(64, 64, 64, **given))
-        return found and found[0].stem
+        fastest = best_rung.best_rung(device, kernels / "mine.cu", Problem(64, 64, 64, **given))
+        return fastest and fastest[0].stem
 
     assert best() is None
     of_y = "nvidia-y", ("foreign", 1.0), ("slow", 0.9), ("older", 0.5), ("newer", 0.5)
@@ -96,14 +96,14 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
 
 
-@pytest.mark.parametrize(("kind", "others", "said"), [
+@pytest.mark.parametrize(("kind", "others", "message"), [
     ("cpu", 0.0, ""),
     ("cpu", 1.26, f"timed while other processes used 1.3 of {len(os.sched_getaffinity(0))} cores"),
     ("cuda", 0, ""),
     ("cuda", 1, "timed while 1 other process(es) computed on the device"),
 ])  # fmt: skip
-def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, said):
-    assert trial_report.beside(kind, others) == said
+def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, message):
+    assert trial_report.beside(kind, others) == message
 
 
 def test_an_interval_that_says_nothing_is_not_known():

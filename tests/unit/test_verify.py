@@ -59,11 +59,11 @@ CASES = [
 @pytest.mark.parametrize("order", list(ORDERS))
 def test_right_arithmetic_passes_with_any_factors_and_layout(shape, given, order):
     problem = Problem(*shape, **given)
-    found = verdict(problem, ORDERS[order])
-    assert (found.status, found.reason) == ("correct", "")
-    assert found.component_error <= found.component_bound
-    found = verdict(exactly(problem), ORDERS[order])
-    assert (found.status, found.component_error) == ("correct", 0)
+    outcome = verdict(problem, ORDERS[order])
+    assert (outcome.status, outcome.reason) == ("correct", "")
+    assert outcome.component_error <= outcome.component_bound
+    outcome = verdict(exactly(problem), ORDERS[order])
+    assert (outcome.status, outcome.component_error) == ("correct", 0)
 
 
 @pytest.mark.parametrize("k", [1, 300, 2048])
@@ -71,8 +71,8 @@ def test_right_arithmetic_passes_with_any_factors_and_layout(shape, given, order
 def test_right_arithmetic_passes_on_any_operands(distribution, k):
     problem = Problem(40, 24, k, distribution=distribution, beta=0.5)
     for order in ORDERS.values():
-        found = verdict(problem, order)
-        assert (found.status, found.reason) == ("correct", "")
+        outcome = verdict(problem, order)
+        assert (outcome.status, outcome.reason) == ("correct", "")
 
 
 def off_by_a_bit(row, column):
@@ -88,8 +88,8 @@ def off_by_a_bit(row, column):
 def test_of_mixed_what_is_whole_is_exact_and_the_rest_keeps_the_bound():
     problem = Problem(40, 24, 300, distribution="mixed")
     for row, column in ((0, 0), (39, 23)):
-        found = verdict(problem, off_by_a_bit(row, column))
-        assert found.reason == f"C[{row}][{column}] is not exact on whole numbers, of which all sums are"
+        outcome = verdict(problem, off_by_a_bit(row, column))
+        assert outcome.reason == f"C[{row}][{column}] is not exact on whole numbers, of which all sums are"
     for where in ((5, 0), (0, 16), (27, 5)):
         assert verdict(problem, off_by_a_bit(*where)).status == "correct"
     assert verdict(replace(problem, alpha=0.3), off_by_a_bit(0, 0)).status == "correct"
@@ -135,9 +135,9 @@ WRONG = {
 @pytest.mark.parametrize("fault", list(WRONG))
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_wrong_arithmetic_fails_on_any_operands(distribution, fault):
-    found = verdict(Problem(40, 24, 300, distribution=distribution), WRONG[fault])
-    assert found.status == "incorrect"
-    assert found.reason
+    outcome = verdict(Problem(40, 24, 300, distribution=distribution), WRONG[fault])
+    assert outcome.status == "incorrect"
+    assert outcome.reason
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -146,10 +146,10 @@ def test_one_nan_or_infinity_never_passes(value):
         right(p, a, b, c)
         c[63, 62] = value
 
-    found = verdict(Problem(64, 64, 64), compute)
-    assert found.status == "incorrect"
-    assert found.reason.startswith("1 of 4096 elements, C[63][62] for one, are NaN or infinite")
-    assert found.frobenius_error is None
+    outcome = verdict(Problem(64, 64, 64), compute)
+    assert outcome.status == "incorrect"
+    assert outcome.reason.startswith("1 of 4096 elements, C[63][62] for one, are NaN or infinite")
+    assert outcome.frobenius_error is None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
@@ -158,8 +158,8 @@ def test_a_special_value_must_be_the_right_one(value):
         right(p, a, b, c)
         c[np.isnan(c)] = value
 
-    found = verdict(Problem(64, 64, 300, distribution="nonfinite"), compute)
-    assert found.status == ("correct" if np.isnan(value) else "incorrect")
+    outcome = verdict(Problem(64, 64, 300, distribution="nonfinite"), compute)
+    assert outcome.status == ("correct" if np.isnan(value) else "incorrect")
 
 
 @pytest.mark.parametrize("padding", [0, 5])
@@ -172,8 +172,8 @@ def test_a_write_outside_c_never_passes(padding, offset):
             right(p, a, b, c)
             poke(c, place, 1)
 
-        found = verdict(Problem(16, 16, 16, padding=padding, offset=offset), compute)
-        assert (found.status, found.reason) == ("incorrect", "1 elements outside C were overwritten")
+        outcome = verdict(Problem(16, 16, 16, padding=padding, offset=offset), compute)
+        assert (outcome.status, outcome.reason) == ("incorrect", "1 elements outside C were overwritten")
 
 
 def narrow(bits, share=1.0):
@@ -232,5 +232,5 @@ def test_in_a_whole_c_every_place_along_k_has_an_operand_that_narrower_ones_chan
 
 def test_no_rounding_is_held_to_be_relative_to_a_denormal_result():
     """Beside larger ones: it is the element farthest off, and as near as float32 can be."""
-    found = verdict(Problem(33, 40, 16, distribution="scaled", alpha=2.0**-90), right)
-    assert found.status == "correct", found.reason
+    outcome = verdict(Problem(33, 40, 16, distribution="scaled", alpha=2.0**-90), right)
+    assert outcome.status == "correct", outcome.reason

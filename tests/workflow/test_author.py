@@ -24,7 +24,7 @@ VERDICT = re.compile(r"^(correct|incorrect)(?=; )|^  it looks like this: (.*)", 
 
 def verdicts(text):
     """What the tries of a session ended with, and the guesses."""
-    return ["".join(found) for found in VERDICT.findall(text)]
+    return ["".join(groups) for groups in VERDICT.findall(text)]
 
 
 def test_the_commands_on_the_pages_exist(capsys):
@@ -110,14 +110,14 @@ class Fake(Project):
 
 def test_every_save_is_answered_and_timed(tmp_path):
     fake = Fake(tmp_path, "correct")
-    found = saves.saves(fake, "cpu", 2)
+    measured = saves.saves(fake, "cpu", 2)
     tried, watched = [(author.FILE, 0), (author.FILE, 1), (author.FILE, 0)], [("--watch", 0), ("--watch", 1), ("--watch", 0)]
     assert fake.log() == [*tried, *watched, ("campaign", 0), ("campaign", 1)]
-    assert set(found) == {"kind", "first_s", "again_s", "watch_s", "campaign_s", "each_again_s", "each_watch_s"}
+    assert set(measured) == {"kind", "first_s", "again_s", "watch_s", "campaign_s", "each_again_s", "each_watch_s"}
     for way in ("again", "watch"):
-        assert len(found[f"each_{way}_s"]) == 2
-        assert found[f"{way}_s"] == median(found[f"each_{way}_s"])
-    assert "`ladder try` of a CPU kernel takes " in STUDIES["saves"].answer(found)
+        assert len(measured[f"each_{way}_s"]) == 2
+        assert measured[f"{way}_s"] == median(measured[f"each_{way}_s"])
+    assert "`ladder try` of a CPU kernel takes " in STUDIES["saves"].answer(measured)
 
 
 def test_a_wrong_kernel_is_not_timed(tmp_path):
@@ -133,12 +133,12 @@ def test_a_save_is_answered_sooner_than_by_a_campaign(project):
 
 @pytest.mark.parametrize("kind", saves.KERNELS)
 def test_what_is_edited_is_there_and_of_one_configuration(kind, tmp_path):
-    name, text, (old, new), one = saves.KERNELS[kind]
+    name, text, (old, new), settings = saves.KERNELS[kind]
     assert text.count(old) == 1
     digests = []
     for version in (text, text.replace(old, new)):
         path = written(tmp_path / "kernels" / kind / name, version)
-        lists = {key: [int(value)] for key, _, value in (pair.partition("=") for pair in one[1::2])}
+        lists = {key: [int(value)] for key, _, value in (pair.partition("=") for pair in settings[1::2])}
         kernel = parse(path)
         (configuration,) = kernel.expand(lists, ["float32"])
         if kind == "cpu":

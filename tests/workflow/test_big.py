@@ -33,8 +33,8 @@ def dry_run(project):
         while process.poll() is None:  # the usage that the system reports at the end includes this process's at the fork
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{process.pid}/status").read_text()
-                if found := re.search(r"VmHWM:\s+(\d+) kB", status):
-                    peak = 1024 * int(found[1])
+                if match := re.search(r"VmHWM:\s+(\d+) kB", status):
+                    peak = 1024 * int(match[1])
             time.sleep(0.02)
     planned = (project.folder / "plan").read_text()
     assert process.returncode == 0, planned
@@ -59,8 +59,8 @@ def test_a_big_sweep_is_planned_in_seconds_and_little_memory(project):
 def test_shards_are_parts_of_a_sweep_in_its_order():
     def plans(**measure):
         data = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "kernels": ["cuda/03_shared_tile"], "measure": measure}
-        found = campaign_file.load(data, "t", discover(ROOT))
-        return found.jobs("cuda"), [found.plan("cuda", job)["candidates"] for job in found.jobs("cuda")[1:]]
+        campaign = campaign_file.load(data, "t", discover(ROOT))
+        return campaign.jobs("cuda"), [campaign.plan("cuda", job)["candidates"] for job in campaign.jobs("cuda")[1:]]
 
     jobs, (whole,) = plans()
     assert jobs == ["baselines.float32", "03_shared_tile.float32"]

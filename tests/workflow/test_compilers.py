@@ -49,7 +49,11 @@ def test_every_rung_compiles_by_nvrtc_and_for_an_older_architecture(tmp_path):
         if plan.kernels[id].path.suffix != ".cu" or plan.kernels[id].uses:
             continue
         kernel, folder = plan.kernels[id], tmp_path / id
-        legal = {one.element_type: (one, objection) for one, objection in reversed(configurations) if not objection}
+        legal = {
+            configuration.element_type: (configuration, objection)
+            for configuration, objection in reversed(configurations)
+            if not objection
+        }
         first = next(element_type for element_type in plan.element_types if element_type in legal)
         (older[kernel.name],) = compile.compile_kernel(kernel, [legal[first]], "sm_80", folder, 1)
         if older[kernel.name].status == "compiled":

@@ -12,7 +12,7 @@ KERNELS = [kernel for kernel in discover(ROOT).values() if "cutlass" in kernel.u
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_a_kernel_with_cute_compiles_by_both_compilers(kernel, tmp_path):
     """Each is one configuration, and `compile_kernel` compares the parameters and threads of `gemm` with those of the launch."""
-    first = next(one for one, objection in kernel.expand({}, kernel.element_types[:1], [()]) if not objection)
+    first = next(configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1], [()]) if not objection)
     both = [(first, ""), (type(first)(first.element_type, first.parameters, (("compiler", "nvrtc"),)), "")]
     rows = compile.compile_kernel(kernel, both, "sm_90", tmp_path, 2)
     assert [(row.status, row.reason) for row in rows] == [("compiled", "")] * 2

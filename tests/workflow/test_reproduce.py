@@ -74,8 +74,8 @@ def test_a_corrected_claim_is_judged_again_and_nothing_is_measured(tiny):
     assert "wrong: reproduced" in done.stdout
     assert "Claims: 2 reproduced, 0 not reproduced, 1 not applicable here\n" in done.stdout
     row = f"03_shared_tile {rows[0]['configuration']} 256 float32 warm: made up"
-    said = rf"Not reproduced: A GPU is a GPU\. Here 1, published 1\. elsewhere, nvidia-.*\n  {re.escape(row)}\n$"
-    assert re.search(said, done.stdout)
+    expected = rf"Not reproduced: A GPU is a GPU\. Here 1, published 1\. elsewhere, nvidia-.*\n  {re.escape(row)}\n$"
+    assert re.search(expected, done.stdout)
     assert "rule claims" in done.stdout
     assert "rule measure" not in done.stdout
 

@@ -47,10 +47,12 @@ def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(don
     where, head, cuda, typo, wrong, hint = last(done.first, 6)
     assert re.search(r"device busy \d+ % of measuring time \(\S+ s\); tables and figures in results/tiny/cpu-\S+$", where)
     assert head == "Kernels that failed:"
-    said = 'cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: identifier "undeclared" is undefined'
-    assert cuda == said
-    said = r"cpu/92_typo: compile_error in 1 row\(s\); - for cpu-\S+: 92_typo\.c:.* error: .undeclared. undeclared"
-    assert re.match(said, typo)
+    message = (
+        'cuda/93_typo: compile_error in 2 row(s); BX=8 for sm_80: 93_typo.cu(11): error: identifier "undeclared" is undefined'
+    )
+    assert cuda == message
+    message = r"cpu/92_typo: compile_error in 1 row\(s\); - for cpu-\S+: 92_typo\.c:.* error: .undeclared. undeclared"
+    assert re.match(message, typo)
     assert wrong.startswith("cpu/91_wrong: incorrect in 1 row(s); - on 48: on M=1 N=1 K=1 exact: C[0][0] is not exact")
     assert hint == "`.venv/bin/ladder try kernels/cpu/91_wrong.c` shows the first incorrect element"
     table = done.first.stdout[done.first.stdout.index("M=48 N=48 K=48, float32, warm") :]
@@ -112,5 +114,5 @@ def test_where_nothing_can_be_written_is_a_line(project):
     refused = subprocess.run(command, cwd="/proc", capture_output=True, text=True, check=False, timeout=600)
     assert refused.returncode == 1
     assert "Traceback" not in refused.stdout + refused.stderr
-    said = rf"^Error: /proc: cannot be written: .*; expected a folder for results: .* -s {snakefile} "
-    assert re.search(said, refused.stderr, re.MULTILINE)
+    message = rf"^Error: /proc: cannot be written: .*; expected a folder for results: .* -s {snakefile} "
+    assert re.search(message, refused.stderr, re.MULTILINE)

@@ -129,9 +129,9 @@ def interrupt(project, *arguments, once):
 
 def test_what_is_interrupted_while_it_measures_ends_with_a_line_that_says_so(tiny):
     tiny.campaign(TINY.format(samples=10_000, us=100_000))  # which takes hours
-    said = interrupt(tiny, SAMPLES, *CONFIG, once=JOURNAL)
-    assert said.rstrip().splitlines()[-1] == INTERRUPTED
-    assert "Traceback" not in said, said
+    output = interrupt(tiny, SAMPLES, *CONFIG, once=JOURNAL)
+    assert output.rstrip().splitlines()[-1] == INTERRUPTED
+    assert "Traceback" not in output, output
 
 
 DRAWN = "    save(draw(name, data), stem, formats)\n"
@@ -148,9 +148,9 @@ def test_what_is_interrupted_while_it_draws_ends_with_a_line_that_says_so(projec
     synthetic.index(folder.parents[1])
     publish.write_sums(folder, folder / "nothing")
     drawn = "results/redrawn/nvidia-a/default/figures"
-    said = interrupt(project, drawn, once=f"{drawn}/*.svg")
-    assert said.rstrip().splitlines()[-1] == INTERRUPTED
-    assert "Traceback" not in said, said
+    output = interrupt(project, drawn, once=f"{drawn}/*.svg")
+    assert output.rstrip().splitlines()[-1] == INTERRUPTED
+    assert "Traceback" not in output, output
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_message(project):
@@ -167,9 +167,9 @@ def test_a_damaged_journal_stops_its_job_with_a_clear_message(tiny):
     assert done.returncode != 0
     assert f"02_reordered_ikj.float32.journal: {faults.MACHINE['damaged'].reason}" in done.stdout
     assert "Traceback" not in done.stdout
-    said = [line for line in done.stdout.splitlines() if line.startswith("Error: ")]
-    assert len(said) == 2  # by the job, and once more at the end
-    assert "Finished" not in done.stdout[done.stdout.rindex(said[1]) :]
+    errors = [line for line in done.stdout.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 2  # by the job, and once more at the end
+    assert "Finished" not in done.stdout[done.stdout.rindex(errors[1]) :]
     assert journal.read_text() == "what is this\n"
 
 
@@ -195,6 +195,6 @@ def test_jobs_in_the_image_have_the_package_of_this_checkout(project, monkeypatc
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
     project.campaign(TINY.format(samples=5, us=500))
-    said = project.snakemake(*CONFIG, "--sdm", "apptainer", "--apptainer-args=--nv", "--until", "support").stdout
-    (asked,) = re.findall("^asked: .*", said, re.MULTILINE)
+    output = project.snakemake(*CONFIG, "--sdm", "apptainer", "--apptainer-args=--nv", "--until", "support").stdout
+    (asked,) = re.findall("^asked: .*", output, re.MULTILINE)
     assert f" --nv --bind {project.folder}:/opt/gemm-ladder " in asked

@@ -96,8 +96,8 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
     again = smoke.ok("--snakefile", "workflow/Snakefile", *SMOKE, code=NOTHING_MEASURED)
     assert "1 of 1 steps (100%) done" in again
     table, printed = (log[log.index("steps (100%) done") :].partition("Complete log")[0] for log in (smoke.log, again))
-    told = r"Nothing was measured: .*, the last of 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, .* remove results/smoke first\n"
-    assert re.fullmatch(re.escape(table) + told, printed)
+    note = r"Nothing was measured: .*, the last of 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, .* remove results/smoke first\n"
+    assert re.fullmatch(re.escape(table) + note, printed)
 
 
 def test_the_report_is_one_offline_page(smoke):

@@ -45,9 +45,9 @@ def test_a_try_says_what_has_changed_since_the_last_correct_one(trials):
     assert f"{SINCE}the same machine code\n" in trials.try_("right()")
     for does, verdict, factor in (("slow(2); right()", "slower", 0.5), ("slow(0.5); right()", "faster", 4)):
         output = trials.try_(does)
-        found = re.search(rf"{SINCE}{verdict}, ({INTERVAL}) times as fast in the same rounds", output)
-        assert found, output
-        assert float(found[1].split()[0]) == pytest.approx(factor, rel=0.05)
+        match = re.search(rf"{SINCE}{verdict}, ({INTERVAL}) times as fast in the same rounds", output)
+        assert match, output
+        assert float(match[1].split()[0]) == pytest.approx(factor, rel=0.05)
     assert f"{SINCE}not distinguishable, " in trials.try_("slow(0.5); right()  # other machine code")
     trials.try_("right(alpha=2)", code=1)
     assert f"{SINCE}slower, " in trials.try_("right()  # a wrong one in between is not compared with")
@@ -101,8 +101,8 @@ def test_sizes_that_do_not_divide_and_misaligned_addresses_name_the_needs_to_add
         ("right(); outside() if p.m == 65 else None", None),
     ):
         output = trials.try_(does, code=1)
-        found = re.findall(r"only other sizes are wrong: check bounds, or add to the header `needs: (.*)`", output)
-        assert found == ([needs] if needs else []), output
+        advice = re.findall(r"only other sizes are wrong: check bounds, or add to the header `needs: (.*)`", output)
+        assert advice == ([needs] if needs else []), output
         assert needs is None or "\ncorrect; " in trials.try_(does, header=f"needs: {needs}\n")
     output = trials.try_("fail('cuStreamSynchronize failed: misaligned address') if p.padding or p.offset else right()", code=1)
     (needs,) = re.findall(r"load fewer elements at a time, .* `needs: (.*)`", output)
@@ -230,8 +230,8 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(trials):
     for name in ("slow", "fast"):
         trials.write("right()", name=name)
     earlier_results(trials, 32, slow=9.0, fast=5.0, gone=1.0)
-    found = re.search(rf"; of fast ({INTERVAL}); ", trials.try_("slow(2); right()"))
-    assert found and float(found[1].split()[0]) == pytest.approx(0.5, rel=0.05)
+    match = re.search(rf"; of fast ({INTERVAL}); ", trials.try_("slow(2); right()"))
+    assert match and float(match[1].split()[0]) == pytest.approx(0.5, rel=0.05)
 
 
 def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):

@@ -98,9 +98,9 @@ def test_a_slower_kernel_is_slower_on_the_cpu(on_cpu):
     on_cpu.ladder(*try_)
     edit(path, "const T a =", "for (volatile int n = 0; n < 40; ++n);\n      const T a =")
     output = on_cpu.ladder(*try_)
-    found = re.search(rf"{SINCE}slower, ({INTERVAL}) times as fast in the same rounds", output)
-    assert found, output
-    assert float(found[1].split()[0]) < 0.8
+    match = re.search(rf"{SINCE}slower, ({INTERVAL}) times as fast in the same rounds", output)
+    assert match, output
+    assert float(match[1].split()[0]) < 0.8
     edit(path, "n < 40", "n < 1")
     assert f"{SINCE}faster, " in on_cpu.ladder(*try_)
 
