@@ -92,13 +92,13 @@ test-browser: setup
 test-machine: setup
 	-$(PYTEST) -m machine
 
-# kernels with CuTe, compiled by nvcc and NVRTC
+# kernels with CuTe and CUTLASS
 test-cutlass: setup-cutlass
-	$(PYTEST) -m cutlass tests/workflow/test_cutlass.py
+	$(PYTEST) $(TWO) -m cutlass tests/workflow/test_cutlass.py
 
 # kernels in Triton
 test-triton: setup-triton
-	$(PYTEST) -m triton tests/workflow/test_triton.py
+	$(PYTEST) $(TWO) -m triton tests/workflow/test_triton.py
 
 # the image, built and run; needs root, Podman and mmdebstrap
 test-container: setup

@@ -1,4 +1,4 @@
-"""Kernels with CuTe compile with the headers of envs/cutlass.lock, by both compilers."""
+"""Kernels with CuTe compile with the headers of envs/cutlass.lock."""
 
 import pytest
 from ladder.compiling import compile, interface
@@ -10,16 +10,20 @@ KERNELS = [kernel for kernel in discover(ROOT).values() if "cutlass" in kernel.u
 
 @pytest.mark.cutlass
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_a_kernel_with_cute_compiles_by_both_compilers(kernel, tmp_path):
-    """Each is one configuration, and `compile_kernel` compares the parameters and threads of `gemm` with those of the launch."""
+def test_a_kernel_with_cute_compiles(kernel, tmp_path):
+    """Each is one configuration, and `compile_kernel` compares the parameters and threads of `gemm` with those of the launch.
+
+    NVRTC compiles the first kernel, too: CUTLASS's templates take each compiler half a minute.
+    """
     first = next(configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1], [()]) if not objection)
-    both = [(first, ""), (type(first)(first.element_type, first.parameters, (("compiler", "nvrtc"),)), "")]
-    rows = compile.compile_kernel(kernel, both, "sm_90", tmp_path, 2)
-    assert [(row.status, row.reason) for row in rows] == [("compiled", "")] * 2
+    compilers = ["nvcc", "nvrtc"] if kernel == KERNELS[0] else ["nvcc"]
+    chosen = [(type(first)(first.element_type, first.parameters, (("compiler", compiler),)), "") for compiler in compilers]
+    rows = compile.compile_kernel(kernel, chosen, "sm_90", tmp_path, 2)
+    assert [(row.status, row.reason) for row in rows] == [("compiled", "")] * len(compilers)
     version = next(
         line for line in (ROOT / "envs" / "cutlass.lock").read_text().splitlines() if line.startswith("nvidia-cutlass==")
     )
     assert {row.version.split(", ")[1] for row in rows} == {version.split(" ;")[0].replace("==", " ")}
-    assert [row.spill_loads for row in rows] == [0, 0]
+    assert {row.spill_loads for row in rows} == {0}
     for row in rows:
         assert set(interface.functions((tmp_path / row.binary).read_bytes())) == {"gemm"}
