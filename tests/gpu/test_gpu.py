@@ -259,12 +259,17 @@ def test_cold_launches_take_turns_on_copies_that_together_exceed_the_l2(gpu):
         assert took["cold"] > took["warm"]
 
 
-@pytest.mark.parametrize("name", ["02_naive_coalesced", "11_split_k", "13_snake_order", "15_last_wave"])
-def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(gpu, name, tmp_path):
-    kernel = kernel_file.discover(ROOT)[f"cuda/{name}"]
-    configuration = Configuration("float32", tuple(kernel.parameters.items()))
+@pytest.mark.parametrize(("name", "problem"), [
+    *((name, Problem(500, 333, 1000, **LAYOUTS[1])) for name in ("02_naive_coalesced", "11_split_k", "13_snake_order", "15_last_wave")),
+    ("34_half_late_stores", Problem(500, 336, 1000, "float16", alpha=1.5, padding=8)),
+    ("37_half_last_wave", Problem(500, 336, 1000, "float16", alpha=1.5, padding="8,8,1")),
+    ("38_half_any_rows", Problem(500, 333, 1000, "float16", **LAYOUTS[1])),
+])  # fmt: skip
+def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_cublas(gpu, name, problem, tmp_path):
+    kernel, size = kernel_file.discover(ROOT)[f"cuda/{name}"], ELEMENT_TYPES[problem.element_type].size
+    configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
     (row,) = compile_kernel(kernel, [(configuration, "")], gpu.arch, tmp_path / "build", 1)
-    binary, problem = (tmp_path / "build" / row.binary).read_bytes(), Problem(500, 333, 1000, **LAYOUTS[1])
+    binary = (tmp_path / "build" / row.binary).read_bytes()
     export.write(tmp_path / "it", kernel, configuration, gpu.arch, binary, vars(row), None)
     p = problem
     matrices = (p.m, p.k, p.lda), (p.k, p.n, p.ldb), (p.m, p.n, p.ldc)
@@ -275,7 +280,13 @@ def test_an_exported_kernel_gives_the_bits_of_the_pipeline_and_is_right_beside_c
     def in_python(*at):
         arrays = []
         for (m, n, ld), address in zip(matrices, at, strict=True):
-            described = {"typestr": "<f4", "shape": (m, n), "strides": (4 * ld, 4), "data": (address, False), "version": 3}
+            described = {
+                "typestr": f"<f{size}",
+                "shape": (m, n),
+                "strides": (size * ld, size),
+                "data": (address, False),
+                "version": 3,
+            }
             arrays.append(SimpleNamespace(__cuda_array_interface__=described))
         return lambda: module.gemm(*arrays, p.alpha, p.beta, gpu.stream.handle)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cuda.bindings import driver
 from ladder.compiling import toolchain
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration, Kernel
@@ -42,6 +43,12 @@ int cuMemAllocAsync(address *at, size_t size, void *stream) {{
   return printf("allocate %zu on %d\\n", size, (int)(address)stream) < 0;
 }}
 int cuMemFreeAsync(address at, void *stream) {{ return printf("free %llx on %d\\n", at, (int)(address)stream) < 0; }}
+int cuTensorMapEncodeTiled(address *map, int type, unsigned rank, address at, address *extents, address *pitches, unsigned *box,
+                           unsigned *steps, int interleave, int swizzle, int promotion, int fill) {{
+  *map = at;
+  return printf("map %d %u %llx %llu %llu %llu %u %u %u %u %d %d %d %d %d\\n", type, rank, at, extents[0], extents[1], pitches[0], box[0],
+                box[1], steps[0], steps[1], interleave, swizzle, promotion, fill, (int)((address)map % 64)) < 0;
+}}
 int cuGetErrorName(int result, const char **name) {{ *name = result == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : "CUDA_ERROR"; return 0; }}
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void *stream, void **arguments, void **extra) {{
@@ -63,7 +70,7 @@ def make(folder: Path) -> None:
 def sizes(kernel: Kernel, configuration: Configuration) -> str:
     """Return the bytes of each argument, as the library takes them from its environment."""
     scalar = 8 if configuration.element_type == "float64" else 4
-    return f"444{scalar}8484{scalar}84" + ("8" if kernel.workspace else "")
+    return f"444{scalar}8484{scalar}84" + ("8" if kernel.workspace else "") + "8" * len(kernel.tensor_maps)
 
 
 def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at: Mapping[str, int], stream: int) -> list[str]:
@@ -76,8 +83,16 @@ def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at:
     ]  # fmt: skip
     size = kernel.workspace_of(configuration, names)
     values += [] if size is None else [("Q", WORKSPACE)]
-    arguments = "".join(f" {struct.pack(kind, value).hex()}" for kind, value in values)
     lines = [] if size is None else [f"allocate {size} on {stream}"]
+    for matrix in kernel.maps(configuration, names):
+        start = {"A": at["a"], "B": at["b"], "C": at["c"], "workspace": WORKSPACE}[matrix.of] + matrix.at
+        values.append(("Q", start if matrix.aligned else 0))  # of a map, the library fills in where the matrix begins
+        if matrix.aligned:
+            kind, swizzle = (getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}"),
+                             getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{matrix.swizzle}B"))  # fmt: skip
+            lines.append(f"map {int(kind)} 2 {start:x} {matrix.width} {matrix.height} {matrix.pitch} {matrix.box[0]} {matrix.box[1]} 1 1 0 "
+                         f"{int(swizzle)} {int(driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B)} 0 0")  # fmt: skip
+    arguments = "".join(f" {struct.pack(kind, value).hex()}" for kind, value in values)
     for shape in kernel.launches(configuration, names):
         if shape.dynamic_shared:
             lines.append(f"{shape.function}: attribute 8 {shape.dynamic_shared}")

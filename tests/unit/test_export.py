@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -134,6 +135,8 @@ CASES = {
     "13_snake_order": Problem(1000, 999, 33, alpha=2, padding="1,4,2", offset="0,1,3"),
     "14_cluster_split_k": Problem(96, 160, 2240), "15_last_wave": Problem(4096, 4096, 64, padding=4),
     "16_thin_edge": Problem(1025, 512, 8), "21_tensor_split": Problem(300, 200, 100, offset=1),
+    "32_half_wide_tile": Problem(300, 200, 104, "float16", alpha=2), "37_half_last_wave": Problem(1000, 2000, 72, "bfloat16", beta=0.5),
+    "34_half_late_stores": Problem(300, 204, 104, "float16", padding="0,4,1"), "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1),
 }  # fmt: skip
 
 
@@ -144,7 +147,10 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
     expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
     assert in_cpp(build(folder, driver, kernel), env, problem, at).stdout.splitlines() == expected
-    arrays = interfaces(problem, at, "<f8" if problem.element_type == "float64" else "<f4")
+    if problem.element_type == "bfloat16":
+        arrays, expected = packed(problem, at, 2, code=4, bits=16), ["ready on 7"] * 3 + expected
+    else:
+        arrays = interfaces(problem, at, {"float64": "<f8", "float16": "<f2"}.get(problem.element_type, "<f4"))
     assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
 
 
@@ -186,6 +192,16 @@ def test_what_breaks_a_need_is_refused_before_anything_is_queued(needy, driver):
                 assert (done.returncode, done.stdout.partition(";")[0].strip()) == (1, message)
             else:
                 assert (done.returncode, done.stdout.splitlines()[0]) == (0, "allocate 4 on 7")
+
+
+def test_rows_that_no_tensor_map_describes_are_refused_before_anything_is_launched(driver, tmp_path):
+    kernel, problem = KERNELS["cuda/32_half_wide_tile"], Problem(64, 64, 63, "float16")
+    configuration = Configuration("float16", tuple(kernel.parameters.items()))
+    folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
+    env = environment(driver, kernel, configuration)
+    for done in (in_cpp(build(folder, driver, kernel), env, problem, at), in_python(folder, env, interfaces(problem, at, "<f2"))):
+        assert done.returncode == 1 and "gemm:" not in done.stdout
+        assert re.search("expected rows of A( and B)? that begin at multiples of 16 bytes", done.stdout), done.stdout
 
 
 def test_errors_of_the_driver_name_the_kernel_and_free_the_workspace(needy, driver):
@@ -267,7 +283,6 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
 
 @pytest.mark.parametrize(("name", "assignments", "element_type", "message"), [
     ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
-    ("33_half_tile_order", [], "bfloat16", "cuda/33_half_tile_order: tensor_maps: got 3; expected a kernel without tensor maps"),
     ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
     ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
     ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),

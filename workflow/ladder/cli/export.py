@@ -15,6 +15,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.detect import detect_gpus
 from ladder.model.kernel import ARGUMENTS, OF_BUILD, Configuration, Kernel
 from ladder.model.kernel_file import discover
+from ladder.model.tensor_map import expressions
 
 HERE = Path(__file__).resolve().parent
 CUBIN = "gemm.cubin"
@@ -57,19 +58,15 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
 
 
 def _kernel(name: str) -> Kernel:
-    """Return the CUDA kernel of that name, or in that file. Raises `InputError` if there is none, or if it cannot be exported."""
+    """Return the CUDA kernel of that name, or in that file. Raises `InputError` if there is none."""
     refused: dict[str, InputError] = {}
     kernels = discover(ROOT, refused)
     kernel_id = f"cuda/{Path(name).stem}"
     if kernel_id in refused:
         raise refused[kernel_id]
     if kernel_id not in kernels:
-        known = [kernel.name for kernel in kernels.values() if kernel.kind == "cuda" and not kernel.tensor_maps]
+        known = [kernel.name for kernel in kernels.values() if kernel.kind == "cuda"]
         raise InputError(f"{name}: no such CUDA kernel; {one_of(Path(name).stem, known)}")
-    if kernels[kernel_id].tensor_maps:
-        raise InputError(
-            f"{kernel_id}: tensor_maps: got {len(kernels[kernel_id].tensor_maps)}; expected a kernel without tensor maps to export"
-        )
     return kernels[kernel_id]
 
 
@@ -112,11 +109,16 @@ def write(
         "cubin": CUBIN,
         "sha256": resource["sha256"],
         "compiler": " ".join(filter(None, (resource["compiler"], resource["version"], resource["options"]))),
-        "arguments": [*ARGUMENTS.split(", "), *(["void *workspace"] if kernel.workspace else [])],
+        "arguments": [
+            *ARGUMENTS.split(", "),
+            *(["void *workspace"] if kernel.workspace else []),
+            *(f"CUtensorMap {entry['of'].lower()}_map" for entry in kernel.tensor_maps),
+        ],
         "parameters": names,
         "where": dict(kernel.where),
         "needs": list(kernel.needs),
         "workspace": kernel.workspace or None,
+        "tensor_maps": [expressions(entry, ELEMENT_TYPES[configuration.element_type].size) for entry in kernel.tensor_maps],
         "launches": launches,
         "measured": result,
     }
@@ -135,6 +137,7 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
         when = "" if it["when"] == 1 else f"if ({cpp(it['when'])}) "
         extents = ", ".join([*map(cpp, it["grid"]), *map(str, it["block"]), cpp(it["dynamic_shared"])])
         calls.append(f'    {when}launch("{it["function"]}", {extents}, stream_, arguments_);')
+    calls = [*_maps(launch), *calls]
     if kernel.workspace:
         calls = [
             f"    const double bytes_ = std::max(4.0, whole({cpp(kernel.workspace)}));",
@@ -159,9 +162,24 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
         "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in kernel.needs),
         "WORKSPACE": "    CUdeviceptr workspace_ = 0;\n" if kernel.workspace else "",
         "WORKSPACE_ARGUMENT": ", &workspace_" if kernel.workspace else "",
+        "MAPS": f"    CUtensorMap maps_[{len(kernel.tensor_maps)}];\n" if kernel.tensor_maps else "",
+        "MAP_ARGUMENTS": "".join(f", &maps_[{index}]" for index in range(len(kernel.tensor_maps))),
+        "MAP_TYPE": f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}",
         "LAUNCHES": "\n".join(calls),
     }
     text = (HERE / "exported.h").read_text()
     for name, value in parts.items():
         text = text.replace(f"@{name}@", value)
     return text
+
+
+def _maps(launch: Mapping[str, Any]) -> list[str]:
+    """Return the lines of C++ that encode the tensor maps."""
+    lines = []
+    for index, entry in enumerate(launch["tensor_maps"]):
+        at = "workspace_" if entry["of"] == "workspace" else f"{entry['of'].lower()}_"
+        numbers = ", ".join(
+            cpp(value) for value in (*(entry[key] for key in ("at", "width", "height", "pitch")), *entry["box"], entry["swizzle"])
+        )
+        lines.append(f"    encode(maps_[{index}], {str(entry['of'] != 'C').lower()}, {at}, {numbers});")
+    return lines

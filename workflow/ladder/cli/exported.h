@@ -1,10 +1,11 @@
 // @KERNEL@, @CONFIGURATION@, @TYPE@, compiled for @ARCH@: C <- alpha*A*B + beta*C, row-major.
-// Written by `ladder export` of Gemm Ladder. launch.json says where it was measured. Needs C++11 and -lcuda.
+// Written by `ladder export` of Gemm Ladder. launch.json says where it was measured. Needs C++11, cuda.h of CUDA 12 or later, and -lcuda.
 #pragma once
 #include <cuda.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -36,7 +37,7 @@ class @CLASS@ {
     const double alignment = aligned(a_ | b_ | c_), sm_count = sm_count_, shared_memory_per_block = shared_;
 @NAMES@    unused(M, N, K, lda, ldb, ldc, alpha, beta, alignment, alignment_a, alignment_b, alignment_c, sm_count,
            shared_memory_per_block@UNUSED@);
-@NEEDS@@WORKSPACE@    void* arguments_[] = {&m_, &n_, &k_, &alpha_, &a_, &lda_, &b_, &ldb_, &beta_, &c_, &ldc_@WORKSPACE_ARGUMENT@};
+@NEEDS@@WORKSPACE@@MAPS@    void* arguments_[] = {&m_, &n_, &k_, &alpha_, &a_, &lda_, &b_, &ldb_, &beta_, &c_, &ldc_@WORKSPACE_ARGUMENT@@MAP_ARGUMENTS@};
 @LAUNCHES@
   }
 
@@ -64,6 +65,24 @@ class @CLASS@ {
   static double whole(double value) {
     expect(value == std::floor(value) && value >= 0 && value < 9007199254740992.0, "a whole number of blocks and bytes");
     return value;
+  }
+
+  // Encodes the tensor map of a matrix that begins `offset` bytes behind an address; zeros where a map cannot describe its rows, which a kernel
+  // takes for C only.
+  static void encode(CUtensorMap& map, bool needed, CUdeviceptr address, double offset, double width, double height, double pitch,
+                     double across, double down, double swizzle) {
+    const CUdeviceptr at = address + static_cast<CUdeviceptr>(whole(offset));
+    std::memset(&map, 0, sizeof map);
+    if ((at | static_cast<CUdeviceptr>(whole(pitch))) % 16) return expect(!needed, "rows of A and B that begin at multiples of 16 bytes");
+    const cuuint64_t extents[] = {static_cast<cuuint64_t>(whole(width)), static_cast<cuuint64_t>(whole(height))};
+    const cuuint64_t pitches[] = {static_cast<cuuint64_t>(pitch)};
+    const cuuint32_t box[] = {static_cast<cuuint32_t>(whole(across)), static_cast<cuuint32_t>(whole(down))}, steps[] = {1, 1};
+    const CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_SWIZZLE_64B,
+                                           CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_128B};  // by quarters of 128 bytes
+    check(cuTensorMapEncodeTiled(&map, @MAP_TYPE@, 2, reinterpret_cast<void*>(at), extents, pitches, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[static_cast<int>(swizzle) / 32], CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+          "cuTensorMapEncodeTiled");
   }
 
   void launch(const char* name, double x, double y, double z, unsigned threads_x, unsigned threads_y, unsigned threads_z,

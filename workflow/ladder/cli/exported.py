@@ -26,6 +26,9 @@ TYPES: dict[str, tuple[str, int, Any]] = {
 _DL_CUDA = (2, 13)
 """DLPack's devices whose memory the GPU reads by its address: `kDLCUDA` and `kDLCUDAManaged` (dlpack.h, as are the structures below)."""
 _DL_FLOAT, _DL_BFLOAT = 2, 4
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
+_MAP_TYPES, _MAP_SWIZZLES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}, {0: 0, 32: 1, 64: 2, 128: 3}
+"""Values of `CUtensorMapDataType` and, by bytes, of `CUtensorMapSwizzle` (CUDA Driver API, as are those of `_encoded`)."""
 _SM_COUNT, _SHARED_MEMORY, _DYNAMIC_SHARED = 16, 97, 8
 """Values of `CUdevice_attribute` and `CUfunction_attribute` (CUDA Driver API)."""
 
@@ -83,8 +86,10 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
     if KERNEL["workspace"]:
         _call("cuMemAllocAsync", byref(workspace), c_size_t(max(4, _whole(KERNEL["workspace"], names))), queue)
         arguments.append(workspace)
-    pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     try:
+        starts = {"A": at_a, "B": at_b, "C": at_c, "workspace": workspace.value or 0}
+        maps = [_encoded(entry, starts[entry["of"]], names) for entry in KERNEL["tensor_maps"]]
+        pointers = (c_void_p * (len(arguments) + len(maps)))(*map(ctypes.addressof, arguments), *(at for _, at in maps))
         for it, (x, y, z, shared) in zip(launches, shapes, strict=True):
             function = c_void_p()
             _call("cuModuleGetFunction", byref(function), c_void_p(module), it["function"].encode())
@@ -139,6 +144,23 @@ def _matrix(name: str, given: Mapping[str, Any]) -> tuple[int, int, int, int]:
     if (columns > 1 and across != size) or along % size or along < columns * size:
         raise ValueError(f"{name}: got strides of {along} and {across} bytes; expected rows whose elements lie side by side")
     return given["data"][0], rows, columns, along // size
+
+
+def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> tuple[Any, int]:
+    """Return the memory of a tensor map and its address in it: zeros where a map cannot describe the rows, which only C may have."""
+    memory = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
+    address = -(-ctypes.addressof(memory) // _MAP_ALIGNMENT) * _MAP_ALIGNMENT
+    offset, width, height, pitch = (_whole(entry[key], names) for key in ("at", "width", "height", "pitch"))
+    box = [_whole(extent, names) for extent in entry["box"]]
+    if (start + offset | pitch) % 16 == 0:
+        swizzle = _MAP_SWIZZLES[_whole(entry["swizzle"], names)]
+        u32, u64 = ctypes.c_uint32 * 2, ctypes.c_uint64 * 2
+        extents, pitches = u64(width, height), u64(pitch)
+        of_matrix = c_void_p(start + offset), extents, pitches, u32(*box), u32(1, 1)
+        _call("cuTensorMapEncodeTiled", c_void_p(address), _MAP_TYPES[KERNEL["element_type"]], 2, *of_matrix, 0, swizzle, 3, 0)
+    elif entry["of"] != "C":
+        raise ValueError(f"{KERNEL['kernel']}: expected rows of {entry['of']} that begin at multiples of 16 bytes")
+    return memory, address
 
 
 def _evaluate(expression: str | int, names: Mapping[str, Any]) -> Any:

@@ -36,6 +36,14 @@ class TensorMap:
     """Whether its rows begin at multiples of `PIECE` bytes."""
 
 
+def expressions(entry: Mapping[str, Any], element_size: int) -> dict[str, Any]:
+    """Return an entry of a header's `tensor_maps` with the place of an operand written out as that of a workspace is."""
+    if entry["of"] == "workspace":
+        return dict(entry)
+    width, height, leading = _MATRICES[entry["of"]]
+    return {**entry, "at": 0, "width": width, "height": height, "pitch": f"{leading} * {element_size}"}
+
+
 def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorMap:
     """Return the map that an entry of a header's `tensor_maps` describes on a problem."""
     across, down = (evaluate_int(extent, names) for extent in entry["box"])
