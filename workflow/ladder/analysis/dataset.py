@@ -17,7 +17,7 @@ from ladder.model.campaign import BASELINE_JOB, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.storage.csv_files import read_csv, write_csv
-from ladder.storage.dataset_layout import CONFIRMED, files, read_environment
+from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, files, read_environment
 from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
@@ -119,6 +119,12 @@ class Dataset:
     @cached_property
     def models(self) -> pd.DataFrame:
         return tables.models(self.summary, self.kernels, self.resources, self.environment)
+
+    @cached_property
+    def counters(self) -> pd.DataFrame | None:
+        """The hardware counters of the best configurations; None if nobody asked for them."""
+        path = self.folder / COUNTERS
+        return read_csv(path) if path.exists() else None
 
     @cached_property
     def binaries(self) -> dict[tuple[str, str, str], str]:

@@ -12,7 +12,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.model.campaign import BASELINE_JOB, WIDTH
 from ladder.model.kernel import Kernel
 from ladder.pipeline.targets import TABLES
-from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, JUDGED, REDRAWN
+from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, COUNTERS, JUDGED, REDRAWN
 from ladder.storage.published_index import HEADLINE, featured, together
 
 
@@ -119,7 +119,7 @@ class Published:
 
     def counters(self, device: str) -> Path:
         """Return the path of a dataset's hardware counters."""
-        return self.featured[device] / "counters.csv"
+        return self.featured[device] / COUNTERS
 
     def samples(self, device: str) -> list[Path]:
         """Return the raw samples of a dataset."""

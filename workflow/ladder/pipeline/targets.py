@@ -12,7 +12,7 @@ from ladder.core.types import KINDS
 from ladder.devices.detect import Device
 from ladder.model.campaign import BASELINE_JOB, Campaign
 from ladder.model.kernel import Kernel
-from ladder.storage.dataset_layout import CONFIRMED, JUDGED
+from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, JUDGED
 
 TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
 """The tables of a dataset."""
@@ -146,7 +146,7 @@ class Targets:
 
     def counters(self, device: str) -> Path:
         """Return the path of a dataset's hardware counters."""
-        return self._folder(device) / "counters.csv"
+        return self._folder(device) / COUNTERS
 
     def samples(self, device: str) -> list[Path]:
         """Return the raw samples of a dataset."""

@@ -19,8 +19,7 @@ from ladder.core.stats import between_processes
 from ladder.figures.data import View
 from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
-from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import DRAWN_FROM, PUBLISHED, read_environment
+from ladder.storage.dataset_layout import COUNTERS, DRAWN_FROM, PUBLISHED, read_environment
 from ladder.storage.published_index import featured
 
 Row = Mapping[str, Any]
@@ -88,9 +87,10 @@ class Story:
     def counts(self) -> tuple[str, pd.DataFrame] | None:
         """The name of the GPU and the rows of the first featured run with hardware counters, or None."""
         for folder in self.folders.values():
-            if (folder / "counters.csv").exists():
-                counts = read_csv(folder / "counters.csv")
-                return read_environment(folder / "environment.json")["name"], counts[counts["reason"].isna()]
+            if (folder / COUNTERS).exists():
+                dataset = Dataset.open(folder, self.kernels.values())
+                counts = dataset.counters
+                return None if counts is None else (dataset.environment["name"], counts[counts["reason"].isna()])
         return None
 
     @cached_property

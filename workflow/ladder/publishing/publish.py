@@ -25,13 +25,13 @@ from ladder.figures import draw as figures
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
 from ladder.storage import csv_files, published_index
-from ladder.storage.dataset_layout import CONFIRMED, DRAWN_FROM, REDRAWN, read_environment
+from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, DRAWN_FROM, REDRAWN, read_environment
 from ladder.storage.published_index import INDEX, featured, together
 
 SUMS = "SHA256SUMS"
 OF_REPEAT = ("environment.json", "resources.csv", f"{CONFIRMED}.parquet")
 """The files that a repeat keeps."""
-DATA = (*OF_REPEAT, "counters.csv")
+DATA = (*OF_REPEAT, COUNTERS)
 """The files that a featured dataset keeps besides its samples, if they exist."""
 PICTURE = re.compile(r"!\[[^]]*\]\(([^)\s]+)\)")
 AGAIN = "Where it is committed, restore it: git checkout. Else publish the dataset again"
@@ -116,8 +116,9 @@ def draw(folder: Path, drawn: Path) -> None:
     """Draw tables and figures of the dataset in a folder into another."""
     read, environment = tabulate(folder, discover(ROOT).values(), drawn)
     figures.draw_all(read, environment, drawn / "figures", os.cpu_count() or 1)
-    if (folder / "counters.csv").exists():
-        counts = csv_files.read_csv(folder / "counters.csv")
+    if (folder / COUNTERS).exists():
+        counts = Dataset.open(folder).counters
+        assert counts is not None
         figures.draw_counters(counts, read, environment, drawn / "counters")
 
 
@@ -238,7 +239,7 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False, not_f
 def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
     """Remove from a dataset that was featured what a repeat does not need; remove all of it if it has no confirmation."""
     shutil.rmtree(folder / "samples")
-    (folder / "counters.csv").unlink(missing_ok=True)
+    (folder / COUNTERS).unlink(missing_ok=True)
     if not (folder / f"{CONFIRMED}.parquet").exists():
         shutil.rmtree(folder)
         del entry["runs"][folder.name]

@@ -12,6 +12,8 @@ ENVIRONMENT = ("device", "kind", "name", "fingerprint", "project", "attributes",
 """The keys that every `environment.json` has."""
 CONFIRMED = "confirmed"
 """The name of the confirmation's job and of its file, which lies beside the folder of the sweep's samples."""
+COUNTERS = "counters.csv"
+"""The file of hardware counters, which only a dataset has that was asked for them."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
 INDEXED = ("summary", "best", "models", "rounds", "resources")
