@@ -90,6 +90,7 @@ def test_the_costs_are_printed_and_recorded(smoke):
     assert ((swept["gauntlet_seconds"] > 0) & (swept["gauntlet_seconds"] < swept["wall_seconds"])).all()
 
 
+@pytest.mark.slow
 def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
     """It says that nothing was measured, and an exit code of its own says it to a nightly run."""
     # the first run took the Snakefile of the project's folder
@@ -100,6 +101,7 @@ def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
     assert re.fullmatch(re.escape(table) + note, printed)
 
 
+@pytest.mark.slow
 def test_the_report_is_one_offline_page(smoke):
     smoke.ok(*SMOKE, "--report", "report.html")
     page = (smoke.folder / "report.html").read_text()
