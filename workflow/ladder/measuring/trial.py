@@ -72,6 +72,11 @@ def label_of(kernel: str, configuration: str) -> str:
     return kernel if configuration == "-" else configuration
 
 
+def draw_seed() -> int:
+    """Return the seed of a try's order of launches and operands: another one each time, so that no launch always has the better place."""
+    return time.time_ns() % 2**32
+
+
 class Trial:
     """A try of configurations on a problem, beside others that are known to be correct."""
 
@@ -181,7 +186,7 @@ class Trial:
         others = [replace(entry) for entry in beside]
         for entry in group:
             entry.beside = others
-        entries, seed = {entry.candidate: entry for entry in [*group, *others]}, time.time_ns() % 2**32
+        entries, seed = {entry.candidate: entry for entry in [*group, *others]}, draw_seed()
         self.report(f"timing {len(entries)} beside {self.session.reference}")
         where = f"on {gauntlet.describe(self.problem)}, "
 
