@@ -15,13 +15,13 @@ configurations:
 element_types: [bfloat16, float16]
 block: [2 * BM + 32 * FILLERS]
 grid: ["SLICES * ceil_div(M, BM)", "ceil_div(N, BN)"]
-dynamic_shared: STAGES * ((BM + BN) * 144 + 16) + (SLICES - 1) * ceil_div(BN // 8, SLICES) * BM * 32 + 8
+dynamic_shared: max(STAGES * (BM + BN) * 128, 2 * (SLICES - 1) * BM * BN * 4 // SLICES) + STAGES * ((BM + BN) * 16 + 16) + 8
 requires:
   - BM == 64 or BM == 128
   - BN == 64 or BN == 128
   - FILLERS == 4 or FILLERS == 8
-  - SLICES >= 1 and SLICES <= 8
-  - STAGES >= 3 and STAGES * (BM + BN) * 128 >= BM * BN * 4
+  - SLICES == 1 or SLICES == 2 or SLICES == 4 or SLICES == 8
+  - STAGES >= 3
 architecture: sm_90a
 global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * N
@@ -42,8 +42,8 @@ global_writes: M * N
 
 using OfA = Shifted<BM, 1>;
 using OfB = Shifted<DEPTH, BN / 64>;
-constexpr int NINTHS = OfA::BYTES + OfB::BYTES, AT_NINTHS = RING, AT_PARTS = AT_NINTHS + STAGES * NINTHS;
-constexpr int AT_BARRIERS = AT_PARTS + PARTS, AT_COME = AT_BARRIERS + STAGES * 16;
+constexpr int NINTHS = OfA::BYTES + OfB::BYTES, AT_NINTHS = RING_OR_SUMS, AT_BARRIERS = AT_NINTHS + STAGES * NINTHS;
+constexpr int AT_COME = AT_BARRIERS + STAGES * 16;
 constexpr int THREADS = CONSUMERS + FILLERS * 32;
 
 extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THREADS, THREADS > 256 ? 1 : 2)
@@ -53,7 +53,6 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
   const uint32_t memory = shared_address(shared), come = memory + AT_COME;
   if (threadIdx.x == CONSUMERS) barrier_init(come, 1);
   Ring<1, 1, 1, FILLERS> ring(shared, AT_BARRIERS);
-  if (SLICES > 1) cluster_arrive();
   const int slice = blockIdx.x % SLICES, row = blockIdx.x / SLICES * BM, column = blockIdx.y * BN;
   const int steps = steps_of_slice(K, alpha, slice);
 
@@ -83,14 +82,17 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
       shifting.next();
     }
     __syncwarp();
-    if (SLICES > 1) cluster_wait();
+    if (SLICES > 1) {
+      cluster_arrive();
+      cluster_wait();
+    }
   } else {
     const int group = threadIdx.x / 128;
     float sum[BN / 2];
     for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
     ring.finish(sum, steps);
     if (SLICES > 1) {
-      add_slices<AT_PARTS>(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
+      add_slices(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
     } else if (beta == 0) {
       some_sync<128>(1 + group);  // all four warps have read the ring
       store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
