@@ -2,11 +2,11 @@
 
 import hashlib
 
+from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
 from ladder.figures import draw, layout
 from ladder.model.campaign import WIDTH
 from ladder.publishing import publish
-from ladder.storage import csv_files
 from ladder.storage.published_index import featured
 
 
@@ -15,9 +15,10 @@ def test_tables_and_figures_have_the_published_bytes(opened, published, tmp_path
     shown, kinds, wrong = publish.pictures(ROOT), set(), []
     for name, folder in featured(published).items():
         device, drawn, prefix = name.split("/")[0], tmp_path / name, f"../../../redrawn/{name}/"
-        tables, environment = publish.tabulate(folder, (), drawn)
-        if (folder / "counters.csv").exists():
-            draw.draw_counters(csv_files.read_csv(folder / "counters.csv"), tables, environment, drawn / "counters")
+        dataset = Dataset.open(folder)
+        tables, environment = publish.tabulate(dataset, drawn), dataset.environment
+        if dataset.counters is not None:
+            draw.draw_counters(dataset.counters, tables, environment, drawn / "counters")
         figures = draw.plan(tables, environment, WIDTH)
         for stem, (data, figure) in figures.items():
             kind = device, figure.partition("-")[0], data.state

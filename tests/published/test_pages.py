@@ -5,6 +5,7 @@ import re
 
 import count_loops
 import pytest
+from ladder.analysis.dataset import Dataset
 from ladder.claims import judge, report
 from ladder.core.files import ROOT
 from ladder.publishing import main_loops, pages, precisions, publish
@@ -67,7 +68,7 @@ def test_the_page_of_the_container_has_the_measured_sizes(published):
 
 def test_the_example_of_the_data_dictionary_prints_each_rung_once(opened, published, tmp_path, monkeypatch, capsys):
     """And what the tables have: the ratios to cuBLAS at 4096."""
-    tables, _ = publish.tabulate(featured(published)[HEADLINE], (), tmp_path / "results" / "redrawn" / HEADLINE)
+    tables = publish.tabulate(Dataset.open(featured(published)[HEADLINE]), tmp_path / "results" / "redrawn" / HEADLINE)
     monkeypatch.chdir(tmp_path)
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.DOTALL)
     exec(example, {})

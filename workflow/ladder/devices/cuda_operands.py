@@ -364,9 +364,7 @@ def _clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float |
         for number, cycles, ns in after.tolist()
         if number in earlier and ns > earlier[number][1]
     ]
-    return (
-        round(float(np.median(clocks)), 1) if clocks else None
-    )  # the GPU's time ticks more coarsely; more digits only fill files
+    return round(float(np.median(clocks)), 1) if clocks else None  # more digits only fill files
 
 
 def _seed(seed: int, index: int) -> int:

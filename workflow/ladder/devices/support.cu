@@ -250,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, 
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
 
 // The tensor cores' peak in 16 bits: each warpgroup multiplies the same tiles in shared memory, 64 x 16 by 16 x 256 with FP32 sums, without
-// waiting for anything else (PTX ISA, "wgmma.mma_async"). The elements are random between 1/2 and 1 and of both signs: zeros need less power.
+// waiting for anything else (PTX ISA, "wgmma.mma_async"). The elements are random between 1/2 and 1 and of both signs.
 extern "C" __global__ void __launch_bounds__(256) peak_tensor(int rounds, float* out) {
   constexpr int A_BYTES = 64 * 16 * 2, B_BYTES = 256 * 16 * 2;
   __shared__ alignas(128) unsigned tiles[(2 * A_BYTES + B_BYTES) / 4];

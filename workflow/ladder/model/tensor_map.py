@@ -46,15 +46,12 @@ def expressions(entry: Mapping[str, Any], element_size: int) -> dict[str, Any]:
 
 def tensor_map(entry: Mapping[str, Any], names: Mapping[str, Number]) -> TensorMap:
     """Return the map that an entry of a header's `tensor_maps` describes on a problem."""
+    entry = expressions(entry, int(names["element_size"]))
+    at, width, height, pitch = (evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch"))
     across, down = (evaluate_int(extent, names) for extent in entry["box"])
-    swizzle = evaluate_int(entry["swizzle"], names)
-    if entry["of"] == "workspace":
-        at, width, height, pitch = (evaluate_int(entry[key], names) for key in ("at", "width", "height", "pitch"))
-        return TensorMap("workspace", at, width, height, pitch, (across, down), swizzle)
-    width, height, leading = (int(names[name]) for name in _MATRICES[entry["of"]])
-    pitch = leading * int(names["element_size"])
-    aligned = (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
-    return TensorMap(entry["of"], 0, width, height, pitch, (across, down), swizzle, aligned)
+    own = entry["of"] == "workspace"
+    aligned = own or (pitch | int(names[f"alignment_{entry['of'].lower()}"])) % PIECE == 0
+    return TensorMap(entry["of"], at, width, height, pitch, (across, down), evaluate_int(entry["swizzle"], names), aligned)
 
 
 def objection(matrix: TensorMap, element_size: int, workspace: int | None) -> str:

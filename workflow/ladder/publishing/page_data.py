@@ -53,6 +53,7 @@ class Story:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.views: dict[tuple[str, str, str], View] = {}
+        self.datasets: dict[str, Dataset] = {}
         self.kernels = {kernel.name: kernel for kernel in discover(root).values()}
 
     @cached_property
@@ -74,10 +75,16 @@ class Story:
         """Return the featured run of DEVICE/CAMPAIGN."""
         key = name, element_type, state
         if key not in self.views:
-            dataset = Dataset.open(self.folders[name], self.kernels.values())
+            dataset = self.opened(name)
             typed = {name: table[table["element_type"] == element_type] for name, table in dataset.tables(DRAWN_FROM).items()}
             self.views[key] = View(typed, dataset.environment, state)
         return self.views[key]
+
+    def opened(self, name: str) -> Dataset:
+        """Return the featured run of DEVICE/CAMPAIGN with all of its types and states."""
+        if name not in self.datasets:
+            self.datasets[name] = Dataset.open(self.folders[name], self.kernels.values())
+        return self.datasets[name]
 
     def campaign(self, name: str, element_type: str = "float32", state: str = "warm") -> View | None:
         """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
@@ -86,11 +93,10 @@ class Story:
     @cached_property
     def counts(self) -> tuple[str, pd.DataFrame] | None:
         """The name of the GPU and the rows of the first featured run with hardware counters, or None."""
-        for folder in self.folders.values():
-            if (folder / COUNTERS).exists():
-                dataset = Dataset.open(folder, self.kernels.values())
-                counts = dataset.counters
-                return None if counts is None else (dataset.environment["name"], counts[counts["reason"].isna()])
+        for name, folder in self.folders.items():
+            counts = self.opened(name).counters if (folder / COUNTERS).exists() else None
+            if counts is not None:
+                return self.opened(name).environment["name"], counts[counts["reason"].isna()]
         return None
 
     @cached_property

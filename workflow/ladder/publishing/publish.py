@@ -22,7 +22,6 @@ from ladder.compiling.provenance import LOCK, differs_from_lock
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
-from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import discover
 from ladder.storage import csv_files, published_index
 from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, DRAWN_FROM, REDRAWN, read_environment
@@ -104,30 +103,29 @@ def check_drawn(folder: Path, drawn: Path) -> None:
         )
 
 
-def tabulate(folder: Path, kernels: Iterable[Kernel], into: Path) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """Write the tables of the dataset in a folder into another. Return the tables that figures are drawn from, and the environment."""
-    dataset = Dataset.open(folder, kernels)
+def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
+    """Write the tables of a dataset into a folder. Return those that figures are drawn from, as they are read back."""
     into.mkdir(parents=True, exist_ok=True)
     dataset.write({name: into / f"{name}.csv" for name in TABLES})
-    return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}, dict(dataset.environment)
+    return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}
 
 
 def draw(folder: Path, drawn: Path) -> None:
     """Draw tables and figures of the dataset in a folder into another."""
-    read, environment = tabulate(folder, discover(ROOT).values(), drawn)
-    figures.draw_all(read, environment, drawn / "figures", os.cpu_count() or 1)
-    if (folder / COUNTERS).exists():
-        counts = Dataset.open(folder).counters
-        assert counts is not None
-        figures.draw_counters(counts, read, environment, drawn / "counters")
+    dataset = Dataset.open(folder, discover(ROOT).values())
+    tables = tabulate(dataset, drawn)
+    figures.draw_all(tables, dataset.environment, drawn / "figures", os.cpu_count() or 1)
+    if dataset.counters is not None:
+        figures.draw_counters(dataset.counters, tables, dataset.environment, drawn / "counters")
 
 
 def draw_compared(published: Path, drawn: Path) -> bool:
     """Draw the published datasets of each kind side by side. Return whether a kind has several."""
     for kind, groups in together(published).items():
-        made = {name.split("/")[0]: tabulate(featured(published)[name], [], drawn / "tables" / name) for name in groups}
-        read, environments = ({name: pair[part] for name, pair in made.items()} for part in (0, 1))
-        figures.draw_comparison(read, environments, drawn / f"compared-{kind}")
+        datasets = {name: Dataset.open(featured(published)[name]) for name in groups}
+        tables = {name.split("/")[0]: tabulate(dataset, drawn / "tables" / name) for name, dataset in datasets.items()}
+        environments = {name.split("/")[0]: dataset.environment for name, dataset in datasets.items()}
+        figures.draw_comparison(tables, environments, drawn / f"compared-{kind}")
     return bool(together(published))
 
 
