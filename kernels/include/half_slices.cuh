@@ -20,7 +20,7 @@ __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* 
   const int thread = threadIdx.x;
   if (thread == 0) barrier_expect(come, SENT);
   some_sync<CONSUMERS>(1);  // all have read the last stages
-  cluster_arrive();
+  cluster_arrive();         // it orders no writes, and need not: what was read from the ring is in registers
   float4 own[PART];  // of each part, only this block's stays in registers: its number is not known when the kernel is compiled
   float4* const sums = reinterpret_cast<float4*>(shared) + thread;
 #pragma unroll

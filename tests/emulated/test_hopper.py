@@ -1,7 +1,7 @@
 """The 16-bit rungs for Hopper, on the CPU: right on what the gauntlet has for them and on several waves, without a hang."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import hopper
@@ -74,6 +74,7 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("36_half_cluster_k", "include/half_slices.cuh", "  barrier_wait(come, 0);", ""),
     ("36_half_cluster_k", "include/half_slices.cuh", "some_sync<CONSUMERS>(1);  // all have read", "// all have read"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_wait();  // the other", "  // the other"),
+    ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_arrive();  ", "  "),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "wait<AHEAD>();", "wait<AHEAD + 1>();"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = STAGES - 2;", "AHEAD = STAGES - 1;"),
@@ -81,10 +82,23 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("41_half_shifted_rows", "include/half_shifted.cuh", "row + i % HIGH * APART < rows ? there : 0", "there"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    path = tmp_path / "kernels" / file
-    assert right in path.read_text()
-    path.write_text(path.read_text().replace(right, planted))
-    kernel = parse(tmp_path / "kernels" / "cuda" / f"{name}.cu")
+    assert is_found(name, {file: (right, planted)}, tmp_path)
+
+
+def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_found(tmp_path: Path) -> None:
+    loop, arrival = "    for (int step = 0; step < steps; ++step) ring.multiply_step", "  cluster_arrive();  "
+    faults = {"cuda/36_half_cluster_k.cu": (loop, arrival + loop), "include/half_slices.cuh": (arrival, "")}
+    assert is_found("36_half_cluster_k", faults, tmp_path)
+
+
+def is_found(name: str, faults: Mapping[str, tuple[str, str]], folder: Path) -> bool:
+    """Replace a text in each of the kernel's files by another, and return whether any result is wrong."""
+    kernels = folder / "kernels"
+    shutil.copytree(ROOT / "kernels", kernels)
+    for file, (right, planted) in faults.items():
+        text = (kernels / file).read_text()
+        assert right in text
+        (kernels / file).write_text(text.replace(right, planted))
+    kernel = parse(kernels / "cuda" / f"{name}.cu")
     configuration = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
-    assert any(wrong(kernel, configuration, tmp_path / "kernels" / "include", tmp_path / "build", 2))
+    return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2))

@@ -98,7 +98,8 @@ struct Thread {
   std::vector<uint8_t> stack;
   Block* block = nullptr;
   unsigned index = 0;
-  bool done = false;
+  bool done = false, arrived = false;                    // at the cluster's barrier
+  int meeting = 0;                                       // there: how often all had met before
   std::vector<std::function<void()>> boxes;              // on their way out, not yet in a group
   std::deque<std::vector<std::function<void()>>> stores;  // groups of them
   std::deque<std::vector<std::function<void()>>> loads{1};  // its own copies on their way in; the last group is open
@@ -228,11 +229,22 @@ void some_arrive(int number) {
 }
 
 // cluster.cuh and the cluster's part of tensor_map.cuh
-inline void cluster_arrive() { ++hopper::progress; }
-inline void cluster_wait() {
-  hopper::meet(hopper::whole_cluster, hopper::alive_in_cluster(), [] {});
+inline void cluster_arrive() {
+  using namespace hopper;
+  if (now->arrived) fault("a second arrival at the cluster's barrier without a wait");
+  now->arrived = true, now->meeting = whole_cluster.times, ++progress;
+  if (++whole_cluster.here == alive_in_cluster()) whole_cluster.here = 0, ++whole_cluster.times;
 }
-inline void cluster_sync() { cluster_wait(); }
+inline void cluster_wait() {
+  using namespace hopper;
+  if (!now->arrived) fault("a wait at the cluster's barrier without an arrival");
+  wait_until([mine = now] { return whole_cluster.times != mine->meeting; });
+  now->arrived = false;
+}
+inline void cluster_sync() {
+  cluster_arrive();
+  cluster_wait();
+}
 template <class Element>
 Element* shared_of(Element* shared, int rank) {
   return reinterpret_cast<Element*>(hopper::memory_of(shared_address(shared), hopper::blocks.at(rank).get()));
