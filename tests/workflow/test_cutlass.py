@@ -13,7 +13,7 @@ KERNELS = [kernel for kernel in discover(ROOT).values() if "cutlass" in kernel.u
 def test_a_kernel_with_cute_compiles(kernel, tmp_path):
     """Each is one configuration, and `compile_kernel` compares the parameters and threads of `gemm` with those of the launch.
 
-    NVRTC compiles the first kernel only: CUTLASS's templates take each compiler long.
+    NVRTC compiles the first kernel only, because CUTLASS's templates compile slowly.
     """
     first = next(configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1], [()]) if not objection)
     compilers = ["nvcc", "nvrtc"] if kernel == KERNELS[0] else ["nvcc"]
