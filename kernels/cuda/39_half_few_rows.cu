@@ -5,12 +5,16 @@ parameters: {ROWS: 16, STAGES: 11, SLICES: 2}
 configurations:
   - {ROWS: 8, STAGES: 12, SLICES: 1}
   - {ROWS: 8, STAGES: 12, SLICES: 2}
+  - {ROWS: 8, STAGES: 12, SLICES: 3}
+  - {ROWS: 8, STAGES: 12, SLICES: 4}
   - {ROWS: 8, STAGES: 12, SLICES: 8}
   - {ROWS: 16, STAGES: 11, SLICES: 1}
   - {ROWS: 16, STAGES: 11, SLICES: 2}
+  - {ROWS: 16, STAGES: 11, SLICES: 3}
   - {ROWS: 16, STAGES: 11, SLICES: 8}
   - {ROWS: 32, STAGES: 9, SLICES: 1}
   - {ROWS: 32, STAGES: 9, SLICES: 2}
+  - {ROWS: 32, STAGES: 9, SLICES: 4}
 element_types: [bfloat16, float16]
 block: [160]
 grid: ["SLICES * ceil_div(N, 64)", "ceil_div(M, ROWS)"]
@@ -48,11 +52,16 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
   const uint32_t memory = shared_address(shared), full = memory + STAGES * STAGE, empty = full + STAGES * 8;
   const int slice = blockIdx.x % SLICES, column = blockIdx.x / SLICES * 64, row = blockIdx.y * ROWS, thread = threadIdx.x;
   const int steps = alpha == 0 ? 0 : ((K + DEPTH - 1) / DEPTH - slice + SLICES - 1) / SLICES;
+  if (thread == 0) prefetch(a_map), prefetch(b_map);
   if (thread == CONSUMERS) {
     for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, CONSUMERS / 32);
     barriers_ready();
   }
-  __syncthreads();
+  __syncwarp();
+  if (thread >= CONSUMERS)
+    some_arrive<CONSUMERS + 32>(15);  // the first copies need not wait for the other warps
+  else
+    some_sync<CONSUMERS + 32>(15);
 
   float* own = reinterpret_cast<float*>(shared);
   if (thread == CONSUMERS) {
@@ -84,7 +93,10 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
     for (int i = 0; i < ROWS / 2; ++i) to[(i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8] = sum[i];
   }
   __syncwarp();
-  cluster_sync();
+  if (SLICES > 1)
+    cluster_sync();
+  else if (thread < CONSUMERS)
+    some_sync<CONSUMERS>(1);
   const bool pairs = in_pairs(C, ldc);
   if (thread < CONSUMERS)
     for (int i = slice * CONSUMERS + thread; i < ROWS * 32; i += SLICES * CONSUMERS) {  // two neighbors each
@@ -92,11 +104,13 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
       float2 total = make_float2(0, 0);
 #pragma unroll
       for (int s = 0; s < SLICES; ++s) {
-        const float2 v = *reinterpret_cast<const float2*>(shared_of(own, s) + r * PITCH + c);
+        const float2 v = *reinterpret_cast<const float2*>((SLICES > 1 ? shared_of(own, s) : own) + r * PITCH + c);
         total.x += v.x, total.y += v.y;
       }
       store_pair(C + size_t(row + r) * ldc + column + c, row + r < M ? N - column - c : 0, alpha, total.x, total.y, beta, pairs);
     }
-  __syncwarp();
-  cluster_sync();  // no block leaves while others read its shared memory
+  if (SLICES > 1) {  // no block leaves while others read its shared memory
+    __syncwarp();
+    cluster_sync();
+  }
 }

@@ -5,12 +5,14 @@ parameters: {HIGH: 16}
 element_types: [bfloat16, float16]
 where:
   pairs: sm_count // 2
-  across: 2 if N > 128 else 1  # blocks of a pair beside each other
-  above: 3 - across
-  columns: ceil_div(N, 128 * across)  # of pairs
-  waves: "ceil_div(columns * ceil_div(M, 256 * above), pairs)"  # of tiles of the full height: fewer than these there cannot be
-  down: pairs * waves // columns  # so many pairs above each other fill them
-  height: "max(64, 16 * ceil_div(M, 16 * down * above))"
+  beside: ceil_div(N, 256)  # columns of pairs of blocks beside each other
+  waves_beside: ceil_div(beside * ceil_div(M, 256), pairs)  # of tiles of the full height: fewer than these there cannot be
+  height_beside: "max(64, 16 * ceil_div(M, pairs * waves_beside // beside * 16))"  # so many pairs above each other fill them
+  above: ceil_div(N, 128)  # the same for pairs of blocks above each other
+  waves_above: ceil_div(above * ceil_div(M, 512), pairs)
+  height_above: "max(64, 16 * ceil_div(M, pairs * waves_above // above * 32))"
+  across: 2 if N > 128 and waves_beside * height_beside <= waves_above * height_above else 1
+  height: height_beside if across == 2 else height_above
 block: [384]
 grid: [2 * pairs]
 dynamic_shared: 28 * 8192 + 8 * 16
@@ -26,7 +28,7 @@ global_writes: M * N
 // Tiles of 128 x 256 are a good size, but their number is what it is: 1536 x 1536 has 72 of them for 132 SMs, and 5120 x 5120 has 800, six
 // waves and a little of a seventh. A tile of the right height has neither: 132 of 128 columns by 144 rows, and seven full waves by
 // 224. So the rule in the header takes as many waves as tiles of the full height need, and makes the tiles as low as fills
-// those waves.
+// those waves. It does so for pairs of blocks beside each other and above each other, and takes the pairs that are done first.
 //
 // The height must be free for that. The matrix instruction's 64 rows are not, but the width of its other operand is any multiple of 8. So the
 // operands change places, as in rung 39: 64 columns of C a warpgroup, and 64 to 256 rows of it. The height is known to the compiler in
@@ -48,9 +50,17 @@ constexpr int AT_SLOTS = SPACE, SLOTS = 2, AT_BARRIERS = AT_SLOTS + 2 * SLOTS * 
 struct Plan {
   int across, above, columns, rows, height, pairs;
   __device__ __forceinline__ Plan(int M, int N) {
-    pairs = gridDim.x / 2, across = N > 128 ? 2 : 1, above = 3 - across, columns = (N + 128 * across - 1) / (128 * across);
+    pairs = gridDim.x / 2;
+    const int best = fit(M, N, 1);
+    if (N <= 128 || fit(M, N, 2) > best) fit(M, N, 1);
+    rows = (M + height * above - 1) / (height * above);
+  }
+  // For pairs with so many blocks beside each other: how long all waves take, in rows of tiles.
+  __device__ __forceinline__ int fit(int M, int N, int across_) {
+    across = across_, above = 3 - across, columns = (N + 128 * across - 1) / (128 * across);
     const int waves = (columns * ((M + 256 * above - 1) / (256 * above)) + pairs - 1) / pairs, down = pairs * waves / columns * above;
-    height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * above - 1) / (height * above);
+    height = max(64, (M + 16 * down - 1) / (16 * down) * 16);
+    return waves * height;
   }
 };
 

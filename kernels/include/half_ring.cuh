@@ -9,12 +9,13 @@ constexpr int STRIPS = (BN + 63) / 64;                     // of B, 64 columns e
 constexpr int A_BYTES = GROUPS * STRIP, STAGE = A_BYTES + STRIPS * STRIP, RING = STAGES * STAGE;
 static_assert(BM % 64 == 0 && STAGES >= 2, "whole warpgroups; one stage is multiplied while another is filled");
 
-// A place in a ring, and whether the turn is an odd one.
-template <int LENGTH>
+// A place in a ring, and whether the turn is an odd one. Who takes turns with others goes BY places.
+template <int LENGTH, int BY = 1>
 struct Turn {
   int place = 0, parity = 0;
   __device__ __forceinline__ void next() {
-    if (++place == LENGTH) place = 0, parity ^= 1;
+    place += BY;
+    if (BY == 1 ? place == LENGTH : place >= LENGTH) place -= LENGTH, parity ^= 1;
   }
 };
 
@@ -22,13 +23,13 @@ struct Turn {
 __device__ __forceinline__ int steps_of(int K, float alpha) { return alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH; }
 
 // In a cluster, CM blocks above each other need the same columns of B, and CN blocks beside each other the same rows of A. Each copies a
-// part of them to all. BLOCKS is the size of the cluster. A stage is full after ARRIVALS: of the one thread that starts copies by
+// part of them to all. BLOCKS is the size of the cluster, which may have several such groups, one behind the other. A stage is full after ARRIVALS: of the one thread that starts copies by
 // tensor maps, or of each warp that writes there.
 template <int CM = 1, int CN = 1, int BLOCKS = CM * CN, int ARRIVALS = 1>
 struct Ring {
   static constexpr int PEERS = CM + CN - 1;  // blocks that send to a block, itself among them
   uint32_t memory, barriers;
-  int rank, cm, cn;  // of this block in its cluster
+  int first, cm, cn;  // the rank of the group's first block in the cluster; this block's place in the group
   Turn<STAGES> turn;
   int before = 0;  // the place of the step before
 
@@ -36,7 +37,8 @@ struct Ring {
   // meanwhile.
   template <class... Maps>
   __device__ __forceinline__ Ring(const uint8_t* shared, int at, const Maps&... maps) : memory(shared_address(shared)), barriers(memory + at) {
-    rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0, cm = rank % CM, cn = rank / CM % CN;
+    const int rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0;
+    cm = rank % CM, cn = rank / CM % CN, first = BLOCKS > CM * CN ? rank / (CM * CN) * (CM * CN) : 0;
     if (threadIdx.x == 0) (prefetch(maps), ...);
     if (threadIdx.x == CONSUMERS) {
       for (int i = 0; i < STAGES; ++i) barrier_init(full(i), ARRIVALS), barrier_init(empty(i), CONSUMERS / 32 * PEERS);
@@ -69,7 +71,7 @@ struct Ring {
     } else {
       constexpr int PART = BM / CN;
       uint16_t blocks = 0;
-      for (int i = 0; i < CN; ++i) blocks |= 1 << (cm + CM * i);
+      for (int i = 0; i < CN; ++i) blocks |= 1 << (first + cm + CM * i);
       copy_box<OF_A>(a + cn * PART * 128, a_map, k, row + cn * PART, there, blocks);
     }
     if (CM == 1) {
@@ -78,7 +80,7 @@ struct Ring {
     } else {
       static_assert(STRIPS % CM == 0, "every block copies as many strips of B");
       uint16_t blocks = 0;
-      for (int i = 0; i < CM; ++i) blocks |= 1 << (i + CM * cn);
+      for (int i = 0; i < CM; ++i) blocks |= 1 << (first + i + CM * cn);
 #pragma unroll
       for (int i = 0; i < STRIPS / CM; ++i) {
         const int strip = cm * (STRIPS / CM) + i;
@@ -119,7 +121,7 @@ struct Ring {
       barrier_arrive_if(empty(before), wanted && lane == 0);
     } else {
       const int peer = lane < CM ? lane + CM * cn : cm + CM * (lane - CM < cn ? lane - CM : lane - CM + 1);
-      barrier_arrive_at(empty(before), peer, wanted && lane < PEERS);
+      barrier_arrive_at(empty(before), first + peer, wanted && lane < PEERS);
     }
   }
 };

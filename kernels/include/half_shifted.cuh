@@ -4,10 +4,17 @@
 #pragma once
 #include "half_ring.cuh"
 
-// Steps that copies are ahead of the step that is shifted next. The stage that they go to held the step two before that one. The warpgroups that
-// multiply give it back once the next is there, which has been shifted. With one more step ahead, both would wait for each other.
-constexpr int AHEAD = STAGES - 2;
-static_assert(STAGES >= 3, "one stage is multiplied, one is shifted, and one is on its way");
+// The FILLERS warps are two teams that take turns with the steps: one copies or waits while the other shifts.
+constexpr int TEAMS = 2, TEAM = FILLERS / TEAMS;
+
+// Of its own steps, a team copies AHEAD ahead of the one that it shifts next. The stage that they go to held a step at least two before that one.
+// The warpgroups that multiply give it back once the next is there, which has been shifted. With one step more ahead, all could wait for
+// each other.
+constexpr int AHEAD = (STAGES - 2) / TEAMS;
+static_assert(FILLERS % TEAMS == 0 && AHEAD >= 1, "teams alike; one stage is multiplied, one is shifted, and one for each team is on its way");
+
+// The first four rows that a warp of a team copies.
+__device__ __forceinline__ int four_of_warp() { return (threadIdx.x - CONSUMERS) / 32 % TEAM * 4; }
 
 // Eight neighbors that begin `bytes` (0, 2, ... 14) into the first of two pieces.
 __device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, int bytes) {
@@ -22,12 +29,12 @@ __device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, int byt
                     __funnelshift_r(u[3], u[4], bits));
 }
 
-// What a lane of the FILLERS warps does with one operand: a stage has ROWS rows of WIDE strips of it, 64 elements each. Eight lanes have a row
-// of a strip, and a warp four rows at a time. Its next four are APART further, a multiple of 8. So all rows of a lane, at every step, begin the
+// What a lane of a team does with one operand: a stage has ROWS rows of WIDE strips of it, 64 elements each. Eight lanes have a row of a
+// strip, and a warp four rows at a time. Its next four are APART further, a multiple of 8. So all rows of a lane, at every step, begin the
 // same number of bytes behind a multiple of 16.
 template <int ROWS, int WIDE>
 struct Shifted {
-  static constexpr int APART = 4 * FILLERS;                        // rows from one of a lane's to its next
+  static constexpr int APART = 4 * TEAM;                           // rows from one of a lane's to its next
   static constexpr int HIGH = ROWS / APART, PASSES = HIGH * WIDE;  // a lane's rows of a strip; its pieces of all strips
   static constexpr int BYTES = ROWS * WIDE * 16;                   // of a ninth piece for each row of a strip: the end of one that is shifted
   static_assert(APART % 8 == 0 && ROWS % APART == 0 && PASSES <= 8, "rows that begin alike; each lane copies one ninth piece at most");
@@ -39,7 +46,7 @@ struct Shifted {
 
   // `first` is the first element of the block's first step.
   __device__ __forceinline__ Shifted(const T* first, int ld, size_t step_) : apart(size_t(ld) * APART * 2), step(step_ * 2) {
-    const int lane = threadIdx.x % 32, four = (threadIdx.x - CONSUMERS) / 32 * 4;
+    const int lane = threadIdx.x % 32, four = four_of_warp();
     row = four + lane / 8, column = lane % 8 * 16;
     const size_t begin = reinterpret_cast<size_t>(first + size_t(row) * ld);
     const size_t other = reinterpret_cast<size_t>(first + size_t(four + lane % 4 + lane / 4 % HIGH * APART) * ld);
@@ -53,7 +60,7 @@ struct Shifted {
   // What lies beyond is not copied: zeros come in its place. The first piece of a row may begin before the row. Those bytes are copied, and
   // shifted out.
   __device__ __forceinline__ void load(uint32_t to, uint32_t ninths, int rows, int left) {
-    const int lane = threadIdx.x % 32, four = (threadIdx.x - CONSUMERS) / 32 * 4, ends = min(left, WIDE * 64 + 8) * 2;  // in bytes
+    const int lane = threadIdx.x % 32, four = four_of_warp(), ends = min(left, WIDE * 64 + 8) * 2;  // in bytes
 #pragma unroll
     for (int i = 0; i < PASSES; ++i) {
       const int there = max(0, min(16, ends + bytes - column - i / HIGH * 128));

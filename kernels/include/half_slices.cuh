@@ -1,5 +1,5 @@
-// K of one tile of C, shared out among the SLICES blocks of a cluster: each takes every SLICES-th step, and in the end adds up a part of all
-// their sums.
+// K of one tile of C, shared out among SLICES blocks of a cluster: each takes every SLICES-th step, and in the end adds up a part of all
+// their sums. They are every CM-th block of the cluster: CM tiles above each other have one cluster.
 #pragma once
 #include "half_ring.cuh"
 
@@ -14,6 +14,7 @@ __device__ __forceinline__ int steps_of_slice(int K, float alpha, int slice) { r
 
 // The threads that multiply call it with their sums, when the block's last stage has been multiplied. What the others send is announced at
 // barrier `come`. The other threads call cluster_arrive() when they are done with the ring, and cluster_wait().
+template <int CM = 1>
 __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* shared, uint32_t come, int slice, T* C, int ldc, int row,
                                            int column, int M, int N, float alpha, float beta) {
   const uint32_t memory = shared_address(shared);
@@ -36,7 +37,7 @@ __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* 
   cluster_wait();  // the other blocks are done with their rings
   if (thread < SLICES && thread != slice)
     send_bulk(memory + SENT + (slice < thread ? slice : slice - 1) * PART_BYTES, memory + (thread < slice ? thread : thread - 1) * PART_BYTES,
-              PART_BYTES, come, thread);
+              PART_BYTES, come, blockIdx.x % CM + thread * CM);
   __syncwarp();
   barrier_wait(come, 0);
   const bool pairs = in_pairs(C, ldc);

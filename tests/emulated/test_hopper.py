@@ -77,7 +77,8 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_arrive();  ", "  "),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "wait<AHEAD>();", "wait<AHEAD + 1>();"),
-    ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = STAGES - 2;", "AHEAD = STAGES - 1;"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = (STAGES - 2) / TEAMS;", "AHEAD = (STAGES - 1) / TEAMS;"),
+    ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "step += TEAMS", "step += TEAMS + 1"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "      __syncwarp();", ""),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "row + i % HIGH * APART < rows ? there : 0", "there"),
 ])  # fmt: skip
@@ -91,7 +92,17 @@ def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_fou
     assert is_found("36_half_cluster_k", faults, tmp_path)
 
 
-def is_found(name: str, faults: Mapping[str, tuple[str, str]], folder: Path) -> bool:
+@pytest.mark.parametrize(("right", "planted"), [("first + peer", "peer"), ("1 << (first + i + CM * cn)", "1 << (i + CM * cn)")])
+def test_blocks_of_one_slice_that_share_b_with_another_are_found(right: str, planted: str, tmp_path: Path) -> None:
+    assert is_found("36_half_cluster_k", {"include/half_ring.cuh": (right, planted)}, tmp_path, SLICES=2, CM=2)
+
+
+@pytest.mark.parametrize(("right", "planted"), [("part_at(blockIdx.z)", "part_at(0)"), ("j += gridDim.z", "j += gridDim.z + 1")])
+def test_parts_of_k_that_are_lost_are_found(right: str, planted: str, tmp_path: Path) -> None:
+    assert is_found("41_half_shifted_rows", {"cuda/41_half_shifted_rows.cu": (right, planted)}, tmp_path, SLICES=1, PARTS=64)
+
+
+def is_found(name: str, faults: Mapping[str, tuple[str, str]], folder: Path, **parameters: int) -> bool:
     """Replace a text in each of the kernel's files by another, and return whether any result is wrong."""
     kernels = folder / "kernels"
     shutil.copytree(ROOT / "kernels", kernels)
@@ -100,5 +111,5 @@ def is_found(name: str, faults: Mapping[str, tuple[str, str]], folder: Path) -> 
         assert right in text
         (kernels / file).write_text(text.replace(right, planted))
     kernel = parse(kernels / "cuda" / f"{name}.cu")
-    configuration = Configuration(kernel.element_types[0], tuple(kernel.parameters.items()))
+    configuration = Configuration(kernel.element_types[0], tuple((kernel.parameters | parameters).items()))
     return any(wrong(kernel, configuration, kernels / "include", folder / "build", 2))

@@ -452,14 +452,14 @@ inline void body() {
 }
 
 // One cluster, from the block with the number `first` on.
-inline void run_cluster(unsigned size, unsigned first, unsigned y, unsigned count, int shared) {
+inline void run_cluster(unsigned size, Index first, unsigned count, int shared) {
   blocks.clear(), threads.clear(), copies.clear();
   whole_cluster = {};
   for (unsigned b = 0; b < size; ++b) {
     auto block = std::make_unique<Block>();
     block->shared.resize(shared);
     for (auto& byte : block->shared) byte = uint8_t(dice());  // what the block before left
-    block->index = {first + b, y, 0}, block->alive = int(count);
+    block->index = {first.x + b, first.y, first.z}, block->alive = int(count);
     block->warps.resize((count + 31) / 32), block->warpgroups.resize(count / 128 + 1), block->products.resize(count / 128 + 1);
     blocks.push_back(std::move(block));
   }
@@ -516,7 +516,7 @@ inline void run_cluster(unsigned size, unsigned first, unsigned y, unsigned coun
       for (auto& products : block->products)
         if (!products.groups.empty() && dice() % 4 == 0) first_group(products);
     idle = progress == before ? idle + 1 : 0;
-    if (idle > 64) failure = "a hang: no thread of block " + std::to_string(first) + " gets any further";
+    if (idle > 64) failure = "a hang: no thread of block " + std::to_string(first.x) + " gets any further";
   }
 }
 
@@ -524,8 +524,9 @@ inline const char* run(std::function<void()> call, unsigned size, const unsigned
   failure.clear();
   entry = std::move(call);
   gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block, 1, 1};
-  for (unsigned y = 0; y < grid[1] && failure.empty(); ++y)
-    for (unsigned x = 0; x < grid[0] && failure.empty(); x += size) run_cluster(size, x, y, block, shared);
+  for (unsigned z = 0; z < grid[2]; ++z)
+    for (unsigned y = 0; y < grid[1]; ++y)
+      for (unsigned x = 0; x < grid[0] && failure.empty(); x += size) run_cluster(size, {x, y, z}, block, shared);
   return failure.c_str();
 }
 

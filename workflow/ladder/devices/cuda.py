@@ -146,7 +146,7 @@ class Cuda(Device):
 
     def _reserve_workspace(self, size: int) -> None:
         """Make the workspace at least `size` bytes large."""
-        if size > self._workspace_bytes:
+        if self._workspace is None or size > self._workspace_bytes:
             if self._workspace is not None:
                 self._support.free(self._workspace)
             self._workspace, self._workspace_bytes = None, 0
