@@ -13,6 +13,8 @@
 - `tensor`: rung 21, in its best published configuration, beside SGEMM; each beside itself alone, for tensor cores draw so much power that
   what is timed in the same rounds is timed at a lower clock; each launched for some seconds, with the energy that the board counts; and all
   configurations on operands of which every chunk is left to float32. On a GPU of compute capability 9.0; about a minute.
+- `power_limit`: rung 21 launched back to back, whole and each of its two launches alone, and rung 34, which has one product of 16 bits where
+  rung 21 has three: times, clocks and power. On a GPU of compute capability 9.0; about a minute.
 - `tried`: the changes of `studies/changes.py` beside the rungs as they are. The same; about four minutes.
 
 Measured are medians in microseconds, their ratios, and joules.
@@ -108,6 +110,20 @@ class Bench:
         if verdict.status != "correct":
             raise InputError(f"{self.problem.label}: {verdict.status}: {verdict.reason}")
         return launch
+
+    def part(self, kernel: Kernel, configuration: Configuration, index: int) -> Launch:
+        """One of the launches of a kernel that `kernel` has just compiled and checked."""
+        whole = Kernel.launches
+        with mock.patch.object(Kernel, "launches", lambda *given: whole(*given)[index : index + 1]):
+            return self.device.kernel(kernel, configuration, self.built.read_bytes())
+
+    def hold(self, launch: Launch, us: float, seed: int) -> dict[str, float]:
+        """What a launch of about `us` takes back to back, with clock and power. Raises `InputError` without an energy counter."""
+        repeats = max(1, round(Limits().sample_us / us))
+        timed = self.device.sustain(self.device.sample(launch, repeats), repeats * us, seed)
+        if timed.power_w is None or timed.sm_clock_mhz is None:
+            raise InputError("the GPU's energy or clock cannot be read")
+        return {"us": timed.us / repeats, "clock_mhz": timed.sm_clock_mhz, "power_w": timed.power_w}
 
     def time(self, launches: Sequence[Launch], reference: Launch, samples: int = 20, seed: int = 0) -> list[timing.Series]:
         """Some samples of each launch and of the reference beside it, in the same rounds. Raises `InputError` if one is not correct."""
@@ -259,11 +275,51 @@ def placement(bench: Bench, rounds: int, dataset: str) -> dict[str, Any]:
     return {"dataset": dataset, "rows": rows}
 
 
+def best_of(kernel: Kernel, dataset: str) -> Mapping[str, str]:
+    """The best configuration of a kernel in a published dataset by problem."""
+    best = Dataset.open(featured(ROOT / PUBLISHED)[dataset], [kernel]).best
+    chosen = best[(best["kernel"] == kernel.name) & (best["state"] == "warm")]
+    return dict(zip(chosen["problem"].astype(str), chosen["configuration"], strict=True))
+
+
+PRODUCT_TYPE, PRODUCT_RUNG = "float16", "cuda/34_half_late_stores"
+PRODUCT_TILES = {"128 x 128": {"BN": 128, "STAGES": 6}, "128 x 256": {}}
+"""What `power_limit` holds beside rung 21: of these operands one product, by this rung, in tiles as large as rung 21's and in its own."""
+
+
+def power_limit(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (4096, 8192)) -> dict[str, Any]:
+    """Where rung 21's time goes when the power is at its limit, beside single products with nothing to split or to promote."""
+    known, rows = discover(ROOT), []
+    split, single = known["cuda/21_tensor_split"], known[PRODUCT_RUNG]
+    best = best_of(split, dataset)
+    for size in sizes:
+        held: dict[str, list[dict[str, float]]] = {}
+        for turn in range(rounds):
+            with bench.on(Problem(size, size, size)):
+                configuration = Configuration.of("float32", best[str(size)])
+                whole = bench.kernel(split, configuration)
+                us = bench.medians([whole], whole, 3)[0]
+                held.setdefault("whole", []).append(bench.hold(whole, us, turn))
+                # each launch by itself: it finds in the workspace what the last whole one has left there
+                with mock.patch.object(bench.device, "_poison_workspace", lambda: None, create=True):
+                    for index, name in enumerate(("split", "product")):
+                        held.setdefault(name, []).append(bench.hold(bench.part(split, configuration, index), us, turn))
+            with bench.on(Problem(size, size, size, PRODUCT_TYPE)):
+                for tile, parameters in PRODUCT_TILES.items():
+                    given = {**single.parameters, **parameters}
+                    launch = bench.kernel(single, Configuration(PRODUCT_TYPE, tuple(given.items())))
+                    held.setdefault(tile, []).append(bench.hold(launch, bench.medians([launch], launch, 3)[0], turn))
+        medians = {what: {name: median([one[name] for one in several]) for name in several[0]} for what, several in held.items()}
+        products = {tile: medians.pop(tile) for tile in PRODUCT_TILES}
+        rows.append({"size": size, "configuration": best[str(size)], "held": medians, "products": products})
+        print(rows[-1], flush=True)
+    return {"held_seconds": MEASURED_SECONDS, "sm_count": bench.device.names["sm_count"], "rows": rows}
+
+
 def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512, 1024, 2048, 4096, 8192)) -> dict[str, Any]:
     """Rung 21 beside SGEMM in the same rounds, alone, held, and where no chunk fits."""
     kernel = discover(ROOT)["cuda/21_tensor_split"]
-    best = Dataset.open(featured(ROOT / PUBLISHED)[dataset], [kernel]).best
-    best = best[(best["kernel"] == kernel.name) & (best["state"] == "warm")].set_index("problem")["configuration"]
+    best = best_of(kernel, dataset)
     configurations = {
         configuration.label: configuration for configuration, objection in kernel.expand({}, ["float32"]) if not objection
     }
@@ -285,12 +341,8 @@ def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512,
                 name: bench.medians([launch], launch, rounds)[0] for name, launch in zip(names, launches, strict=True)
             }
             for name, launch in zip(names, launches, strict=True):
-                repeats = max(1, round(Limits().sample_us / row["alone"][name]))
-                timed = bench.device.sustain(bench.device.sample(launch, repeats), repeats * row["alone"][name], seed=size)
-                if timed.power_w is None:
-                    raise InputError("the GPU's energy cannot be read")
-                us = timed.us / repeats
-                row["held"] |= {name: us, name.replace("_us", "_j"): timed.power_w * us / 1e6}
+                held = bench.hold(launch, row["alone"][name], size)
+                row["held"] |= {name: held["us"], name.replace("_us", "_j"): held["power_w"] * held["us"] / 1e6}
         with bench.on(replace(problem, distribution=UNFIT)):
             # the fastest beside SGEMM, as a campaign on such operands would choose it; most are slow there, so a few samples do
             several = bench.time(
@@ -343,6 +395,7 @@ CASES: dict[str, tuple[str, int, Callable[..., dict[str, Any]], str]] = {
     "thin": ("cpu", 6, thin, ""),
     "placement": ("cuda", PLACES, placement, "nvidia-h200/beyond-cublas"),
     "tensor": ("cuda", 20, tensor, HEADLINE),
+    "power_limit": ("cuda", 3, power_limit, HEADLINE),
     "tried": ("cuda", 20, tried, ""),
 }
 """On which kind of device, how many rounds, stretches or places, what measures, and the published dataset from which it starts."""

@@ -280,6 +280,30 @@ def test_rung_21_is_timed_beside_sgemm_alone_held_and_where_no_chunk_fits(gpu, m
     assert len(gpu.binaries) == len(labels)
 
 
+def test_rung_21_is_held_whole_and_by_its_launches_beside_single_products(gpu, monkeypatch):
+    kernel = KERNELS["cuda/21_tensor_split"]
+    label = legal(kernel)[0].label
+    rows = [{"kernel": kernel.name, "state": "warm", "problem": "64", "configuration": label}]
+    monkeypatch.setattr(beside.Dataset, "open", lambda *_: SimpleNamespace(best=pd.DataFrame(rows)))
+    monkeypatch.setattr(beside, "PRODUCT_TYPE", "float32")  # a CPU simulates the GPU, and multiplies nothing of 16 bits
+    monkeypatch.setattr(beside, "PRODUCT_RUNG", "cuda/05_register_tile")
+    monkeypatch.setattr(beside, "PRODUCT_TILES", {"one": {}})
+    monkeypatch.setattr(gpu.device, "names", {"sm_count": 132})
+    prepare, launched = gpu.device.kernel, []
+
+    def seen(kernel, configuration, binary):
+        launched.append([shape.function for shape in kernel.launches(configuration, gpu.problem.names() | gpu.device.names)])
+        return prepare(kernel, configuration, binary)
+
+    monkeypatch.setattr(gpu.device, "kernel", seen)
+    (row,) = beside.power_limit(gpu, 2, beside.HEADLINE, (64,))["rows"]
+    assert (row["size"], row["configuration"]) == (64, label)
+    held = row["held"] | row["products"]
+    assert list(held) == ["whole", "split", "product", "one"]
+    assert all(value > 0 for one in held.values() for value in one.values())
+    assert launched == [["gemm", "product"], ["gemm"], ["product"], ["gemm"]] * 2
+
+
 def test_a_change_is_timed_beside_what_was_changed(gpu, monkeypatch):
     change = replace(next(change for change in changes.CHANGES if change.parameters and not change.other), problem=(64, 32, 48))
     kernel = KERNELS[f"cuda/{change.kernel}"]

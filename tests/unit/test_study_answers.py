@@ -72,6 +72,16 @@ MEASURED = {
         ]},
         "2 1 2 ×1.100 +3.0 -0.5",
     ),
+    "power_limit": (
+        {"held_seconds": 0.5, "sm_count": 132, "rows": [
+            {"size": 4096, "configuration": "BM=128",
+             "held": {"whole": {"us": 800, "clock_mhz": 1300, "power_w": 680}, "split": {"us": 70, "clock_mhz": 1700, "power_w": 650},
+                      "product": {"us": 720, "clock_mhz": 1250, "power_w": 690}},
+             "products": {"128 x 128": {"us": 240, "clock_mhz": 1170, "power_w": 679},
+                          "128 x 256": {"us": 220, "clock_mhz": 1257, "power_w": 688}}},
+        ]},
+        "4096 21 800 1300 680 73 70 720 1250 690 85 128 256 220 1257 688 92 730",
+    ),
     "registers": (
         {"patterns": [{"measured": 0.5, "model": 0.49}, {"measured": 0.98, "model": 1}], "write_back": {"4": 1, "8": 1.5, "16": 4},
          "unwaited": {"4": 0.1, "8": 1.08, "16": 1.8},

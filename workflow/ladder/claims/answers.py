@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-from ladder.claims.short_answers import TOPICS
+from ladder.claims.short_answers import TOPICS, fastest_product, least_time
 from ladder.claims.study import Study, furthest, percent
-from ladder.core.types import tflops
+from ladder.core.types import flops, tflops
 
 PYTHON = ".venv/bin/python"
+FLOP_A_CYCLE = 4096
+"""Of 16-bit operands in an SM of compute capability 9.0 (NVIDIA H100 white paper: 512 fused multiply-adds in each of 4 tensor cores)."""
 SHORT = {short.__name__: short for shorts in TOPICS.values() for short in shorts}
 STUDIES: dict[str, Study] = {}
 """The studies by name."""
@@ -246,6 +248,26 @@ def placement(measured: Measured) -> str:
         f"problems, with a median of ×{median(ratios):.3f}; other alignments change times of cuBLAS by up to {cublas}, "
         f"of a rung by {rung}"
     )
+
+
+@_study("What limits float32 results from tensor cores under sustained load?", f"{PYTHON} studies/beside.py power_limit")
+def power_limit(measured: Measured) -> str:
+    """Return time, clock, power and busy tensor cores of rung 21 and of one product, and what three of those would take."""
+
+    def worded(held: Measured, size: int, products: int) -> str:
+        cycles = held["us"] * held["clock_mhz"] * measured["sm_count"]
+        busy = products * flops(size, size, size) / (FLOP_A_CYCLE * cycles)
+        return f"{held['us']:.0f} us at {held['clock_mhz']:.0f} MHz and {held['power_w']:.0f} W, tensor cores {100 * busy:.0f} % busy"
+
+    parts = []
+    for row in measured["rows"]:
+        size, held, (tile, one) = row["size"], row["held"], fastest_product(row)
+        parts.append(
+            f"at {size} rung 21 takes {worded(held['whole'], size, 3)}; its split alone {held['split']['us']:.0f} us, its products alone "
+            f"{worded(held['product'], size, 3)}. One product of float16 operands in tiles of {tile} takes {worded(one, size, 1)}. "
+            f"Three of those and the split would take {least_time(row):.0f} us"
+        )
+    return ". ".join(parts)
 
 
 @_study("What limits multiply-adds on an SM?", f"{PYTHON} studies/registers.py")

@@ -161,6 +161,23 @@ def tensor(measured: Measured) -> str:
     return f"×{held:.2f} over SGEMM sustained, ×{single:.2f} in a single launch, at {row['size']}"
 
 
+def fastest_product(row: Measured) -> tuple[str, Measured]:
+    """Return the tile, and what was held, of the fastest single product."""
+    products: Mapping[str, Measured] = row["products"]
+    return min(products.items(), key=lambda item: float(item[1]["us"]))
+
+
+def least_time(row: Measured) -> float:
+    """Return the microseconds of three single products and the split."""
+    return 3 * float(fastest_product(row)[1]["us"]) + float(row["held"]["split"]["us"])
+
+
+def power_limit(measured: Measured) -> str:
+    """Return how long three single products and the split take beside rung 21, at the first size."""
+    row = measured["rows"][0]
+    return f"Power: three plain products and the split take {100 * least_time(row) / row['held']['whole']['us']:.0f} % as long"
+
+
 def thin(measured: Measured) -> str:
     """Return how long preparing B takes beside BLAS."""
     blas, rung = (line["fixed_us"] for line in measured["lines"])
@@ -171,6 +188,6 @@ TOPICS: dict[str, tuple[Short, ...]] = {
     "Correctness and robustness": (checks, adversary, faults, fuzz, kill),
     "Timing": (agreement, repeat, elsewhere, false_positives, two_percent, slowed, disturbance, neighbours, placement),
     "Speed of the pipeline": (benchmark, several_gpus, saves, kernel_tuner_compare),
-    "Explanations": (kernel_tuner_times, registers, tried, tensor, thin),
+    "Explanations": (kernel_tuner_times, registers, tried, tensor, power_limit, thin),
 }
 """The topics of the evidence, with the studies of each."""
