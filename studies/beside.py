@@ -309,7 +309,9 @@ def power_limit(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = 
                     given = {**single.parameters, **parameters}
                     launch = bench.kernel(single, Configuration(PRODUCT_TYPE, tuple(given.items())))
                     held.setdefault(tile, []).append(bench.hold(launch, bench.medians([launch], launch, 3)[0], turn))
-        medians = {what: {name: median([one[name] for one in several]) for name in several[0]} for what, several in held.items()}
+        medians = {
+            what: {name: median([timed[name] for timed in several]) for name in several[0]} for what, several in held.items()
+        }
         products = {tile: medians.pop(tile) for tile in PRODUCT_TILES}
         rows.append({"size": size, "configuration": best[str(size)], "held": medians, "products": products})
         print(rows[-1], flush=True)

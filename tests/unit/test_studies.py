@@ -300,7 +300,7 @@ def test_rung_21_is_held_whole_and_by_its_launches_beside_single_products(gpu, m
     assert (row["size"], row["configuration"]) == (64, label)
     held = row["held"] | row["products"]
     assert list(held) == ["whole", "split", "product", "one"]
-    assert all(value > 0 for one in held.values() for value in one.values())
+    assert all(value > 0 for timed in held.values() for value in timed.values())
     assert launched == [["gemm", "product"], ["gemm"], ["product"], ["gemm"]] * 2
 
 

@@ -261,10 +261,10 @@ def power_limit(measured: Measured) -> str:
 
     parts = []
     for row in measured["rows"]:
-        size, held, (tile, one) = row["size"], row["held"], fastest_product(row)
+        size, held, (tile, single) = row["size"], row["held"], fastest_product(row)
         parts.append(
             f"at {size} rung 21 takes {worded(held['whole'], size, 3)}; its split alone {held['split']['us']:.0f} us, its products alone "
-            f"{worded(held['product'], size, 3)}. One product of float16 operands in tiles of {tile} takes {worded(one, size, 1)}. "
+            f"{worded(held['product'], size, 3)}. One product of float16 operands in tiles of {tile} takes {worded(single, size, 1)}. "
             f"Three of those and the split would take {least_time(row):.0f} us"
         )
     return ". ".join(parts)
