@@ -43,7 +43,7 @@ INSIDE = [f"tests/unit/test_{name}.py" for name in ("child", "compile", "cpu_ker
 INSIDE += ["-k", "not test_every_rung or 04_"]
 """What compiles, runs compiled code and keeps what it measured; the rest is the same Python outside, and the image itself has run it.
 The rungs below the fourth are in the smoke campaign, which verifies them too."""
-REDRAWN = "nvidia-h100-80gb-hbm3/beyond-cublas"
+REDRAWN = "nvidia-h100-80gb-hbm3/languages"
 """The dataset that the image draws again, a small one; `make` draws all of them, with the same locked packages."""
 
 

@@ -257,17 +257,17 @@ def power_limit(measured: Measured) -> str:
     def worded(held: Measured, size: int, products: int) -> str:
         cycles = held["us"] * held["clock_mhz"] * measured["sm_count"]
         busy = products * flops(size, size, size) / (FLOP_A_CYCLE * cycles)
-        return f"{held['us']:.0f} us at {held['clock_mhz']:.0f} MHz and {held['power_w']:.0f} W, tensor cores {100 * busy:.0f} % busy"
+        return f"{held['us']:.0f} us ({held['clock_mhz']:.0f} MHz, {held['power_w']:.0f} W, tensor cores {100 * busy:.0f} % busy)"
 
     parts = []
     for row in measured["rows"]:
         size, held, (tile, single) = row["size"], row["held"], fastest_product(row)
         parts.append(
-            f"at {size} rung 21 takes {worded(held['whole'], size, 3)}; its split alone {held['split']['us']:.0f} us, its products alone "
-            f"{worded(held['product'], size, 3)}. One product of float16 operands in tiles of {tile} takes {worded(single, size, 1)}. "
-            f"Three of those and the split would take {least_time(row):.0f} us"
+            f"at {size} rung 21 takes {worded(held['whole'], size, 3)}, its split alone {held['split']['us']:.0f} us, its products alone "
+            f"{worded(held['product'], size, 3)}; one product of float16 operands in tiles of {tile} takes {worded(single, size, 1)}; "
+            f"three of those and the split would take {least_time(row):.0f} us"
         )
-    return ". ".join(parts)
+    return "; ".join(parts)
 
 
 @_study("What limits multiply-adds on an SM?", f"{PYTHON} studies/registers.py")

@@ -40,7 +40,7 @@ BUILDS_ON = {
     "41_half_shifted_rows": "38_half_any_rows",
 }
 """The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
-OF_16_BITS = ("nvidia-h100-80gb-hbm3/half", "nvidia-h200/half-unseen")
+OF_16_BITS = ("nvidia-h200/half", "nvidia-h200/half-unseen")
 """The datasets of the rungs that have no float32. The pages show their bfloat16. A problem is from the first dataset that has it."""
 
 
