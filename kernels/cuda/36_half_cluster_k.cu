@@ -32,8 +32,8 @@ global_writes: M * N
 // add up, with bulk copies from its shared memory to theirs, which report at a barrier there (half_slices.cuh). So each sum is added up
 // by one block, always in the same order. What comes takes the place of the ring, too, once all blocks of the cluster are done with theirs.
 //
-// With CM = 2, a cluster has two tiles above each other, and each slice of one shares the columns of B with that of the other (rung 35). Rows
-// that do not begin at multiples of 128 bytes cost the L2 twice, and it has all SMs to serve.
+// With CM = 2, a cluster has two tiles above each other, and each slice of one shares the columns of B with that of the other (rung 35). Where
+// rows do not begin at multiples of 128 bytes, a row of a box lies in two lines of the L2.
 //
 // What holds it back: a cluster must find all its SMs within one group of SMs, and the sums travel once.
 

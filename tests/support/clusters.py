@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import psutil
 from planted import Project, written
+from waiting import LIMIT, wait_until
 
 CONF = Path(__file__).parents[1] / "cluster" / "slurm.conf"
 PROMPT = Path(__file__).parent / "prompt.py"
@@ -24,8 +25,6 @@ GPUS = {"n1": "red", "n2": "blue"}
 """Each node's type of GPU."""
 ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
 """The states in which nothing of a job runs any more."""
-LIMIT = 900.0
-"""Seconds after which something hangs: a safety limit and no expectation, however busy the machine is."""
 PROLOG = """#!/bin/sh
 echo "$SLURMD_NODENAME ${{CUDA_VISIBLE_DEVICES:-none}}" >> {folder}/slots/$SLURM_JOB_ID
 [ -e {folder}/limits/$SLURM_JOB_ID ] && exit
@@ -61,12 +60,8 @@ class Job:
 
 
 def wait(there: Callable[[], object], what: str) -> None:
-    """Wait until something is there; fails only if it hangs."""
-    end = time.monotonic() + LIMIT
-    while not there():
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited {LIMIT:g} s for {what}")
-        time.sleep(0.2)
+    """Wait until something is there; asking Slurm takes a process."""
+    wait_until(there, what, 0.2)
 
 
 def end(processes: Sequence[psutil.Process | subprocess.Popen[bytes]]) -> None:

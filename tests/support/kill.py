@@ -30,6 +30,7 @@ from ladder.devices.detect import detect_cpu
 from ladder.storage import journal
 from ladder.storage import samples as records
 from planted import C_RIGHT, Project, c_kernel
+from waiting import wait_until
 
 CAMPAIGN = """
 campaign: kill
@@ -141,10 +142,11 @@ def strike(project: Disturbed, target: str, step: int | None) -> tuple[str, int,
     process = project.start()
     if step is None:
         process.wait()
-    while process.poll() is None and (
-        project.steps() < (step or 0) or (target in ("child", "job") and target not in project.processes())
-    ):
-        time.sleep(0.05)
+
+    def there() -> bool:
+        return project.steps() >= (step or 0) and (target not in ("child", "job") or target in project.processes())
+
+    wait_until(lambda: process.poll() is not None or there(), f"step {step}")
     running, had = project.processes(), project.journaled()
     if process.poll() is not None:
         return "", process.wait(), had

@@ -64,7 +64,7 @@ def test_ncu_is_run_from_the_path(tmp_path, monkeypatch):
     good = "sys.argv[-3:-1] == ['-m', 'ladder.measuring.counters'] and 'regex:^(gemm|reduce)$' in sys.argv"
     fake_ncu(tmp_path, f"import sys\nassert {good}, sys.argv\nprint({SAMPLE!r})")
     assert profile(TASK)["dram__bytes_write.sum"] == 1024
-    fake_ncu(tmp_path, "import time\ntime.sleep(60)")
+    fake_ncu(tmp_path, "import signal\nsignal.pause()")
     monkeypatch.setattr(counters, "SECONDS", 0.01)
     with pytest.raises(NotCounted, match=r"no counts within 0\.01 s"):
         profile(TASK)

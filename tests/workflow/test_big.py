@@ -1,11 +1,8 @@
 """A sweep of ten thousand configurations on ten problems: planned in few jobs, in seconds on an idle machine."""
 
-import contextlib
 import re
-import resource
 import subprocess
-import time
-from pathlib import Path
+import sys
 
 import pytest
 from ladder.core.files import ROOT
@@ -24,22 +21,26 @@ confirm: {{processes: 0}}
 """
 
 
+METERED = """
+import resource, subprocess, sys
+code, used = subprocess.call(sys.argv[2:]), resource.getrusage(resource.RUSAGE_CHILDREN)
+open(sys.argv[1], "w").write(f"{used.ru_utime + used.ru_stime} {1024 * used.ru_maxrss}")
+sys.exit(code)
+"""
+"""Runs a command, and writes its CPU seconds and the bytes of its largest memory. A child of ours would begin with our own memory."""
+
+
 def dry_run(project):
     """What Snakemake plans, the CPU seconds that it takes, and the bytes of its largest memory."""
     command = [project.python, "-m", "snakemake", "--cores", "1", "--configfile", project.campaign(CAMPAIGN), "--dry-run"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with (project.folder / "plan").open("w") as file:
-        process, peak = subprocess.Popen([*command, "--quiet", "rules"], cwd=project.folder, stdout=file, stderr=file), 0
-        while process.poll() is None:  # the usage that the system reports at the end includes this process's at the fork
-            with contextlib.suppress(OSError):
-                status = Path(f"/proc/{process.pid}/status").read_text()
-                if match := re.search(r"VmHWM:\s+(\d+) kB", status):
-                    peak = 1024 * int(match[1])
-            time.sleep(0.02)
-    planned = (project.folder / "plan").read_text()
-    assert process.returncode == 0, planned
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return planned, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak
+    used = project.folder / "used"
+    done = subprocess.run(
+        [sys.executable, "-c", METERED, used, *command, "--quiet", "rules"], cwd=project.folder, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    seconds, peak = map(float, used.read_text().split())
+    return done.stdout, seconds, peak
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import faults
 import psutil
@@ -18,6 +17,7 @@ from ladder.publishing import publish
 from ladder.storage import samples as records
 from ladder.storage.journal import _parse
 from planted import ROOT, Project
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -63,9 +63,8 @@ def running(project, *arguments, there, **environment):
             env=os.environ | {"NO_COLOR": "1"} | environment, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
     try:
-        while not there():
-            assert run.poll() is None, (project.folder / "log").read_text()
-            time.sleep(0.02)
+        wait_until(lambda: run.poll() is not None or there(), "Snakemake to come so far")
+        assert run.poll() is None, (project.folder / "log").read_text()
         yield run
     finally:
         with contextlib.suppress(ProcessLookupError):

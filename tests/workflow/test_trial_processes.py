@@ -10,7 +10,6 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 from dataclasses import replace
 
 import psutil
@@ -22,6 +21,7 @@ from ladder.devices.detect import detect_cpu
 from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
 from trying import INTERVAL, SINCE, Trials, edit
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -158,9 +158,8 @@ def test_ctrl_c_ends_a_kernel_that_never_ends(mine, tmp_path):
     edit(path, "#include <stddef.h>", "#include <stddef.h>\n#include <stdio.h>")
     process = start(project, str(path))
     try:
-        while not runs.exists():
-            assert process.poll() is None
-            time.sleep(0.1)
+        wait_until(lambda: process.poll() is not None or runs.exists(), "the kernel to run")
+        assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(600) == 130
         assert process.stdout.read().endswith("\nInterrupted\n")
