@@ -146,7 +146,8 @@ def strike(project: Disturbed, target: str, step: int | None) -> tuple[str, int,
     def there() -> bool:
         return project.steps() >= (step or 0) and (target not in ("child", "job") or target in project.processes())
 
-    wait_until(lambda: process.poll() is not None or there(), f"step {step}")
+    # not more often: the campaign takes the looks for another program's use of the CPU
+    wait_until(lambda: process.poll() is not None or there(), f"step {step}", 0.05)
     running, had = project.processes(), project.journaled()
     if process.poll() is not None:
         return "", process.wait(), had
