@@ -20,6 +20,7 @@ global_writes: M * N
 ---*/
 // Rung 20's ring, with boxes in place of bulk copies: one thread of a warp of its own starts the copies of a step as soon as its stage is
 // free, several steps ahead. The multiplying warpgroups wait for a stage to be full, and give it back. Two barriers a stage say which.
+// That thread is one that the warp elects, and the number of a warp comes from a shuffle: so the compiler knows what all lanes share (half.cuh).
 //
 // A warpgroup starts the products of a step before those of the step before are done. So the tensor cores always have the next ones
 // at hand, and a stage is given back one step late (half_ring.cuh).
@@ -34,13 +35,13 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1)
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<> ring(shared, RING, a_map, b_map);
   const int row = blockIdx.x * BM, column = blockIdx.y * BN, steps = steps_of(K, alpha);
-  if (threadIdx.x >= CONSUMERS) {
-    if (threadIdx.x == CONSUMERS)
+  if (is_filler()) {
+    if (is_copier())
       for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH);
   } else {
     float sum[BN / 2];
     for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
     ring.finish(sum, steps);
-    store_sums<BN>(sum, C, ldc, row + threadIdx.x / 128 * 64, column, M, N, alpha, beta, threadIdx.x % 128);
+    store_sums<BN>(sum, C, ldc, row + ring.group * 64, column, M, N, alpha, beta, threadIdx.x % 128);
   }
 }

@@ -36,23 +36,23 @@ global_writes: M * N
 
 #include "half_tiles.cuh"
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1)
+extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<> ring(shared, AT_BARRIERS, a_map, b_map, c_map);
   Work work;
-  if (threadIdx.x >= CONSUMERS) {
+  if (is_filler()) {
     registers_of_producer();
     Tiles<> tiles(M, N, steps_of(K, alpha));
-    if (threadIdx.x == CONSUMERS)
+    if (is_copier())
       while (tiles.next(work))
         for (int step = 0; step < work.steps; ++step) ring.fill(a_map, b_map, work.row, work.column, work.k(step));
   } else {
     registers_of_consumer();
     Tiles<> tiles(M, N, steps_of(K, alpha));
-    const int group = threadIdx.x / 128;
+    const int group = ring.group;
     float sum[BN / 2];
     Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
     while (tiles.next(work)) {

@@ -32,7 +32,7 @@ global_writes: M * N
 
 #include "half_tiles.cuh"
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1)
+extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {

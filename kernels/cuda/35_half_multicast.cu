@@ -8,7 +8,7 @@ configurations:
   - {BM: 64, BN: 128, STAGES: 8}
   - {BN: 128, STAGES: 6}
   - {BN: 128, STAGES: 6, CM: 1, CN: 2, TURN: 0}
-  - {BN: 192, CM: 1, CN: 2}
+  - {BN: 192}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
@@ -17,15 +17,16 @@ grid: ["CM * CN * min(tiles, sm_count // (CM * CN))"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
 tensor_maps:
   - {of: A, box: [64, BM // CN], swizzle: 128}
-  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: B, box: [64, 64 // CM], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
-requires: [BM == 64 or BM == 128, BN == 128 or BN == 192 or BN == 256, CM == 1 or BN % 128 == 0, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN == 2]
+requires: [BM == 64 or BM == 128, BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN == 2]
 architecture: sm_90a
 global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
 global_writes: M * N
 ---*/
 // Two blocks of a cluster that are above each other in C (CM) read the same columns of B; beside each other (CN), the same rows of A. Each
-// copies half of that, and the copy engine writes it to the shared memory of both. A third less comes from the L2.
+// copies half of that, and the copy engine writes it to the shared memory of both: half of the rows of A, or of B half of a step's rows, which lie
+// across K. A third less comes from the L2.
 //
 // A stage is free when both blocks have read it. So a warp that is done with one says so to both (give_back in half_ring.cuh). That
 // arrival is no release at the scope of the cluster, nor are the cluster's barriers: the compiler makes a fence of such a release, which waits for
@@ -35,7 +36,7 @@ global_writes: M * N
 
 #include "half_tiles.cuh"
 
-extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
+extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {

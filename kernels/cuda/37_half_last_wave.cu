@@ -22,7 +22,7 @@ then:
 workspace: clusters * 4 * BM * BN * 4
 tensor_maps:
   - {of: A, box: [64, BM], swizzle: 128}
-  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: B, box: [64, 32], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
 requires: [BM == 64 or BM == 128, BN == 128 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1]
 needs: ["ceil_div(K, 64) * sm_count < 2 ** 31"]
@@ -77,7 +77,7 @@ struct SharedTiles : Tiles<CM> {
   }
 };
 
-extern "C" __global__ void __cluster_dims__(CM, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
+extern "C" __global__ void __cluster_dims__(CM, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, float4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {

@@ -78,20 +78,20 @@ extern "C" __global__ void __launch_bounds__(256)
     if (first + i * 256 < count) to[first + i * 256] = v[i];
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1)
+extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     product(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
             int ldc, uint4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<> ring(shared, RING, a_map, b_map);
   const int row = blockIdx.x * BM, column = blockIdx.y * BN, steps = steps_of(K, alpha);
-  if (threadIdx.x >= CONSUMERS) {
+  if (is_filler()) {
     registers_of_producer();
-    if (threadIdx.x == CONSUMERS)
+    if (is_copier())
       for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH);
     return;
   }
   registers_of_consumer();
-  const int group = threadIdx.x / 128;
+  const int group = ring.group;
   float sum[BN / 2];
   for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
   ring.finish(sum, steps);

@@ -7,9 +7,9 @@ configurations:
   - {ROWS: 8, STAGES: 12, SLICES: 2}
   - {ROWS: 8, STAGES: 12, SLICES: 3}
   - {ROWS: 8, STAGES: 12, SLICES: 4}
-  - {ROWS: 8, STAGES: 12, SLICES: 8}
   - {ROWS: 16, STAGES: 11, SLICES: 1}
   - {ROWS: 16, STAGES: 11, SLICES: 2}
+  - {ROWS: 16, STAGES: 7, SLICES: 2}
   - {ROWS: 16, STAGES: 11, SLICES: 3}
   - {ROWS: 16, STAGES: 11, SLICES: 8}
   - {ROWS: 32, STAGES: 9, SLICES: 1}
@@ -39,7 +39,7 @@ global_writes: M * N
 
 #include "cluster.cuh"
 #include "half_store.cuh"
-#include "tensor_map.cuh"
+#include "ring.cuh"
 
 constexpr int STAGE = STRIP + ROWS * 128, PITCH = 68;  // bytes; floats of a row of sums: lanes with neighboring rows have different banks
 constexpr int CONSUMERS = 128;
@@ -51,28 +51,23 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t memory = shared_address(shared), full = memory + STAGES * STAGE, empty = full + STAGES * 8;
   const int slice = blockIdx.x % SLICES, column = blockIdx.x / SLICES * 64, row = blockIdx.y * ROWS, thread = threadIdx.x;
+  const bool filler = warp_index() >= CONSUMERS / 32;
   const int steps = alpha == 0 ? 0 : ((K + DEPTH - 1) / DEPTH - slice + SLICES - 1) / SLICES;
-  if (thread == 0) prefetch(a_map), prefetch(b_map);
-  if (thread == CONSUMERS) {
-    for (int i = 0; i < STAGES; ++i) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, CONSUMERS / 32);
-    barriers_ready();
-  }
-  __syncwarp();
-  if (thread >= CONSUMERS)
-    some_arrive<CONSUMERS + 32>(15);  // the first copies need not wait for the other warps
-  else
-    some_sync<CONSUMERS + 32>(15);
+  if (warp_index() == 0 && is_elected()) prefetch(a_map), prefetch(b_map);
+  begin_barriers<STAGES, CONSUMERS>(full, 1, CONSUMERS / 32);
+  meet_filler<CONSUMERS>();
 
   float* own = reinterpret_cast<float*>(shared);
-  if (thread == CONSUMERS) {
-    for (int step = 0; step < steps; ++step) {
-      const int stage = step % STAGES, k = (step * SLICES + slice) * DEPTH;
-      barrier_wait(empty + stage * 8, step / STAGES % 2 ^ 1);
-      barrier_expect(full + stage * 8, STAGE);
-      copy_box(memory + stage * STAGE, b_map, column, k, full + stage * 8);
-      copy_box(memory + stage * STAGE + STRIP, a_map, k, row, full + stage * 8);
-    }
-  } else if (thread < CONSUMERS) {
+  if (filler) {
+    if (is_elected())
+      for (int step = 0; step < steps; ++step) {
+        const int stage = step % STAGES, k = (step * SLICES + slice) * DEPTH;
+        barrier_wait(empty + stage * 8, step / STAGES % 2 ^ 1);
+        barrier_expect(full + stage * 8, STAGE);
+        copy_box(memory + stage * STAGE, b_map, column, k, full + stage * 8);
+        copy_box(memory + stage * STAGE + STRIP, a_map, k, row, full + stage * 8);
+      }
+  } else {
     float sum[ROWS / 2] = {};  // sum[4*j + 2*h + q]: row 8*j + 2*(thread%4) + q, column 16*(thread/32) + 8*h + thread%32/4
     for (int step = 0; step < steps; ++step) {
       const int stage = step % STAGES;
@@ -95,19 +90,26 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
   __syncwarp();
   if (SLICES > 1)
     cluster_sync();
-  else if (thread < CONSUMERS)
+  else if (!filler)
     some_sync<CONSUMERS>(1);
-  const bool pairs = in_pairs(C, ldc);
-  if (thread < CONSUMERS)
-    for (int i = slice * CONSUMERS + thread; i < ROWS * 32; i += SLICES * CONSUMERS) {  // two neighbors each
-      const int r = i / 32, c = i % 32 * 2;
-      float2 total = make_float2(0, 0);
+
+  const bool pairs = in_pairs(C, ldc), fours = beta == 0 && (ldc % 4 | int(reinterpret_cast<size_t>(C) % 8)) == 0;
+  if (!filler)
+    for (int i = slice * CONSUMERS + thread; i < ROWS * 16; i += SLICES * CONSUMERS) {  // four neighbors each
+      const int r = i / 16, c = i % 16 * 4, left = row + r < M ? N - column - c : 0;
+      float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll
       for (int s = 0; s < SLICES; ++s) {
-        const float2 v = *reinterpret_cast<const float2*>((SLICES > 1 ? shared_of(own, s) : own) + r * PITCH + c);
-        total.x += v.x, total.y += v.y;
+        const float4 v = *reinterpret_cast<const float4*>((SLICES > 1 ? shared_of(own, s) : own) + r * PITCH + c);
+        total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
       }
-      store_pair(C + size_t(row + r) * ldc + column + c, row + r < M ? N - column - c : 0, alpha, total.x, total.y, beta, pairs);
+      T* to = C + size_t(row + r) * ldc + column + c;
+      if (fours && left >= 4) {
+        *reinterpret_cast<uint2*>(to) = make_uint2(pack(alpha * total.x, alpha * total.y), pack(alpha * total.z, alpha * total.w));
+      } else {
+        store_pair(to, left, alpha, total.x, total.y, beta, pairs);
+        store_pair(to + 2, left - 2, alpha, total.z, total.w, beta, pairs);
+      }
     }
   if (SLICES > 1) {  // no block leaves while others read its shared memory
     __syncwarp();

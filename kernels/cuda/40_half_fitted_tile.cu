@@ -5,14 +5,12 @@ parameters: {HIGH: 16}
 element_types: [bfloat16, float16]
 where:
   pairs: sm_count // 2
-  beside: ceil_div(N, 256)  # columns of pairs of blocks beside each other
-  waves_beside: ceil_div(beside * ceil_div(M, 256), pairs)  # of tiles of the full height: fewer than these there cannot be
-  height_beside: "max(64, 16 * ceil_div(M, pairs * waves_beside // beside * 16))"  # so many pairs above each other fill them
-  above: ceil_div(N, 128)  # the same for pairs of blocks above each other
-  waves_above: ceil_div(above * ceil_div(M, 512), pairs)
-  height_above: "max(64, 16 * ceil_div(M, pairs * waves_above // above * 32))"
-  across: 2 if N > 128 and waves_beside * height_beside <= waves_above * height_above else 1
-  height: height_beside if across == 2 else height_above
+  across: 2 if N > 128 else 1  # blocks of a pair beside each other
+  above: 3 - across
+  columns: ceil_div(N, 128 * across)  # of pairs
+  waves: "ceil_div(columns * ceil_div(M, 256 * above), pairs)"  # of tiles of the full height: fewer than these there cannot be
+  down: pairs * waves // columns  # so many pairs above each other fill them
+  height: "max(64, 16 * ceil_div(M, 16 * down * above))"
 block: [384]
 grid: [2 * pairs]
 dynamic_shared: 28 * 8192 + 8 * 16
@@ -28,7 +26,7 @@ global_writes: M * N
 // Tiles of 128 x 256 are a good size, but their number is what it is: 1536 x 1536 has 72 of them for 132 SMs, and 5120 x 5120 has 800, six
 // waves and a little of a seventh. A tile of the right height has neither: 132 of 128 columns by 144 rows, and seven full waves by
 // 224. So the rule in the header takes as many waves as tiles of the full height need, and makes the tiles as low as fills
-// those waves. It does so for pairs of blocks beside each other and above each other, and takes the pairs that are done first.
+// those waves.
 //
 // The height must be free for that. The matrix instruction's 64 rows are not, but the width of its other operand is any multiple of 8. So the
 // operands change places, as in rung 39: 64 columns of C a warpgroup, and 64 to 256 rows of it. The height is known to the compiler in
@@ -50,17 +48,9 @@ constexpr int AT_SLOTS = SPACE, SLOTS = 2, AT_BARRIERS = AT_SLOTS + 2 * SLOTS * 
 struct Plan {
   int across, above, columns, rows, height, pairs;
   __device__ __forceinline__ Plan(int M, int N) {
-    pairs = gridDim.x / 2;
-    const int best = fit(M, N, 1);
-    if (N <= 128 || fit(M, N, 2) > best) fit(M, N, 1);
-    rows = (M + height * above - 1) / (height * above);
-  }
-  // For pairs with so many blocks beside each other: how long all waves take, in rows of tiles.
-  __device__ __forceinline__ int fit(int M, int N, int across_) {
-    across = across_, above = 3 - across, columns = (N + 128 * across - 1) / (128 * across);
+    pairs = gridDim.x / 2, across = N > 128 ? 2 : 1, above = 3 - across, columns = (N + 128 * across - 1) / (128 * across);
     const int waves = (columns * ((M + 256 * above - 1) / (256 * above)) + pairs - 1) / pairs, down = pairs * waves / columns * above;
-    height = max(64, (M + 16 * down - 1) / (16 * down) * 16);
-    return waves * height;
+    height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * above - 1) / (height * above);
   }
 };
 
@@ -87,7 +77,7 @@ template <int HEIGHT>
 struct Fitted {
   static constexpr int STAGE = 2 * STRIP + HEIGHT * 128, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST, PIECES = (HEIGHT + 63) / 64;
   uint32_t memory, barriers;
-  int place = 0, parity = 0, before = 0, slot = 0;
+  int group, place = 0, parity = 0, before = 0, slot = 0;
 
   __device__ __forceinline__ uint32_t full(int i) const { return barriers + i * 8; }
   __device__ __forceinline__ uint32_t empty(int i) const { return barriers + (MOST + i) * 8; }
@@ -118,7 +108,7 @@ struct Fitted {
   __device__ __forceinline__ void multiply_step(float (&sum)[HEIGHT / 2], int step) {
     barrier_wait(full(place), parity);
     const uint32_t b = memory + place * STAGE;
-    const uint64_t left = across_k(b + threadIdx.x / 128 * STRIP), right = along_k(b + 2 * STRIP);
+    const uint64_t left = across_k(b + group * STRIP), right = along_k(b + 2 * STRIP);
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < DEPTH / 16; ++i) multiply_swapped<HEIGHT>(sum, left + i * NEXT_ACROSS, right + i * NEXT_ALONG, step > 0 || i > 0);
@@ -137,16 +127,16 @@ struct Fitted {
                                       int column) {
     const unsigned thread = threadIdx.x % 128, lane = thread % 32;
     const unsigned corner = (lane / 16 * 8 + lane % 8) * 128 + ((thread / 32 * 2 + lane / 8 % 2) ^ lane % 8) * 16;
-    if (thread == 0) stores_read<SLOTS - 1>();  // what was in the slot before has left
-    some_sync<128>(1 + threadIdx.x / 128);
+    if (is_storer()) stores_read<SLOTS - 1>();  // what was in the slot before has left
+    some_sync<128>(1 + group);
 #pragma unroll
     for (int i = piece * 4; i < min(piece * 4 + 4, HEIGHT / 16); ++i) {
       const uint32_t* v = &rounded[i * 4];
       store_transposed(to + i % 4 * 2048 + corner, v[0], v[1], v[2], v[3]);
     }
     async_may_follow();
-    some_sync<128>(1 + threadIdx.x / 128);
-    if (thread == 0) {
+    some_sync<128>(1 + group);
+    if (is_storer()) {
 #pragma unroll
       for (int i = piece * 4; i < min(piece * 4 + 4, HEIGHT / 16); ++i) store_box(c_map, column, row + i * 16, to + i % 4 * 2048);
       stores_commit();
@@ -157,7 +147,7 @@ struct Fitted {
   __device__ __forceinline__ void multiply_all(Tiles tiles, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
                                                const TensorMap& c_map) {
     const bool boxes = beta == 0 && (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
-    const uint32_t slots = memory + AT_SLOTS + threadIdx.x / 128 * SLOTS * STRIP;
+    const uint32_t slots = memory + AT_SLOTS + group * SLOTS * STRIP;
     float sum[HEIGHT / 2];
     uint32_t rounded[HEIGHT / 4];
     bool pending = false;  // the tile before has not left yet
@@ -177,7 +167,7 @@ struct Fitted {
       if (steps == 0)
 #pragma unroll
         for (int i = 0; i < HEIGHT / 2; ++i) sum[i] = 0;
-      row = tiles.row, column = tiles.column + threadIdx.x / 128 * 64;
+      row = tiles.row, column = tiles.column + group * 64;
       pending = boxes;
       if (boxes) {
         if (alpha != 1)
@@ -195,27 +185,27 @@ struct Fitted {
       }
     }
     if (pending) {  // the stages have done their work
-      if (threadIdx.x % 128 == 0) stores_read<0>();
+      if (is_storer()) stores_read<0>();
       some_sync<CONSUMERS>(3);
 #pragma unroll
-      for (int i = 0; i < PIECES; ++i) put(rounded, i, memory + (threadIdx.x / 128 * 4 + i) * STRIP, c_map, row, column);
+      for (int i = 0; i < PIECES; ++i) put(rounded, i, memory + (group * 4 + i) * STRIP, c_map, row, column);
     }
-    if (threadIdx.x % 128 == 0) stores_read<0>();
+    if (is_storer()) stores_read<0>();
   }
 };
 
 // What a warpgroup does: the one that fills the ring, or one that multiplies.
 template <bool FILLS, int HEIGHT = 256>
-__device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
+__device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int group, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
                                      const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map) {
   if (plan.height == HEIGHT) {
-    Fitted<HEIGHT> ring{memory, memory + AT_BARRIERS};
+    Fitted<HEIGHT> ring{memory, memory + AT_BARRIERS, group};
     if (FILLS)
       ring.fill_all(Tiles{plan}, plan.across, steps, a_map, b_map);
     else
       ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, c_map);
   } else if constexpr (HEIGHT > 64) {
-    work<FILLS, HEIGHT - 16>(plan, memory, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+    work<FILLS, HEIGHT - 16>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   }
 }
 
@@ -225,7 +215,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t memory = shared_address(shared);
-  if (threadIdx.x == 0) prefetch(a_map), prefetch(b_map), prefetch(c_map);
+  if (warp_index() == 0 && is_elected()) prefetch(a_map), prefetch(b_map), prefetch(c_map);
   if (threadIdx.x == CONSUMERS) {
     for (int i = 0; i < MOST; ++i)
       barrier_init(memory + AT_BARRIERS + i * 8, 1), barrier_init(memory + AT_BARRIERS + (MOST + i) * 8, CONSUMERS / 32 * 2);
@@ -236,12 +226,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS
   const Plan plan(M, N);
   const int steps = alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH;
   cluster_wait();
-  if (threadIdx.x >= CONSUMERS) {
+  const int group = warp_index() / 4;
+  if (group == CONSUMERS / 128) {
     give_registers_back<40>();
-    if (threadIdx.x == CONSUMERS) work<true>(plan, memory, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+    if (warp_index() == CONSUMERS / 32 && is_elected()) work<true>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   } else {
     take_registers<232>();
-    work<false>(plan, memory, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
+    work<false>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   }
   __syncwarp();
   cluster_arrive();

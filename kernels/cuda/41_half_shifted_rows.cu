@@ -3,7 +3,6 @@ title: Half precision, shifted rows
 idea: aligned pieces of rows that begin anywhere are copied to shared memory and shifted there; one launch, and K shared in a cluster
 parameters: {BM: 64, BN: 64, STAGES: 5, SLICES: 2, FILLERS: 4, PARTS: 1}
 configurations:
-  - {BM: 64, BN: 64, STAGES: 5, SLICES: 1, FILLERS: 4}
   - {BM: 64, BN: 64, STAGES: 5, SLICES: 1, FILLERS: 4, PARTS: 64}
   - {BM: 64, BN: 64, STAGES: 5, SLICES: 2, FILLERS: 4}
   - {BM: 64, BN: 64, STAGES: 5, SLICES: 4, FILLERS: 4}
@@ -11,7 +10,6 @@ configurations:
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 1, FILLERS: 8, PARTS: 64}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 2, FILLERS: 8}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 4, FILLERS: 8}
-  - {BM: 64, BN: 128, STAGES: 7, SLICES: 8, FILLERS: 8}
   - {BM: 128, BN: 128, STAGES: 4, SLICES: 4, FILLERS: 8}
   - {BM: 128, BN: 128, STAGES: 4, SLICES: 8, FILLERS: 8}
 element_types: [bfloat16, float16]
@@ -75,7 +73,7 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
   const int slice = blockIdx.x % SLICES, row = blockIdx.x / SLICES * BM, column = blockIdx.y * BN;
   const int shares = SLICES * gridDim.z, share = blockIdx.z * SLICES + slice, steps = (steps_of(K, alpha) - share + shares - 1) / shares;
 
-  if (threadIdx.x >= CONSUMERS) {
+  if (is_filler()) {
     const int team = (threadIdx.x - CONSUMERS) / 32 / TEAM, first = (team * shares + share) * DEPTH;
     OfA a(A + size_t(row) * lda + first, lda, TEAMS * shares * DEPTH);
     OfB b(B + size_t(first) * ldb + column, ldb, size_t(TEAMS * shares) * DEPTH * ldb);
@@ -107,7 +105,7 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
       cluster_wait();
     }
   } else {
-    const int group = threadIdx.x / 128;
+    const int group = ring.group;
     float sum[BN / 2];
     for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
     ring.finish(sum, steps);

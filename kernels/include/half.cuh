@@ -117,6 +117,21 @@ __device__ __forceinline__ void multiply_swapped(float (&d)[N / 2], uint64_t a, 
   HALF(256, "1, 0", 128, 128, 129, 130);
 }
 
+// Which warp of the block this is. The compiler knows that all lanes get the same from this shuffle, so what follows from it is computed once for
+// the warp, and addresses in descriptors need no moves between its registers and those that a warp shares.
+__device__ __forceinline__ int warp_index() { return __shfl_sync(0xffffffff, int(threadIdx.x) / 32, 0); }
+
+// Whether this lane is the one that its warp has elected, the same one each time. The compiler knows that it is one alone. Behind any other
+// condition it makes a loop over all lanes of each copy by a tensor map.
+__device__ __forceinline__ bool is_elected() {
+  int yes = 0;
+  asm volatile("{.reg .pred p;\nelect.sync _|p, 0xffffffff;\n@p mov.b32 %0, 1;}" : "+r"(yes));
+  return yes;
+}
+
+// Whether this thread is the one of its warpgroup that stores boxes.
+__device__ __forceinline__ bool is_storer() { return warp_index() % 4 == 0 && is_elected(); }
+
 // The same number, of which the compiler knows nothing before: what it computes of it takes no registers until then.
 __device__ __forceinline__ int fresh(int x) {
   asm volatile("" : "+r"(x));

@@ -77,15 +77,14 @@ struct Leaving {
   // Lets piece `i` leave. SLOTS of them are used in turn.
   template <int SLOTS>
   __device__ __forceinline__ void put(int i) {
-    const int group = threadIdx.x / 128;
-    const bool first = threadIdx.x % 128 == 0;
+    const int group = warp_index() / 4;
     const uint32_t to = slots + slot * apart;
-    if (first) stores_read<SLOTS - 1>();  // what was in the slot before has left
+    if (is_storer()) stores_read<SLOTS - 1>();  // what was in the slot before has left
     some_sync<128>(1 + group);
     write_piece(to, rounded, i);
     async_may_follow();
     some_sync<128>(1 + group);
-    if (first) {
+    if (is_storer()) {
       store_box(c_map, column + i * 64, row, to);
       stores_commit();
     }
@@ -99,6 +98,6 @@ struct Leaving {
   }
   // No block may end while its shared memory is read.
   __device__ __forceinline__ void end() const {
-    if (threadIdx.x % 128 == 0) stores_read<0>();
+    if (is_storer()) stores_read<0>();
   }
 };

@@ -2,7 +2,7 @@
 // parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it.
 #pragma once
 #include "half_store.cuh"
-#include "tensor_map.cuh"
+#include "ring.cuh"
 
 constexpr int GROUPS = BM / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
 constexpr int STRIPS = (BN + 63) / 64;                     // of B, 64 columns each
@@ -19,16 +19,21 @@ struct Turn {
   }
 };
 
+// Whether this warp is one of those behind the threads that multiply; whether this thread is the one that starts copies by tensor maps.
+__device__ __forceinline__ bool is_filler() { return warp_index() >= CONSUMERS / 32; }
+__device__ __forceinline__ bool is_copier() { return warp_index() == CONSUMERS / 32 && is_elected(); }
+
 // The steps along K.
 __device__ __forceinline__ int steps_of(int K, float alpha) { return alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH; }
 
 // In a cluster, CM blocks above each other need the same columns of B, and CN blocks beside each other the same rows of A. Each copies a
-// part of them to all. BLOCKS is the size of the cluster, which may have several such groups, one behind the other. A stage is full after ARRIVALS: of the one thread that starts copies by
-// tensor maps, or of each warp that writes there.
+// part of them to all. BLOCKS is the size of the cluster, which may have several such groups, one behind the other. A stage is full after
+// ARRIVALS: of the one thread that starts copies by tensor maps, or of each warp that writes there.
 template <int CM = 1, int CN = 1, int BLOCKS = CM * CN, int ARRIVALS = 1>
 struct Ring {
   static constexpr int PEERS = CM + CN - 1;  // blocks that send to a block, itself among them
   uint32_t memory, barriers;
+  int group;          // which of the block's warpgroups this is
   int first, cm, cn;  // the rank of the group's first block in the cluster; this block's place in the group
   Turn<STAGES> turn;
   int before = 0;  // the place of the step before
@@ -36,24 +41,19 @@ struct Ring {
   // `at` bytes into the shared memory are the barriers, 16 bytes a stage. All threads call it. The maps that are used are on their way
   // meanwhile.
   template <class... Maps>
-  __device__ __forceinline__ Ring(const uint8_t* shared, int at, const Maps&... maps) : memory(shared_address(shared)), barriers(memory + at) {
+  __device__ __forceinline__ Ring(const uint8_t* shared, int at, const Maps&... maps)
+      : memory(shared_address(shared)), barriers(memory + at), group(warp_index() / 4) {
     const int rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0;
     cm = rank % CM, cn = rank / CM % CN, first = BLOCKS > CM * CN ? rank / (CM * CN) * (CM * CN) : 0;
-    if (threadIdx.x == 0) (prefetch(maps), ...);
-    if (threadIdx.x == CONSUMERS) {
-      for (int i = 0; i < STAGES; ++i) barrier_init(full(i), ARRIVALS), barrier_init(empty(i), CONSUMERS / 32 * PEERS);
-      barriers_ready();
-    }
-    __syncwarp();
+    if (warp_index() == 0 && is_elected()) (prefetch(maps), ...);
+    begin_barriers<STAGES, CONSUMERS>(barriers, ARRIVALS, CONSUMERS / 32 * PEERS);
     if (PEERS > 1) {  // the others may copy to this block from here on
       cluster_arrive();
       cluster_wait();
     } else if (ARRIVALS > 1) {
       __syncthreads();
-    } else if (threadIdx.x / 32 == CONSUMERS / 32) {
-      some_arrive<CONSUMERS + 32>(15);  // the first copies need not wait for the other warps
-    } else if (threadIdx.x < CONSUMERS) {
-      some_sync<CONSUMERS + 32>(15);
+    } else {
+      meet_filler<CONSUMERS>();
     }
   }
   __device__ __forceinline__ uint32_t full(int i) const { return barriers + i * 8; }
@@ -61,31 +61,27 @@ struct Ring {
   __device__ __forceinline__ uint32_t stage(int i) const { return memory + i * STAGE; }
 
   // The filling thread: waits until the next stage is free, and starts its copies. (row, column) is the first element of the block's tile.
-  template <Evict OF_A = USUALLY, Evict OF_B = USUALLY>
   __device__ __forceinline__ void fill(const TensorMap& a_map, const TensorMap& b_map, int row, int column, int k) {
     const uint32_t a = stage(turn.place), b = a + A_BYTES, there = full(turn.place);
     barrier_wait(empty(turn.place), turn.parity ^ 1);  // in the first turn, the stages are free
     barrier_expect(there, STAGE);
     if (CN == 1) {
-      copy_box<OF_A>(a, a_map, k, row, there);
+      copy_box(a, a_map, k, row, there);
     } else {
       constexpr int PART = BM / CN;
       uint16_t blocks = 0;
       for (int i = 0; i < CN; ++i) blocks |= 1 << (first + cm + CM * i);
-      copy_box<OF_A>(a + cn * PART * 128, a_map, k, row + cn * PART, there, blocks);
+      copy_box(a + cn * PART * 128, a_map, k, row + cn * PART, there, blocks);
     }
     if (CM == 1) {
 #pragma unroll
-      for (int i = 0; i < STRIPS; ++i) copy_box<OF_B>(b + i * STRIP, b_map, column + i * 64, k, there);
+      for (int i = 0; i < STRIPS; ++i) copy_box(b + i * STRIP, b_map, column + i * 64, k, there);
     } else {
-      static_assert(STRIPS % CM == 0, "every block copies as many strips of B");
+      constexpr int PART = DEPTH / CM;
       uint16_t blocks = 0;
       for (int i = 0; i < CM; ++i) blocks |= 1 << (first + i + CM * cn);
 #pragma unroll
-      for (int i = 0; i < STRIPS / CM; ++i) {
-        const int strip = cm * (STRIPS / CM) + i;
-        copy_box<OF_B>(b + strip * STRIP, b_map, column + strip * 64, k, there, blocks);
-      }
+      for (int i = 0; i < STRIPS; ++i) copy_box(b + i * STRIP + cm * PART * 128, b_map, column + i * 64, k + cm * PART, there, blocks);
     }
     turn.next();
   }
@@ -95,7 +91,7 @@ struct Ring {
   __device__ __forceinline__ void multiply_step(float (&d)[BN / 2], int s) {
     barrier_wait(full(turn.place), turn.parity);
     const uint32_t here = stage(turn.place);
-    const uint64_t a = along_k(here + threadIdx.x / 128 * STRIP), b = across_k(here + A_BYTES);
+    const uint64_t a = along_k(here + group * STRIP), b = across_k(here + A_BYTES);
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < DEPTH / 16; ++i) multiply<BN>(d, a + i * NEXT_ALONG, b + i * NEXT_ACROSS, s > 0 || i > 0);
@@ -133,10 +129,8 @@ __device__ __forceinline__ void leave_cluster() {
   cluster_wait();
 }
 
-// The 65,536 registers of an SM, shared out anew: a warpgroup that multiplies needs BN / 2 for its sums alone.
-__device__ __forceinline__ void registers_of_producer() {
-  if (GROUPS > 1) give_registers_back<GROUPS == 3 ? 32 : 40>();
-}
-__device__ __forceinline__ void registers_of_consumer() {
-  if (GROUPS > 1) take_registers<GROUPS == 3 ? 160 : 232>();
-}
+// The 65,536 registers of an SM, shared out anew: a warpgroup that multiplies needs BN / 2 for its sums alone. A block with one such warpgroup
+// has half of the SM's.
+constexpr int BLOCKS_PER_SM = GROUPS == 1 ? 2 : 1;
+__device__ __forceinline__ void registers_of_producer() { give_registers_back<GROUPS == 3 ? 32 : 40>(); }
+__device__ __forceinline__ void registers_of_consumer() { take_registers<GROUPS == 1 ? 216 : GROUPS == 3 ? 160 : 232>(); }

@@ -42,7 +42,7 @@ struct Shifted {
   size_t apart, step;            // bytes from a lane's row to its next, and from a step to the next
   int row, column;               // in the strip: of the lane's first piece; columns are bytes
   int bytes, ninth_bytes;        // that the rows begin behind a multiple of 16
-  bool whole;                    // every row begins at a multiple of 16 bytes, and none is shifted
+  bool still, eights;            // no row is shifted; rows begin at multiples of 8 bytes, not of 16, and are copied by as many
 
   // `first` is the first element of the block's first step.
   __device__ __forceinline__ Shifted(const T* first, int ld, size_t step_) : apart(size_t(ld) * APART * 2), step(step_ * 2) {
@@ -50,10 +50,11 @@ struct Shifted {
     row = four + lane / 8, column = lane % 8 * 16;
     const size_t begin = reinterpret_cast<size_t>(first + size_t(row) * ld);
     const size_t other = reinterpret_cast<size_t>(first + size_t(four + lane % 4 + lane / 4 % HIGH * APART) * ld);
-    bytes = begin % 16, ninth_bytes = other % 16;
+    const size_t all = reinterpret_cast<size_t>(first) | size_t(ld) * 2;
+    still = all % 8 == 0, eights = still && all % 16 != 0;
+    bytes = still ? 0 : begin % 16, ninth_bytes = still ? 0 : other % 16;
     piece = reinterpret_cast<const uint8_t*>(begin - bytes + column);
     ninth = reinterpret_cast<const uint8_t*>(other - ninth_bytes + (lane / 4 / HIGH + 1) * 128);
-    whole = (reinterpret_cast<size_t>(first) | size_t(ld) * 2) % 16 == 0;
   }
 
   // Starts the copies of the next step to a stage, and of the ninth pieces to `ninths`. The operand goes on for `rows` rows and `left` columns.
@@ -61,24 +62,34 @@ struct Shifted {
   // shifted out.
   __device__ __forceinline__ void load(uint32_t to, uint32_t ninths, int rows, int left) {
     const int lane = threadIdx.x % 32, four = four_of_warp(), ends = min(left, WIDE * 64 + 8) * 2;  // in bytes
-#pragma unroll
-    for (int i = 0; i < PASSES; ++i) {
-      const int there = max(0, min(16, ends + bytes - column - i / HIGH * 128));
-      copy_part(to + row * 128 + (column ^ row % 8 * 16) + i * APART * 128, piece + i / HIGH * 128 + i % HIGH * apart,
-                row + i % HIGH * APART < rows ? there : 0);
-    }
-    if (lane < PASSES * 4 && !whole) {
+    to += row * 128 + (column ^ row % 8 * 16);
+    if (rows >= ROWS && left >= WIDE * 64 + 8)
+      eights ? copy_pieces<8, true>(to, rows, ends) : copy_pieces<16, true>(to, rows, ends);
+    else
+      eights ? copy_pieces<8, false>(to, rows, ends) : copy_pieces<16, false>(to, rows, ends);
+    if (lane < PASSES * 4 && !still) {
       const int there = max(0, min(16, ends + ninth_bytes - (lane / 4 / HIGH + 1) * 128));
-      copy_part(ninths + (four + lane % 4 + lane / 4 * APART) * 16, ninth,
-                ninth_bytes && four + lane % 4 + lane / 4 % HIGH * APART < rows ? there : 0);
+      copy_part<16>(ninths + (four + lane % 4 + lane / 4 * APART) * 16, ninth,
+                    ninth_bytes && four + lane % 4 + lane / 4 % HIGH * APART < rows ? there : 0);
     }
     piece += step, ninth += step;
+  }
+  // Most stages lie INSIDE of the operand.
+  template <int WIDTH, bool INSIDE>
+  __device__ __forceinline__ void copy_pieces(uint32_t to, int rows, int ends) const {
+#pragma unroll
+    for (int i = 0; i < PASSES; ++i)
+#pragma unroll
+      for (int at = 0; at < 16; at += WIDTH) {
+        const int there = row + i % HIGH * APART < rows ? max(0, min(WIDTH, ends + bytes - column - i / HIGH * 128 - at)) : 0;
+        copy_part<WIDTH>(to + i * APART * 128 + at, piece + i / HIGH * 128 + i % HIGH * apart + at, INSIDE ? WIDTH : there);
+      }
   }
 
   // Shifts what has come, in place: the pieces of a row belong to lanes of one warp, which reads them all before it writes one.
   __device__ __forceinline__ void shift(uint8_t* stage, const uint8_t* ninths) const {
     constexpr int ONCE = PASSES < 4 ? PASSES : 4;  // pieces that are read before the first is written
-    if (whole) return;
+    if (still) return;
     uint8_t* own = stage + row * 128 + (column ^ row % 8 * 16);
     const uint8_t* next = column < 112 ? stage + row * 128 + (column + 16 ^ row % 8 * 16) : ninths + row * 16;
     const int further = APART * (column < 112 ? 128 : 16);

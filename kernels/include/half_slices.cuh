@@ -1,25 +1,28 @@
 // K of one tile of C, shared out among SLICES blocks of a cluster: each takes every SLICES-th step, and in the end adds up a part of all
-// their sums. They are every CM-th block of the cluster: CM tiles above each other have one cluster.
+// their sums. They are every TILES-th block of the cluster: so many tiles have one cluster.
 #pragma once
 #include "half_ring.cuh"
 
-constexpr int EIGHTS = BN / 8, PART = EIGHTS / SLICES;             // of a tile's columns; of those, a block's to add up
+constexpr int EIGHTS = BN / 8, PART = (EIGHTS + SLICES - 1) / SLICES;  // of a tile's columns; the most of them that a block adds up
 constexpr int EIGHT = CONSUMERS * 16, PART_BYTES = PART * EIGHT;  // bytes of eight columns' sums, and of a part
 constexpr int SENT = (SLICES - 1) * PART_BYTES;                   // bytes that a block sends, and as many that come
 constexpr int RING_OR_SUMS = RING > 2 * SENT ? RING : 2 * SENT;   // what is sent, and behind it what comes, take the place of the ring
-static_assert(EIGHTS % SLICES == 0, "all blocks add up as much");
+
+// How many a slice adds up: the last ones may have fewer.
+__device__ __forceinline__ int part_of(int slice) { return max(0, min(PART, EIGHTS - slice * PART)); }
 
 // The steps of a slice: none if K is too short.
 __device__ __forceinline__ int steps_of_slice(int K, float alpha, int slice) { return (steps_of(K, alpha) - slice + SLICES - 1) / SLICES; }
 
 // The threads that multiply call it with their sums, when the block's last stage has been multiplied. What the others send is announced at
 // barrier `come`. The other threads call cluster_arrive() when they are done with the ring, and cluster_wait().
-template <int CM = 1>
+template <int TILES = 1>
 __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* shared, uint32_t come, int slice, T* C, int ldc, int row,
                                            int column, int M, int N, float alpha, float beta) {
   const uint32_t memory = shared_address(shared);
   const int thread = threadIdx.x;
-  if (thread == 0) barrier_expect(come, SENT);
+  const int mine = part_of(slice);
+  if (thread == 0) barrier_expect(come, (SLICES - 1) * mine * EIGHT);
   some_sync<CONSUMERS>(1);  // all have read the last stages
   cluster_arrive();         // it orders no writes, and need not: what was read from the ring is in registers
   float4 own[PART];  // of each part, only this block's stays in registers: its number is not known when the kernel is compiled
@@ -35,15 +38,16 @@ __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* 
   async_may_follow();
   some_sync<CONSUMERS>(1);
   cluster_wait();  // the other blocks are done with their rings
-  if (thread < SLICES && thread != slice)
+  if (thread < SLICES && thread != slice && part_of(thread) > 0)
     send_bulk(memory + SENT + (slice < thread ? slice : slice - 1) * PART_BYTES, memory + (thread < slice ? thread : thread - 1) * PART_BYTES,
-              PART_BYTES, come, blockIdx.x % CM + thread * CM);
+              part_of(thread) * EIGHT, come, blockIdx.x % TILES + thread * TILES);
   __syncwarp();
   barrier_wait(come, 0);
   const bool pairs = in_pairs(C, ldc);
   const int r = row + thread / 32 * 16 + thread % 32 / 4, c = column + thread % 4 * 2 + slice * PART * 8;
 #pragma unroll
   for (int p = 0; p < PART; ++p) {
+    if (p >= mine) break;
     float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int s = 0; s < SLICES; ++s) {

@@ -45,17 +45,17 @@ __device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, 
                                                const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map,
                                                float4* parts = nullptr) {
   Work work;
-  if (threadIdx.x >= CONSUMERS) {
+  if (is_filler()) {
     registers_of_producer();
     Tiles tiles(M, N, steps_of(K, alpha));
-    if (threadIdx.x == CONSUMERS)
+    if (is_copier())
       while (tiles.next(work))
         for (int step = 0; step < work.steps; ++step) ring.fill(a_map, b_map, work.row, work.column, work.k(step));
     return;
   }
   registers_of_consumer();
   Tiles tiles(M, N, steps_of(K, alpha));
-  const int group = threadIdx.x / 128;
+  const int group = ring.group;
   float sum[BN / 2];
   Leaving leaving(c_map, C, ldc, N, beta, ring.memory + AT_SLOTS + group * SLOTS * STRIP, STRIP);
   bool pending = false;  // the tile before has not left yet

@@ -13,24 +13,18 @@ __device__ __forceinline__ void prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(&map)) : "memory");
 }
 
-// When the L2 evicts what a copy has read: before other data, after them, or like them.
-enum Evict : uint64_t { FIRST = 0x12F0000000000000, LAST = 0x14F0000000000000, USUALLY = 0x1000000000000000 };
-
 // Copies the box whose first element is in column x and row y. The bytes are announced at `barrier` when they have come.
-template <Evict EVICT = USUALLY>
 __device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier), "l"(uint64_t(EVICT))
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
 // Copies it to every block of the cluster whose rank has a bit in `blocks`: to the same place, and announced at the same barrier, of each.
-template <Evict EVICT = USUALLY>
 __device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier, uint16_t blocks) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], "
-      "[%4], %5, %6;" ::"r"(to),
-      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier), "h"(blocks), "l"(uint64_t(EVICT))
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(x), "r"(y), "r"(barrier), "h"(blocks)
       : "memory");
 }
 

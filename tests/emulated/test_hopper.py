@@ -71,16 +71,20 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("33_half_tile_order", "include/half_leave.cuh", "stores_read<SLOTS - 1>();", "stores_read<SLOTS>();"),
     ("33_half_tile_order", "include/half_leave.cuh", "beta == 0 && (ldc % 8 | N % 8 |", "beta == 0 && (ldc % 8 |"),
     ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * PEERS", "CONSUMERS / 32"),
+    ("35_half_multicast", "include/half_ring.cuh", "k + cm * PART", "k"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  barrier_wait(come, 0);", ""),
     ("36_half_cluster_k", "include/half_slices.cuh", "some_sync<CONSUMERS>(1);  // all have read", "// all have read"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_wait();  // the other", "  // the other"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_arrive();  ", "  "),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
+    ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "AT_BARRIERS, group}", "AT_BARRIERS, warp_index() / 4}"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "wait<AHEAD>();", "wait<AHEAD + 1>();"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = (STAGES - 2) / TEAMS;", "AHEAD = (STAGES - 1) / TEAMS;"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "step += TEAMS", "step += TEAMS + 1"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "      __syncwarp();", ""),
-    ("41_half_shifted_rows", "include/half_shifted.cuh", "row + i % HIGH * APART < rows ? there : 0", "there"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "there = row + i % HIGH * APART < rows ?", "there = true ?"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "all % 16 != 0", "all % 16 == 0"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "bytes = still ? 0", "bytes = still ? 8"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
     assert is_found(name, {file: (right, planted)}, tmp_path)
@@ -95,6 +99,11 @@ def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_fou
 @pytest.mark.parametrize(("right", "planted"), [("first + peer", "peer"), ("1 << (first + i + CM * cn)", "1 << (i + CM * cn)")])
 def test_blocks_of_one_slice_that_share_b_with_another_are_found(right: str, planted: str, tmp_path: Path) -> None:
     assert is_found("36_half_cluster_k", {"include/half_ring.cuh": (right, planted)}, tmp_path, SLICES=2, CM=2)
+
+
+@pytest.mark.parametrize(("right", "planted"), [("if (p >= mine) break;", ""), ("(SLICES - 1) * mine", "(SLICES - 1) * PART")])
+def test_slices_of_unlike_parts_that_add_up_as_much_are_found(right: str, planted: str, tmp_path: Path) -> None:
+    assert is_found("36_half_cluster_k", {"include/half_slices.cuh": (right, planted)}, tmp_path, BN=64, SLICES=3)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("part_at(blockIdx.z)", "part_at(0)"), ("j += gridDim.z", "j += gridDim.z + 1")])

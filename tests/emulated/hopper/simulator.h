@@ -44,6 +44,10 @@ struct uint4 {
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+struct uint2 {
+  uint32_t x, y;
+};
+inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
@@ -187,17 +191,18 @@ inline void barrier_wait(uint32_t address, int parity) {
   hopper::Barrier& barrier = barrier_at(address, hopper::now->block);
   hopper::wait_until([&] { return barrier.expected && barrier.phase != parity; });
 }
-// Sixteen bytes are read and written when the copy happens: at some time before the wait for its group.
-inline void copy_part(uint32_t to, const void* from, int bytes) {
+// WIDTH bytes are read and written when the copy happens: at some time before the wait for its group.
+template <int WIDTH>
+void copy_part(uint32_t to, const void* from, int bytes) {
   using namespace hopper;
   Block* block = now->block;
-  if (to % 16 || bytes && reinterpret_cast<size_t>(from) % 16) fault("a copy of 16 bytes at another address");
-  if (bytes < 0 || bytes > 16) fault("a copy of other than 0 to 16 bytes");
-  memory_of(to + 15, block);
+  if (to % WIDTH || bytes && reinterpret_cast<size_t>(from) % WIDTH) fault("a copy at no multiple of its width");
+  if (bytes < 0 || bytes > WIDTH) fault("a copy of more bytes than its width, or fewer than none");
+  memory_of(to + WIDTH - 1, block);
   now->loads.back().push_back([=] {
-    uint8_t piece[16] = {};
+    uint8_t piece[WIDTH] = {};
     memcpy(piece, from, bytes);
-    memcpy(memory_of(to, block), piece, 16);
+    memcpy(memory_of(to, block), piece, WIDTH);
   });
 }
 inline void commit() { hopper::now->loads.emplace_back(); }
@@ -268,8 +273,18 @@ inline void send_bulk(uint32_t to, uint32_t from, int bytes, uint32_t barrier, i
   });
 }
 
+// half.cuh: all lanes of a warp take part.
+inline int warp_index() {
+  __syncwarp();
+  return hopper::now->index / 32;
+}
+inline bool is_elected() {
+  __syncwarp();
+  return hopper::now->index % 32 == 0;
+}
+inline bool is_storer() { return warp_index() % 4 == 0 && is_elected(); }
+
 // tensor_map.cuh
-enum Evict : uint64_t { FIRST, LAST, USUALLY };
 inline void prefetch(const TensorMap&) {}
 inline uint32_t swizzled(int row, int byte) { return row * 128 + ((byte / 16 ^ row % 8) * 16) + byte % 16; }
 inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
@@ -285,13 +300,11 @@ inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int
   come.bytes -= map.box_width * map.box_height * 2;
   come.settle();
 }
-template <Evict EVICT = USUALLY>
-void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
+inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
   hopper::Block* block = hopper::now->block;
   hopper::copies.push_back([=] { copy_to(block, to, map, x, y, barrier); });
 }
-template <Evict EVICT = USUALLY>
-void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier, uint16_t blocks) {
+inline void copy_box(uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier, uint16_t blocks) {
   for (size_t i = 0; i < hopper::blocks.size(); ++i)
     if (blocks >> i & 1) {
       hopper::Block* block = hopper::blocks[i].get();
