@@ -185,8 +185,9 @@ def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float
     axes.grid(axis="x", visible=False)
 
 
-COORDINATE = re.compile(r"(?<!scale\()(?<![\d.])\d+\.\d{3,}")
-"""A number in an SVG with more than hundredths of a point. Nobody sees those, and they are a tenth of a file."""
+PLACES = re.compile(r'\bd="[^"]*"|translate\([^)]*\)|\b[xy]="[^"]*"')
+COORDINATE = re.compile(r"\d+\.\d{2,}")
+"""A number with more than tenths of a point, where an SVG has coordinates. Nobody sees those, and they are an eighth of a file."""
 
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
@@ -195,7 +196,9 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = ()) -> None:
     canvas.print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]  # `savefig` draws everything twice
     start, root, rest = text.getvalue().partition("<metadata>")
     desc = f"<desc>{escape(described)}</desc>\n " if described else ""
-    rounded = COORDINATE.sub(lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), rest)
+    rounded = PLACES.sub(
+        lambda places: COORDINATE.sub(lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), places[0]), rest
+    )
     write_whole(stem.with_suffix(".svg"), f"{start}{desc}{root}{rounded}".encode())
     metadata = {"pdf": {"CreationDate": None, "Subject": described}, "png": {"Software": None, "Description": described}}
     for suffix in formats:

@@ -13,7 +13,12 @@ from ladder.storage.dataset_layout import PUBLISHED
 
 MAIN_LINE = ("01", "02", "03", "05", "06", "07", "09", "10", "12", "13", "15")
 """The numbers of the rungs that lead from three loops past cuBLAS."""
-AT = {"36_half_cluster_k": "256x256x16384", "38_half_any_rows": "2049x2047x2051", "39_half_few_rows": "64x4096x4096"}
+AT = {
+    "36_half_cluster_k": "256x256x16384",
+    "37_half_last_wave": "8192",
+    "38_half_any_rows": "2049x2047x2051",
+    "39_half_few_rows": "64x4096x4096",
+}
 """The problems for whose best configurations the loops are counted, if not 4096: those of a rung for other shapes."""
 COUNTS = PUBLISHED / "main-loops.json"
 """Counts by kernel and configuration, which `studies/count_loops.py` makes."""
