@@ -121,9 +121,40 @@ def test_a_sample_has_the_cpu_time_of_the_process_and_of_its_thread():
             assert (process > 2 * thread) == company
 
 
+def test_what_other_threads_compute_before_they_rest_counts(monkeypatch):
+    """The system may account for it only then."""
+    numbers, looks = np.random.default_rng(0).random(500_000), []
+
+    def settle():
+        looks.append(None)
+        if len(looks) == 2:
+            beside = threading.Thread(target=lambda: np.sort(numbers))
+            beside.start()
+            beside.join()
+        return False
+
+    monkeypatch.setattr(host(), "_waited", False)
+    monkeypatch.setattr(host(), "settle", settle)
+    with held(Problem(8, 8, 8)):
+        (timed,) = host().time_round([host().sample(launch(host(), lambda p, a, b, c: None), 1)], False, 1)
+    process, thread = timed.cpu_ns
+    assert process > 2 * thread
+
+
+def test_a_wait_after_a_sample_counts_as_one_before_the_next(monkeypatch):
+    calls, looks = [], iter([False, True, False, False])
+    monkeypatch.setattr(host(), "_waited", False)
+    monkeypatch.setattr(host(), "settle", lambda: next(looks))
+    with held(Problem(8, 8, 8)):
+        samples = [host().sample(launch(host(), lambda p, a, b, c, name=name: calls.append(name)), 1) for name in "ab"]
+        host().time_round(samples, False, 1)
+    assert calls == ["a", "b", "b"]
+
+
 @pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
 def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
     results = []
+    monkeypatch.setattr(host(), "_waited", False)
     monkeypatch.setattr(host(), "settle", lambda: waited)
     with held(Problem(8, 8, 8)):
         sample = host().sample(launch(host(), lambda p, a, b, c: results.append(c.copy()) or c.fill(1)), 1, cold)
@@ -135,6 +166,7 @@ def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold,
 def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
     """Else a kernel that keeps its results would find that of the launch that is timed."""
     problem, seen = Problem(8, 9, 10), []
+    monkeypatch.setattr(host(), "_waited", False)
     monkeypatch.setattr(host(), "settle", lambda: True)
     with held(problem):
         sample = host().sample(launch(host(), lambda p, a, b, c: seen.append(a.copy()) or right(p, a, b, c)), 1)

@@ -89,7 +89,7 @@ class Timed:
     audit: Audit
     errors: Errors | None = None
     cpu_ns: tuple[int, int] = (0, 0)
-    """On a CPU, the time that this process, and that the measuring thread, computed meanwhile."""
+    """On a CPU, the time that this process, and that the measuring thread, computed from the start until all other threads rested."""
     sm_clock_mhz: float | None = None
     """The mean clock meanwhile, if the device counts its own cycles."""
     settled: bool = True

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,6 +105,7 @@ class Cpu(Device):
         self._random = np.random.default_rng()
         self._cores, self._threads = os.sched_getaffinity(0), self._support.default_threads()
         self._at: Operands
+        self._waited = False
 
     def settle(self) -> bool:
         """Wait until no other thread of this process computes; return whether it waited."""
@@ -219,7 +219,7 @@ class Cpu(Device):
         results = list[Timed]()
         for sample in samples:
             sample.before()
-            if self.settle() and not cold:
+            if (self.settle() or self._waited) and not cold:
                 # the wait has let BLAS's own buffers go cold. This A differs from the A that is timed
                 self._at.arrays[0][:] = self._at.drawn[0][::-1]
                 sample.call()
@@ -230,8 +230,11 @@ class Cpu(Device):
             # the thread's clock is read first and last, so that a reading never counts for the process alone
             thread, process = time.thread_time_ns(), time.process_time_ns()
             us = self._time(sample.call)
+            picked = self._picked(sample)
+            # the system accounts for what another thread has computed when that thread comes to rest, or milliseconds later
+            self._waited = self.settle()
             cpu_ns = time.process_time_ns() - process, time.thread_time_ns() - thread
-            results.append(replace(self._with_audit(us, sample, compare), cpu_ns=cpu_ns))
+            results.append(Timed(us, self._audit(*picked), self._compare(*picked) if compare else None, cpu_ns))
         self.reading = self.monitor()
         self.busy_us += sum(timed.us for timed in results)
         return results
@@ -250,14 +253,13 @@ class Cpu(Device):
         self._draw(seed)
         self._poison(sample.times)
         sample.call()
-        return replace(self._with_audit(us, sample, compare=True), settled=settled)
+        picked = self._picked(sample)
+        return Timed(us, self._audit(*picked), self._compare(*picked), settled=settled)
 
-    def _with_audit(self, us: float, sample: Sample, compare: bool) -> Timed:
-        """Return the time of a sample with the audit of one of its launches, and the errors of its result if requested."""
+    def _picked(self, sample: Sample) -> tuple[NDArray[Any], int]:
+        """Return a copy of the result of one launch, made at once: what a left-behind thread writes later comes too late; and its row."""
         chosen = audited_launch(self._random, sample.times)
-        result = self._at.results[chosen].copy()  # at once: what a left-behind thread writes later comes too late
-        row = view_step(self.given) * chosen
-        return Timed(us, self._audit(result, row), self._compare(result, row) if compare else None)
+        return self._at.results[chosen].copy(), view_step(self.given) * chosen
 
     def _evict(self, launches: int) -> None:
         """Drop the operands, and the results of `launches` launches, from all caches."""
