@@ -29,6 +29,16 @@ __device__ __forceinline__ uint4 shifted(const uint4& a, const uint4& b, int byt
                     __funnelshift_r(u[3], u[4], bits));
 }
 
+// Copies the first `there` bytes of a piece, and zeros for the rest. The end of a row comes by 4: compute-sanitizer takes a copy of a part of
+// a piece for one of all of it, which would leave the allocation.
+template <int WIDTH>
+__device__ __forceinline__ void copy_first(uint32_t to, const uint8_t* from, int there) {
+  if (there <= 0 || there >= WIDTH)
+    copy_part<WIDTH>(to, from, there <= 0 ? 0 : WIDTH);
+  else
+    for (int at = 0; at < WIDTH; at += 4) copy_part<4>(to + at, from + at, max(0, min(4, there - at)));
+}
+
 // What a lane of a team does with one operand: a stage has ROWS rows of WIDE strips of it, 64 elements each. Eight lanes have a row of a
 // strip, and a warp four rows at a time. Its next four are APART further, a multiple of 8. So all rows of a lane, at every step, begin the
 // same number of bytes behind a multiple of 16.
@@ -68,9 +78,9 @@ struct Shifted {
     else
       eights ? copy_pieces<8, false>(to, rows, ends) : copy_pieces<16, false>(to, rows, ends);
     if (lane < PASSES * 4 && !still) {
-      const int there = max(0, min(16, ends + ninth_bytes - (lane / 4 / HIGH + 1) * 128));
-      copy_part<16>(ninths + (four + lane % 4 + lane / 4 * APART) * 16, ninth,
-                    ninth_bytes && four + lane % 4 + lane / 4 % HIGH * APART < rows ? there : 0);
+      const bool wanted = ninth_bytes && four + lane % 4 + lane / 4 % HIGH * APART < rows;
+      const int there = wanted ? ends + ninth_bytes - (lane / 4 / HIGH + 1) * 128 : 0;
+      copy_first<16>(ninths + (four + lane % 4 + lane / 4 * APART) * 16, ninth, there);
     }
     piece += step, ninth += step;
   }
@@ -81,8 +91,8 @@ struct Shifted {
     for (int i = 0; i < PASSES; ++i)
 #pragma unroll
       for (int at = 0; at < 16; at += WIDTH) {
-        const int there = row + i % HIGH * APART < rows ? max(0, min(WIDTH, ends + bytes - column - i / HIGH * 128 - at)) : 0;
-        copy_part<WIDTH>(to + i * APART * 128 + at, piece + i / HIGH * 128 + i % HIGH * apart + at, INSIDE ? WIDTH : there);
+        const int there = row + i % HIGH * APART < rows ? ends + bytes - column - i / HIGH * 128 - at : 0;
+        copy_first<WIDTH>(to + i * APART * 128 + at, piece + i / HIGH * 128 + i % HIGH * apart + at, INSIDE ? WIDTH : there);
       }
   }
 

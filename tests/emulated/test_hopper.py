@@ -85,6 +85,7 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("41_half_shifted_rows", "include/half_shifted.cuh", "there = row + i % HIGH * APART < rows ?", "there = true ?"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "all % 16 != 0", "all % 16 == 0"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "bytes = still ? 0", "bytes = still ? 8"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "min(4, there - at)", "min(4, there)"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
     assert is_found(name, {file: (right, planted)}, tmp_path)
