@@ -17,7 +17,7 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import PROBLEM_NAMES
 from ladder.model.problem import Problem
 
-DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10}
+DEVICE = {"sm_count": 3, "shared_memory_per_block": 227 << 10, "clusters_of_4": 1}
 """What headers' expressions know of the device: few SMs, so that few tiles make several waves."""
 FEW = {(2, 3, 5), (36, 40, 12), (64, 32, 64), (65, 63, 15), (127, 129, 9)}
 """M, N, K of those of the gauntlet's problems that Oclgrind, which is slow, gets: several blocks and tiles along K, whole ones

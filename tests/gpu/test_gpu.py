@@ -338,6 +338,13 @@ def test_the_clock_is_counted_during_each_sample_and_read_after_each_round(gpu):
         assert gpu.reading["throttle_reasons"] >= 0
 
 
+def test_the_names_of_the_device_are_attributes_and_its_clusters_fit_its_sms(gpu):
+    assert kernel_file.device_names({"attributes": gpu.describe()}) == gpu.names
+    assert set(gpu.names) == set(kernel_file.DEVICE_NAMES)
+    share = 4 * gpu.names["clusters_of_4"] / gpu.names["sm_count"]
+    assert 0.5 < share <= 1 if gpu.device.compute_capability() >= (9, 0) else share == 0
+
+
 def test_the_caches_are_faster_than_the_memory_behind_them(gpu):
     peaks = gpu.peaks()
     assert peaks["l2_tb_s"] > peaks["copy_tb_s"]

@@ -12,7 +12,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
-SM_COUNT, SHARED, WORKSPACE = 132, 232448, 0x7000000
+SM_COUNT, SHARED, CLUSTERS, WORKSPACE = 132, 232448, 30, 0x7000000
 SOURCE = f"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +24,13 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {{ *context = (void *)2
 int cuCtxSetCurrent(void *context) {{ return printf("context %d\\n", (int)(address)context) < 0; }}
 int cuCtxGetDevice(int *device) {{ *device = 0; return 0; }}
 int cuDeviceGetAttribute(int *value, int which, int device) {{
-  *value = which == 16 ? {SM_COUNT} : which == 97 ? {SHARED} : 0;
-  return *value ? 0 : 1;
+  *value = which == 16 ? {SM_COUNT} : which == 97 ? {SHARED} : which == 120 ? !getenv("NO_CLUSTERS") : 0;
+  return which != 16 && which != 97 && which != 120;
 }}
-int cuModuleLoadData(void **module, const char *image) {{ *module = (void *)5; return strncmp(image, "cubin", 5) ? 209 : 0; }}
+int cuModuleLoadData(void **module, const char *image) {{
+  *module = (void *)5;
+  return strncmp(image, "cubin", 5) && strncmp(image, ".version 7.8\\n.target sm_90\\n", 27) ? 209 : 0;
+}}
 int cuModuleLoad(void **module, const char *path) {{
   char image[9] = "";
   FILE *file = fopen(path, "r");
@@ -37,6 +40,13 @@ int cuModuleUnload(void *module) {{ return 0; }}
 int cuModuleGetFunction(void **function, void *module, const char *name) {{ *function = strdup(name); return 0; }}
 int cuFuncSetAttribute(void *function, int which, int value) {{
   return printf("%s: attribute %d %d\\n", (char *)function, which, value) < 0;
+}}
+struct config {{ unsigned grid[3], block[3], shared; void *stream; unsigned *attribute, attributes; }};
+int cuOccupancyMaxActiveClusters(int *clusters, void *function, struct config *given) {{
+  unsigned *grid = given->grid, *block = given->block, *attribute = given->attribute;
+  *clusters = {CLUSTERS};
+  return printf("%s: %u of attribute %u, clusters of %u %u %u, %u %u %u, %u %u %u, %u\\n", (char *)function, given->attributes, attribute[0],
+                attribute[2], attribute[3], attribute[4], grid[0], grid[1], grid[2], block[0], block[1], block[2], given->shared) < 0;
 }}
 int cuMemAllocAsync(address *at, size_t size, void *stream) {{
   *at = {WORKSPACE};
@@ -58,6 +68,13 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
   return printf("\\n") < 0 || (getenv("FAILS") && !strcmp(getenv("FAILS"), function));
 }}
 """
+DEVICE = {"sm_count": SM_COUNT, "shared_memory_per_block": SHARED, "clusters_of_4": CLUSTERS}
+"""What headers' expressions know of the device."""
+
+
+def clusters_query(function: str) -> list[str]:
+    """The lines of the query for `clusters_of_4`."""
+    return [f"{function}: attribute 8 {SHARED}", f"{function}: 1 of attribute 4, clusters of 4 1 1, 4 1 1, 32 1 1, {SHARED}"]
 
 
 def make(folder: Path) -> None:
@@ -73,9 +90,10 @@ def sizes(kernel: Kernel, configuration: Configuration) -> str:
     return f"444{scalar}8484{scalar}84" + ("8" if kernel.workspace else "") + "8" * len(kernel.tensor_maps)
 
 
-def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at: Mapping[str, int], stream: int) -> list[str]:
-    """Return the lines of the launches that the pipeline would make."""
-    names: dict[str, Any] = {**problem.names(), "sm_count": SM_COUNT, "shared_memory_per_block": SHARED}
+def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at: Mapping[str, int], stream: int,
+             device: Mapping[str, int] = DEVICE) -> list[str]:  # fmt: skip
+    """Return the lines of the launches that the pipeline would make on the device."""
+    names: dict[str, Any] = {**problem.names(), **device}
     scalar = "d" if configuration.element_type == "float64" else "f"
     values = [
         *(("i", size) for size in (problem.m, problem.n, problem.k)), (scalar, problem.alpha), ("Q", at["a"]), ("i", problem.lda),

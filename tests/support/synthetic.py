@@ -35,6 +35,7 @@ ENVIRONMENT = {
     "attributes": {
         "compute_capability": "9.0", "sm_count": 132, "power_limit_w": 700.0, "max_sm_clock_mhz": 1980, "library": "cuBLAS 13.1.0",
         "threads_per_sm": 2048, "registers_per_sm": 65536, "shared_memory_per_sm_bytes": 233472, "shared_memory_per_block_bytes": 232448,
+        "clusters_of_4": 30,
     },
     "peaks": {"fp32_tflops": 65.1, "copy_tb_s": 4.25}, "launch_us": 5.1, "repeated_launch_us": 1.4,
 }  # fmt: skip

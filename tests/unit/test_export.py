@@ -18,7 +18,7 @@ from ladder.compiling import toolchain
 from ladder.core.errors import InputError
 from ladder.core.expressions import cpp, evaluate
 from ladder.model.kernel import Configuration
-from ladder.model.kernel_file import discover, parse
+from ladder.model.kernel_file import DEVICE_NAMES, discover, parse
 from ladder.model.problem import Problem
 from planted import ROOT, written
 
@@ -152,6 +152,54 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     else:
         arrays = interfaces(problem, at, {"float64": "<f8", "float16": "<f2"}.get(problem.element_type, "<f4"))
     assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
+
+
+CLUSTERED = """/*---
+title: Clustered
+idea: planted by a test
+where: {groups: "min(ceil_div(M, 4), clusters_of_4)"}
+block: [32]
+grid: [4 * groups, sm_count, clusters_of_4]
+dynamic_shared: shared_memory_per_block // 2
+---*/
+"""
+PIPELINE = """
+import json, os, sys
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+sys.modules["pycuda.driver"] = sys.modules["pycuda"] = pycuda = MagicMock()
+pycuda.driver = pycuda
+sm_count, shared = map(int, sys.argv[1:])
+pycuda.device_attribute = MagicMock(MULTIPROCESSOR_COUNT=sm_count, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=shared, L2_CACHE_SIZE=0)
+pycuda.Device.return_value.get_attribute = lambda it: it
+pycuda.Device.return_value.compute_capability.return_value = 9, 0
+from ladder.devices import cuda
+from ladder.model.kernel_file import device_names
+cuda.Board = MagicMock()
+cuda.Board.return_value.describe.return_value = {}
+cuda.Cuda._wait_for_gate = lambda self: [SimpleNamespace(name="CUDA_SUCCESS")]
+device = cuda.Cuda("", b"cubin", MagicMock())
+sys.stdout.flush()
+print(json.dumps([dict(device.names), device_names({"attributes": device.describe()})]))
+"""
+
+
+@pytest.mark.parametrize("without", [{}, {"NO_CLUSTERS": "1"}])
+def test_expressions_know_the_same_of_the_device_in_the_pipeline_and_in_what_is_exported(without, driver, tmp_path):
+    kernel, problem = parse(written(tmp_path / "kernels" / "cuda" / "clustered.cu", CLUSTERED)), Problem(1000, 4, 4)
+    configuration, at = Configuration("float32", ()), recording.addresses(problem)
+    folder, env = exported(tmp_path / "it", kernel, configuration), environment(driver, kernel, configuration, **without)
+    device = recording.DEVICE | ({"clusters_of_4": 0} if without else {})
+    assert json.loads((folder / "launch.json").read_text())["device"] == list(device) == list(DEVICE_NAMES)
+    launches = recording.expected(kernel, configuration, problem, at, 7, device)
+    asked = [] if without else recording.clusters_query("alone")
+    for done in (in_cpp(build(folder, driver, kernel), env, problem, at), in_python(folder, env, interfaces(problem, at))):
+        assert done.stdout.splitlines() == asked + launches
+    sizes = map(str, (recording.SM_COUNT, recording.SHARED))
+    done = subprocess.run([sys.executable, "-c", PIPELINE, *sizes], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    *lines, names = done.stdout.splitlines()
+    assert json.loads(names) == [device, device]
+    assert lines == ([] if without else recording.clusters_query("stamp"))
 
 
 NEEDY = """/*---

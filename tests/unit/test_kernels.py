@@ -141,14 +141,24 @@ def test_a_launch_can_depend_on_the_problem_and_the_device(tmp_path):
 
 def test_names_stand_for_expressions_and_may_use_each_other(tmp_path):
     where = "where: {tiles: 'ceil_div(M, BM) * ceil_div(N, BN)', rest: tiles % sm_count}\n"
-    where += "grid: [tiles, rest]\nworkspace: rest * 4\n"
+    where += "grid: [tiles, rest, 4 * clusters_of_4]\nworkspace: rest * 4\n"
     text = re.sub("grid: .*\n", where, GOOD).replace("N % 4 == 0", "rest > 1")
     kernel = kernel_file.parse(write(tmp_path, text))
     configuration = Configuration("float32", (("BM", 32), ("BN", 16)))
-    given = {"M": 100, "N": 33, "sm_count": 7, "shared_memory_per_block": 50000}
-    assert kernel.launches(configuration, given)[0].grid == (12, 5, 1)
+    given = {"M": 100, "N": 33, "sm_count": 7, "shared_memory_per_block": 50000, "clusters_of_4": 1}
+    assert kernel.launches(configuration, given)[0].grid == (12, 5, 4)
     assert kernel.workspace_of(configuration, given) == 20
     assert kernel.unmet_need(configuration, given | {"sm_count": 6}) == "needs rest > 1"
+
+
+@pytest.mark.parametrize(("attributes", "clusters"), [
+    ({"sm_count": 132, "compute_capability": "9.0", "clusters_of_4": 30}, 30),
+    ({"sm_count": 132, "compute_capability": "9.0"}, 33),  # as in data older than the name
+    ({"sm_count": 108, "compute_capability": "8.0"}, 0),
+    ({"cores": 8}, None),
+])  # fmt: skip
+def test_data_without_the_clusters_has_the_most_that_there_can_be(attributes, clusters):
+    assert kernel_file.device_names({"attributes": attributes}).get("clusters_of_4") == clusters
 
 
 def test_a_precision_is_named_of_float32_kernels_only(tmp_path):

@@ -17,7 +17,7 @@ from planted import ROOT
 LANES = range(32)
 H200 = {"compute_capability": "9.0", "sm_count": 132, "shared_memory_per_sm_bytes": 233472, "registers_per_sm": 65536,
         "threads_per_sm": 2048, "max_sm_clock_mhz": 1980, "shared_memory_per_block_bytes": 232448}  # fmt: skip
-GPU = {"sm_count": 132, "shared_memory_per_block": 232448}
+GPU = {"sm_count": 132, "shared_memory_per_block": 232448, "clusters_of_4": 30}
 """What the expressions of headers call it."""
 
 

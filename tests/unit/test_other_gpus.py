@@ -31,7 +31,9 @@ def remains(kernel, configuration, capability, folder):
         return row.reason
     assert row.status == "compiled", (kernel.id, capability, row.reason)
     room = GPUS[capability][0] << 10
-    for shape in kernel.launches(configuration, PROBLEM.names() | {"sm_count": 60, "shared_memory_per_block": room}):
+    clusters = 15 if float(capability) >= 9 else 0
+    device = {"sm_count": 60, "shared_memory_per_block": room, "clusters_of_4": clusters}
+    for shape in kernel.launches(configuration, PROBLEM.names() | device):
         assert row.registers * math.prod(shape.block) <= REGISTERS, (kernel.id, configuration.label, capability)
         if (asked := shape.dynamic_shared + row.static_shared) > room:
             return f"{asked / 1024:.0f} KiB of {GPUS[capability][0]}"

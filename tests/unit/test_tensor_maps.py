@@ -29,7 +29,7 @@ tensor_maps:
 MAPS = """  - {of: A, box: [64, BM], swizzle: 128}
   - {of: C, box: [32, 16], swizzle: 64}
   - {of: workspace, at: 16, width: K, height: M - 1, pitch: pitch, box: [64, BM], swizzle: 128}"""
-HALF, DEVICE = Configuration("float16", (("BM", 64),)), {"sm_count": 4, "shared_memory_per_block": 1}
+HALF, DEVICE = Configuration("float16", (("BM", 64),)), {"sm_count": 4, "shared_memory_per_block": 1, "clusters_of_4": 1}
 
 
 def parse(folder, maps=MAPS):

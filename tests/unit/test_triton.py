@@ -25,7 +25,7 @@ def parse(folder, text):
 def test_multiples_are_needs_and_a_part_of_what_is_compiled():
     kernel = kernel_file.parse(PATH)
     configuration = next(configuration for configuration, _ in kernel.expand({}, ["float32"]))
-    device = {"sm_count": 132, "shared_memory_per_block": 232448}
+    device = {"sm_count": 132, "shared_memory_per_block": 232448, "clusters_of_4": 30}
     assert kernel.unmet_need(configuration, Problem(64, 64, 64).names() | device) == ""
     assert kernel.unmet_need(configuration, Problem(64, 72, 64).names() | device) == "needs ldb % 16 == 0"
     request = json.loads(kernel.source(configuration))

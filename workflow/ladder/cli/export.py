@@ -1,6 +1,7 @@
 """Write a compiled kernel for use in another program: the cubin, how to launch it, and code in C++ and in Python that does so."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ladder.core.files import ROOT, write_whole
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.detect import detect_gpus
 from ladder.model.kernel import ARGUMENTS, OF_BUILD, Configuration, Kernel
-from ladder.model.kernel_file import discover
+from ladder.model.kernel_file import DEVICE_NAMES, discover
 from ladder.model.tensor_map import expressions
 
 HERE = Path(__file__).resolve().parent
@@ -122,6 +123,8 @@ def write(
         "launches": launches,
         "measured": result,
     }
+    expressions_of = json.dumps([launch[key] for key in ("where", "needs", "workspace", "tensor_maps", "launches")])
+    launch["device"] = [name for name in DEVICE_NAMES if re.search(rf"\b{name}\b", expressions_of)]
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CUBIN, binary)
     write_whole(folder / "launch.json", (json.dumps(launch, indent=2) + "\n").encode())
@@ -157,6 +160,7 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
         "ARCH": launch["architecture"],
         "CLASS": f"Gemm_{kernel.name}",
         "ACC": ELEMENT_TYPES[configuration.element_type].accumulator,
+        "CLUSTERS": "    clusters_ = clusters_of_four(device, shared_);\n" if "clusters_of_4" in launch["device"] else "",
         "NAMES": "".join(f"    const double {name} = {cpp(value)};\n" for name, value in named.items()),
         "UNUSED": "".join(f", {name}" for name in named),
         "NEEDS": "".join(f'    expect({cpp(need)}, "{need}");\n' for need in kernel.needs),

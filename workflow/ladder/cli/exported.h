@@ -19,7 +19,7 @@ class @CLASS@ {
     check(cuCtxGetDevice(&device), "cuCtxGetDevice");
     check(cuDeviceGetAttribute(&sm_count_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), "cuDeviceGetAttribute");
     check(cuDeviceGetAttribute(&shared_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device), "cuDeviceGetAttribute");
-    check(cuModuleLoad(&module_, cubin), "cuModuleLoad (compiled for @ARCH@)");
+@CLUSTERS@    check(cuModuleLoad(&module_, cubin), "cuModuleLoad (compiled for @ARCH@)");
   }
   ~@CLASS@() { cuModuleUnload(module_); }
   @CLASS@(const @CLASS@&) = delete;
@@ -35,15 +35,16 @@ class @CLASS@ {
     const double M = m_, N = n_, K = k_, lda = lda_, ldb = ldb_, ldc = ldc_, alpha = alpha_, beta = beta_;
     const double alignment_a = aligned(a_), alignment_b = aligned(b_), alignment_c = aligned(c_);
     const double alignment = aligned(a_ | b_ | c_), sm_count = sm_count_, shared_memory_per_block = shared_;
+    const double clusters_of_4 = clusters_;
 @NAMES@    unused(M, N, K, lda, ldb, ldc, alpha, beta, alignment, alignment_a, alignment_b, alignment_c, sm_count,
-           shared_memory_per_block@UNUSED@);
+           shared_memory_per_block, clusters_of_4@UNUSED@);
 @NEEDS@@WORKSPACE@@MAPS@    void* arguments_[] = {&m_, &n_, &k_, &alpha_, &a_, &lda_, &b_, &ldb_, &beta_, &c_, &ldc_@WORKSPACE_ARGUMENT@@MAP_ARGUMENTS@};
 @LAUNCHES@
   }
 
  private:
   CUmodule module_ = nullptr;
-  int sm_count_ = 0, shared_ = 0;
+  int sm_count_ = 0, shared_ = 0, clusters_ = 0;
 
   static void check(CUresult result, const char* what) {
     const char* name = "an unknown error";
@@ -65,6 +66,28 @@ class @CLASS@ {
   static double whole(double value) {
     expect(value == std::floor(value) && value >= 0 && value < 9007199254740992.0, "a whole number of blocks and bytes");
     return value;
+  }
+
+  // How many clusters of four blocks run at once if each block has an SM to itself: the driver's answer for a function whose blocks
+  // request the most shared memory. 0 on a GPU without clusters.
+  static int clusters_of_four(CUdevice device, int shared) {
+    int has_clusters = 0, clusters = 0;
+    check(cuDeviceGetAttribute(&has_clusters, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, device), "cuDeviceGetAttribute");
+    if (!has_clusters) return 0;
+    CUmodule module;
+    CUfunction function;
+    CUlaunchAttribute size;
+    std::memset(&size, 0, sizeof size);
+    size.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    size.value.clusterDim.x = 4, size.value.clusterDim.y = size.value.clusterDim.z = 1;
+    const CUlaunchConfig config = {4, 1, 1, 32, 1, 1, static_cast<unsigned>(shared), nullptr, &size, 1};
+    check(cuModuleLoadData(&module, ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry alone() { ret; }\n"),
+          "cuModuleLoadData");
+    check(cuModuleGetFunction(&function, module, "alone"), "cuModuleGetFunction");
+    check(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared), "cuFuncSetAttribute");
+    check(cuOccupancyMaxActiveClusters(&clusters, function, &config), "cuOccupancyMaxActiveClusters");
+    check(cuModuleUnload(module), "cuModuleUnload");
+    return clusters;
   }
 
   // Encodes the tensor map of a matrix that begins `offset` bytes behind an address; zeros where a map cannot describe its rows, which a kernel

@@ -29,8 +29,18 @@ _DL_FLOAT, _DL_BFLOAT = 2, 4
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 _MAP_TYPES, _MAP_SWIZZLES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}, {0: 0, 32: 1, 64: 2, 128: 3}
 """Values of `CUtensorMapDataType` and, by bytes, of `CUtensorMapSwizzle` (CUDA Driver API, as are those of `_encoded`)."""
-_SM_COUNT, _SHARED_MEMORY, _DYNAMIC_SHARED = 16, 97, 8
-"""Values of `CUdevice_attribute` and `CUfunction_attribute` (CUDA Driver API)."""
+_SM_COUNT, _SHARED_MEMORY, _CLUSTER_LAUNCH, _DYNAMIC_SHARED, _CLUSTER_DIMENSION = 16, 97, 120, 8, 4
+"""Values of `CUdevice_attribute`, `CUfunction_attribute` and `CUlaunchAttributeID` (CUDA Driver API)."""
+_ALONE = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry alone() { ret; }\n"
+
+
+class _LaunchConfig(ctypes.Structure):
+    """`CUlaunchConfig` (CUDA Driver API)."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", c_void_p),
+        ("attributes", c_void_p), ("number", ctypes.c_uint),
+    )  # fmt: skip
 
 
 class _Tensor(ctypes.Structure):
@@ -224,5 +234,27 @@ def _module(context: int) -> tuple[int, dict[str, int]]:
         value = c_int()
         _call("cuDeviceGetAttribute", byref(value), attribute, device)
         values[name] = value.value
+    if "clusters_of_4" in KERNEL["device"]:
+        values["clusters_of_4"] = _clusters_of_4(device, values["shared_memory_per_block"])
     _call("cuModuleLoadData", byref(module), (HERE / KERNEL["cubin"]).read_bytes())
     return module.value or 0, values
+
+
+def _clusters_of_4(device: c_int, shared: int) -> int:
+    """Return how many clusters of four blocks run at once if each block has an SM to itself; 0 on a GPU without clusters.
+
+    It is the driver's answer for a function whose blocks request the most shared memory.
+    """
+    module, function, clusters = c_void_p(), c_void_p(), c_int()
+    _call("cuDeviceGetAttribute", byref(clusters), _CLUSTER_LAUNCH, device)
+    if not clusters:
+        return 0
+    size = (ctypes.c_uint64 * 9)()  # `CUlaunchAttribute`: 4 bytes for its id, 4 of padding, and 64 for its value
+    ctypes.memmove(size, (ctypes.c_uint * 5)(_CLUSTER_DIMENSION, 0, 4, 1, 1), 20)
+    config = _LaunchConfig((4, 1, 1), (32, 1, 1), shared, None, ctypes.addressof(size), 1)
+    _call("cuModuleLoadData", byref(module), _ALONE)
+    _call("cuModuleGetFunction", byref(function), module, b"alone")
+    _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
+    _call("cuOccupancyMaxActiveClusters", byref(clusters), function, byref(config))
+    _call("cuModuleUnload", module)
+    return clusters.value

@@ -35,7 +35,7 @@ from ladder.measuring.trial import LIMITS, Entry, Trial
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
-from ladder.model.kernel_file import parse
+from ladder.model.kernel_file import DEVICE_NAMES, parse
 from ladder.model.problem import Problem
 from ladder.pipeline import code_digest
 from ladder.storage.dataset_layout import read_environment
@@ -198,12 +198,15 @@ class Tries:
         return path
 
     def _environment(self, uuid: str, support: Path) -> dict[str, Any]:
-        """Return the device's `environment.json`. It is measured at the first try on the device, and when the fingerprint has changed."""
+        """Return the device's `environment.json`. It is measured at the first try on the device, and when the fingerprint has changed.
+
+        One that an older version kept lacks the values of newer `DEVICE_NAMES`, and is measured again, too.
+        """
         assert self.device
         path = FOLDER / self.device.slug / "environment.json"
         if path.exists():
-            known = read_environment(path)
-            if known["fingerprint"] == fingerprint(self.device):
+            known, needed = read_environment(path), set(DEVICE_NAMES.values() if self.device.kind == "cuda" else ())
+            if known["fingerprint"] == fingerprint(self.device) and known["attributes"].keys() >= needed:
                 return known
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
             measured = pool.submit(probe, self.device, uuid, support).result()

@@ -20,7 +20,7 @@ from ladder.devices import back_to_back, cuda_peaks
 from ladder.devices.back_to_back import MEASURED_SECONDS, WINDOW_SECONDS, Meter
 from ladder.devices.base import Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.cuda_operands import Operands, Support
-from ladder.devices.cuda_stream import Function, Windows, capture, succeed
+from ladder.devices.cuda_stream import Function, Windows, capture, clusters_at_once, succeed
 from ladder.devices.detect import check_gate, slugify
 from ladder.devices.nvml import Board, uuid_at
 from ladder.devices.operands import CANARY, audited_launch, scalars
@@ -61,9 +61,11 @@ class Cuda(Device):
         self._turn = 0
         check_gate(self.device.name(), self._wait_for_gate()[0].name)
         attribute = cuda.device_attribute
+        shared = self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
         self.names = {
             "sm_count": self.device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
-            "shared_memory_per_block": self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+            "shared_memory_per_block": shared,
+            "clusters_of_4": clusters_at_once(support, 4, shared),
         }
         l2 = self.device.get_attribute(cuda.device_attribute.L2_CACHE_SIZE)
         self._flush_bytes = max(2 * l2, 64 << 20)
@@ -341,6 +343,7 @@ class Cuda(Device):
         return {
             "compute_capability": "{}.{}".format(*self.device.compute_capability()),
             "sm_count": self.device.get_attribute(attribute.MULTIPROCESSOR_COUNT),
+            "clusters_of_4": self.names["clusters_of_4"],
             "memory_bytes": self.device.total_memory(),
             "cache_bytes": self.device.get_attribute(attribute.L2_CACHE_SIZE),
             "shared_memory_per_sm_bytes": self.device.get_attribute(attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),

@@ -48,11 +48,39 @@ class Function:
         name = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         succeed(driver.cuFuncSetAttribute(self._handle, name, size))
 
+    def clusters_at_once(self, blocks: int, shared: int) -> int:
+        """Return how many clusters of `blocks` blocks, of one warp and `shared` bytes each, run at once."""
+        self.allow_shared(shared)
+        config, size = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
+        size.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        extent = size.value.clusterDim
+        extent.x, extent.y, extent.z = blocks, 1, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = 32, 1, 1
+        config.sharedMemBytes, config.attrs, config.numAttrs = shared, [size], 1
+        return int(succeed(driver.cuOccupancyMaxActiveClusters(self._handle, config)))
+
     def launch(self, shape: LaunchShape, stream: Any, arguments: Sequence[Any]) -> None:
         """Queue a launch. Arguments are of `ctypes`; the driver copies them."""
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         raw, shared = driver.CUstream(stream.handle), shape.dynamic_shared
         succeed(driver.cuLaunchKernel(self._handle, *shape.grid, *shape.block, shared, raw, ctypes.addressof(pointers), 0))
+
+
+def clusters_at_once(support: bytes, blocks: int, shared: int) -> int:
+    """Return how many clusters of `blocks` blocks run at once if each block has an SM to itself; 0 on a GPU without clusters.
+
+    It is the driver's answer for a function of the compiled `support.cu` whose blocks request `shared` bytes of shared memory, the most that
+    a block can: an SM has no room for two.
+    """
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+    if not succeed(driver.cuDeviceGetAttribute(attribute, succeed(driver.cuCtxGetDevice()))):
+        return 0
+    module = succeed(driver.cuModuleLoadData(support))  # a copy: what its function may request stays there
+    try:
+        return Function(module, "stamp").clusters_at_once(blocks, shared)
+    finally:
+        succeed(driver.cuModuleUnload(module))
 
 
 class Windows:

@@ -15,7 +15,11 @@ SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", "
 """Suffixes of files that somebody may mean as kernels."""
 
 PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "alignment", "alignment_a", "alignment_b", "alignment_c")
-DEVICE_NAMES = {"sm_count": "sm_count", "shared_memory_per_block": "shared_memory_per_block_bytes"}
+DEVICE_NAMES = {
+    "sm_count": "sm_count",
+    "shared_memory_per_block": "shared_memory_per_block_bytes",
+    "clusters_of_4": "clusters_of_4",
+}
 """GPU attributes: the name in expressions -> the name in `environment.json`."""
 THREAD_NAMES = ("thread", "x", "y")
 _OF_CONFIGURATION = ("block", "requires")
@@ -32,8 +36,14 @@ _READS = re.compile(rf"^{_GAP}((?:#|%:){_GAP}(?:include|include_next|import|embe
 
 
 def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
-    """Return the values of `DEVICE_NAMES` of the device that an `environment.json` describes."""
+    """Return the values of `DEVICE_NAMES` of the device that an `environment.json` describes.
+
+    Data older than `clusters_of_4` gets the most that there can be, `sm_count // 4`, or 0 if the device has no clusters.
+    """
     attributes = environment.get("attributes", {})
+    if {"sm_count", "compute_capability"} <= attributes.keys():
+        most = attributes["sm_count"] // 4 if float(attributes["compute_capability"]) >= 9 else 0
+        attributes = {"clusters_of_4": most, **attributes}
     return {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
 
 
