@@ -109,7 +109,7 @@ def expected(kernel: Kernel, configuration: Configuration, problem: Problem, at:
             kind, swizzle = (getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{configuration.element_type.upper()}"),
                              getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{matrix.swizzle}B"))  # fmt: skip
             lines.append(f"map {int(kind)} 2 {start:x} {matrix.width} {matrix.height} {matrix.pitch} {matrix.box[0]} {matrix.box[1]} 1 1 0 "
-                         f"{int(swizzle)} {int(driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B)} 0 0")  # fmt: skip
+                         f"{int(swizzle)} {int(driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B)} 0 0")  # fmt: skip
     arguments = "".join(f" {struct.pack(kind, value).hex()}" for kind, value in values)
     for shape in kernel.launches(configuration, names):
         if shape.dynamic_shared:

@@ -103,7 +103,7 @@ class @CLASS@ {
     const CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_SWIZZLE_64B,
                                            CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_128B};  // by quarters of 128 bytes
     check(cuTensorMapEncodeTiled(&map, @MAP_TYPE@, 2, reinterpret_cast<void*>(at), extents, pitches, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[static_cast<int>(swizzle) / 32], CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[static_cast<int>(swizzle) / 32], CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
           "cuTensorMapEncodeTiled");
   }

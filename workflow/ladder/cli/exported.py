@@ -167,7 +167,7 @@ def _encoded(entry: Mapping[str, Any], start: int, names: Mapping[str, Any]) -> 
         u32, u64 = ctypes.c_uint32 * 2, ctypes.c_uint64 * 2
         extents, pitches = u64(width, height), u64(pitch)
         of_matrix = c_void_p(start + offset), extents, pitches, u32(*box), u32(1, 1)
-        _call("cuTensorMapEncodeTiled", c_void_p(address), _MAP_TYPES[KERNEL["element_type"]], 2, *of_matrix, 0, swizzle, 3, 0)
+        _call("cuTensorMapEncodeTiled", c_void_p(address), _MAP_TYPES[KERNEL["element_type"]], 2, *of_matrix, 0, swizzle, 2, 0)
     elif entry["of"] != "C":
         raise ValueError(f"{KERNEL['kernel']}: expected rows of {entry['of']} that begin at multiples of 16 bytes")
     return memory, address

@@ -25,7 +25,7 @@ def encoded(matrix: TensorMap, element_type: str, address: int) -> bytes:
         [driver.cuuint64_t(extent) for extent in (matrix.width, matrix.height)], [driver.cuuint64_t(matrix.pitch)],
         [driver.cuuint32_t(extent) for extent in matrix.box], [driver.cuuint32_t(1)] * 2,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, driver.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"],
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )  # fmt: skip
     if status != driver.CUresult.CUDA_SUCCESS:
