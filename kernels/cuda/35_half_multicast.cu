@@ -9,6 +9,7 @@ configurations:
   - {BN: 128, STAGES: 6}
   - {BN: 128, STAGES: 6, CM: 1, CN: 2, TURN: 0}
   - {BN: 192}
+  - {BM: 192, BN: 192, SLOTS: 1}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
@@ -19,7 +20,7 @@ tensor_maps:
   - {of: A, box: [64, BM // CN], swizzle: 128}
   - {of: B, box: [64, 64 // CM], swizzle: 128}
   - {of: C, box: [64, 64], swizzle: 128}
-requires: [BM == 64 or BM == 128, BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN == 2]
+requires: [BM == 64 or BM == 128 or BM == 192, BM < 192 or BN <= 192, BN == 128 or BN == 192 or BN == 256, STAGES >= 2 and 64 * STAGES >= BN, SLOTS >= 1, HIGH >= 1, CM * CN == 2]
 architecture: sm_90a
 global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
 global_writes: M * N

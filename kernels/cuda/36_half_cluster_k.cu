@@ -4,23 +4,21 @@ idea: where C has few tiles, the blocks of a cluster share out K of one tile, an
 parameters: {BM: 128, BN: 128, STAGES: 5, SLICES: 4, CM: 1, CN: 1}
 configurations:
   - {BM: 64, BN: 64, STAGES: 8, SLICES: 2}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, CN: 2}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, CM: 2, CN: 2}
   - {BM: 64, BN: 64, STAGES: 8, SLICES: 3}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 4}
   - {BM: 64, BN: 64, STAGES: 6, SLICES: 8}
   - {BM: 64, BN: 128, STAGES: 8, SLICES: 2, CM: 2}
   - {BM: 64, BN: 128, STAGES: 8, SLICES: 3}
   - {BM: 64, BN: 128, STAGES: 8, SLICES: 4}
-  - {BM: 64, BN: 128, STAGES: 8, SLICES: 4, CN: 2}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 8}
   - {BM: 128, BN: 64, STAGES: 7, SLICES: 8}
   - {SLICES: 3}
   - {SLICES: 4}
   - {SLICES: 2, CM: 2, CN: 2}
-  - {BN: 192, STAGES: 4, SLICES: 5}
   - {BN: 64, STAGES: 8, SLICES: 1, CN: 2}
   - {BN: 64, STAGES: 8, SLICES: 1, CM: 2, CN: 2}
-  - {BN: 64, STAGES: 8, SLICES: 1, CM: 4}
-  - {BN: 192, STAGES: 4, SLICES: 1, CM: 2}
-  - {BN: 192, STAGES: 4, SLICES: 1, CM: 2, CN: 2}
 element_types: [bfloat16, float16]
 block: [2 * BM + 128]
 grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
@@ -57,8 +55,8 @@ extern "C" __global__ void __cluster_dims__(TILES * SLICES, 1, 1) __launch_bound
   const uint32_t come = shared_address(shared) + AT_COME;
   if (threadIdx.x == CONSUMERS) barrier_init(come, 1);
   Ring<CM, CN, TILES * SLICES> ring(shared, AT_BARRIERS, a_map, b_map);
-  const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.cm) * BM;
-  const int column = (blockIdx.y * CN + ring.cn) * BN;
+  const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.sharing.cm) * BM;
+  const int column = (blockIdx.y * CN + ring.sharing.cn) * BN;
   const int steps = steps_of_slice(K, alpha, slice);
 
   if (is_filler()) {

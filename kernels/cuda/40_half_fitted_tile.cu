@@ -1,72 +1,74 @@
 /*---
 title: Half precision, fitted tile
 idea: a rule chooses the height of the tiles for every problem, so that the last wave is as full as the others
-parameters: {HIGH: 16}
+parameters: {HIGH: 16, CM: 1, CN: 2}
+configurations:
+  - {CM: 1, CN: 2}
+  - {CM: 2, CN: 1}
+  - {CM: 2, CN: 2}
 element_types: [bfloat16, float16]
 where:
-  pairs: sm_count // 2
-  across: 2 if N > 128 else 1  # blocks of a pair beside each other
-  above: 3 - across
-  columns: ceil_div(N, 128 * across)  # of pairs
-  waves: "ceil_div(columns * ceil_div(M, 256 * above), pairs)"  # of tiles of the full height: fewer than these there cannot be
-  down: pairs * waves // columns  # so many pairs above each other fill them
-  height: "max(64, 16 * ceil_div(M, 16 * down * above))"
+  clusters: clusters_of_4 if CM * CN == 4 else sm_count // 2
+  columns: ceil_div(N, 128 * CN)  # of clusters
+  waves: "ceil_div(columns * ceil_div(M, 256 * CM), clusters)"  # of tiles of the full height: fewer than these there cannot be
+  down: clusters * waves // columns  # so many clusters above each other fill them
+  height: "max(64, 16 * ceil_div(M, 16 * down * CM))"
 block: [384]
-grid: [2 * pairs]
+grid: [CM * CN * clusters]
 dynamic_shared: 28 * 8192 + 8 * 16
 tensor_maps:
-  - {of: A, box: [64, height // across], swizzle: 128}
-  - {of: B, box: [64, 64], swizzle: 128}
+  - {of: A, box: [64, height // CN], swizzle: 128}
+  - {of: B, box: [64, 64 // CM], swizzle: 128}
   - {of: C, box: [64, 16], swizzle: 128}
-requires: [HIGH >= 1]
+requires: [HIGH >= 1, CM == 1 or CM == 2, CN == 1 or CN == 2, CM * CN > 1]
 architecture: sm_90a
 global_reads: K * (M * ceil_div(N, 128) + N * ceil_div(M, height))
 global_writes: M * N
 ---*/
 // Tiles of 128 x 256 are a good size, but their number is what it is: 1536 x 1536 has 72 of them for 132 SMs, and 5120 x 5120 has 800, six
 // waves and a little of a seventh. A tile of the right height has neither: 132 of 128 columns by 144 rows, and seven full waves by
-// 224. So the rule in the header takes as many waves as tiles of the full height need, and makes the tiles as low as fills
-// those waves.
+// 224. So the rule in the header takes as many waves as tiles of the full height need, and makes the tiles as low as fills those waves.
 //
 // The height must be free for that. The matrix instruction's 64 rows are not, but the width of its other operand is any multiple of 8. So the
 // operands change places, as in rung 39: 64 columns of C a warpgroup, and 64 to 256 rows of it. The height is known to the compiler in
-// each of 13 copies of the code, and with it the number of stages. Sums are stored to shared memory
-// transposed.
+// each of 13 copies of the code, and with it the number of stages. Sums are stored to shared memory transposed.
 //
-// The rest is as in rungs 34 and 35: pairs of blocks share rows of A, or where C has one column of tiles, columns of B; blocks do one tile after
-// another; and a tile leaves while the next is multiplied.
+// The rest is as in rungs 34 and 35: CM blocks of a cluster above each other share columns of B, CN beside each other rows of A; blocks do one
+// tile after another; and a tile leaves while the next is multiplied. A cluster of four asks the L2 for less than a pair, but fits on fewer SMs:
+// on an H200 30 at a time, on 120 of 132.
 //
 // What holds it back: low tiles need more bytes a product.
 
+#include "half_share.cuh"
 #include "half_store.cuh"
-#include "tensor_map.cuh"
 
 constexpr int CONSUMERS = 256, SPACE = 24 * STRIP, MOST = 8;  // threads that multiply; bytes of stages, and the most of those
 constexpr int AT_SLOTS = SPACE, SLOTS = 2, AT_BARRIERS = AT_SLOTS + 2 * SLOTS * STRIP;
 
 // The rule: see the header.
 struct Plan {
-  int across, above, columns, rows, height, pairs;
+  int clusters, columns, rows, height;
   __device__ __forceinline__ Plan(int M, int N) {
-    pairs = gridDim.x / 2, across = N > 128 ? 2 : 1, above = 3 - across, columns = (N + 128 * across - 1) / (128 * across);
-    const int waves = (columns * ((M + 256 * above - 1) / (256 * above)) + pairs - 1) / pairs, down = pairs * waves / columns * above;
-    height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * above - 1) / (height * above);
+    clusters = gridDim.x / (CM * CN), columns = (N + 128 * CN - 1) / (128 * CN);
+    const int waves = (columns * ((M + 256 * CM - 1) / (256 * CM)) + clusters - 1) / clusters, down = clusters * waves / columns * CM;
+    height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * CM - 1) / (height * CM);
   }
 };
 
-// The tiles of this block: those of every pairs-th pair. They go down HIGH pairs before they go right, and in the next band left.
+// The tiles of this block: one of each cluster of them, every clusters-th. They go down HIGH clusters before they go right, and in the next
+// band left.
 struct Tiles {
   const Plan& plan;
-  int tile = blockIdx.x / 2, row, column;
+  int tile = blockIdx.x / (CM * CN), row, column;
   bool back = true;  // along K
 
   __device__ __forceinline__ bool next() {
     if (tile >= plan.rows * plan.columns) return false;
     const int columns = plan.columns, band = tile / (HIGH * columns), high = min(HIGH, plan.rows - band * HIGH), rest = tile - band * HIGH * columns;
-    const int right = rest / high, rank = blockIdx.x % 2;
-    row = (band * HIGH + rest % high) * plan.above + (plan.above - 1) * rank, column = band % 2 ? columns - 1 - right : right;
-    row *= plan.height, column = (column * plan.across + (plan.across - 1) * rank) * 128;
-    tile += plan.pairs, back = !back;
+    const int right = rest / high, rank = blockIdx.x % (CM * CN);
+    row = ((band * HIGH + rest % high) * CM + rank % CM) * plan.height;
+    column = ((band % 2 ? columns - 1 - right : right) * CN + rank / CM) * 128;
+    tile += plan.clusters, back = !back;
     return true;
   }
   __device__ __forceinline__ bool last() const { return tile >= plan.rows * plan.columns; }
@@ -77,7 +79,9 @@ template <int HEIGHT>
 struct Fitted {
   static constexpr int STAGE = 2 * STRIP + HEIGHT * 128, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST, PIECES = (HEIGHT + 63) / 64;
   uint32_t memory, barriers;
-  int group, place = 0, parity = 0, before = 0, slot = 0;
+  int group;
+  Sharing<CM, CN> sharing;
+  int place = 0, parity = 0, before = 0, slot = 0;
 
   __device__ __forceinline__ uint32_t full(int i) const { return barriers + i * 8; }
   __device__ __forceinline__ uint32_t empty(int i) const { return barriers + (MOST + i) * 8; }
@@ -85,22 +89,15 @@ struct Fitted {
     if (++place == STAGES) place = 0, parity ^= 1;
   }
 
-  __device__ __forceinline__ void fill_all(Tiles tiles, int across, int steps, const TensorMap& a_map, const TensorMap& b_map) {
-    const int rank = blockIdx.x % 2;
+  __device__ __forceinline__ void fill_all(Tiles tiles, int steps, const TensorMap& a_map, const TensorMap& b_map) {
     while (tiles.next())
       for (int step = 0; step < steps; ++step) {
-        const uint32_t b = memory + place * STAGE, a = b + 2 * STRIP, there = full(place);
+        const uint32_t b = memory + place * STAGE, there = full(place);
         const int k = (tiles.back ? steps - 1 - step : step) * DEPTH;
         barrier_wait(empty(place), parity ^ 1);
         barrier_expect(there, STAGE);
-        if (across == 2) {  // half of the rows of A, for both
-          constexpr int PART = HEIGHT / 2;
-          copy_box(a + rank * PART * 128, a_map, k, tiles.row + rank * PART, there, 3);
-          for (int i = 0; i < 2; ++i) copy_box(b + i * STRIP, b_map, tiles.column + i * 64, k, there);
-        } else {  // half of the columns of B
-          copy_box(a, a_map, k, tiles.row, there);
-          copy_box(b + rank * STRIP, b_map, tiles.column + rank * 64, k, there, 3);
-        }
+        sharing.template copy_a<HEIGHT>(b + 2 * STRIP, a_map, k, tiles.row, there);
+        sharing.template copy_b<2>(b, b_map, tiles.column, k, there);
         next();
       }
   }
@@ -114,12 +111,9 @@ struct Fitted {
     for (int i = 0; i < DEPTH / 16; ++i) multiply_swapped<HEIGHT>(sum, left + i * NEXT_ACROSS, right + i * NEXT_ALONG, step > 0 || i > 0);
     wgmma_commit();
     wgmma_wait<1>();
-    give_back(step > 0);
+    sharing.give_back(empty(before), step > 0);
     before = place;
     next();
-  }
-  __device__ __forceinline__ void give_back(bool wanted) const {  // to both blocks of the pair
-    barrier_arrive_at(empty(before), threadIdx.x % 32, wanted && threadIdx.x % 32 < 2);
   }
 
   // 64 rows of the warpgroup's 64 columns to a slot, and from there to C by boxes of 16 rows.
@@ -163,7 +157,7 @@ struct Fitted {
       for (; step < steps; ++step) multiply_step(sum, step);
       wgmma_wait<0>();
       wgmma_done(sum);
-      give_back(steps > 0);
+      sharing.give_back(empty(before), steps > 0);
       if (steps == 0)
 #pragma unroll
         for (int i = 0; i < HEIGHT / 2; ++i) sum[i] = 0;
@@ -201,7 +195,7 @@ __device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int grou
   if (plan.height == HEIGHT) {
     Fitted<HEIGHT> ring{memory, memory + AT_BARRIERS, group};
     if (FILLS)
-      ring.fill_all(Tiles{plan}, plan.across, steps, a_map, b_map);
+      ring.fill_all(Tiles{plan}, steps, a_map, b_map);
     else
       ring.multiply_all(Tiles{plan}, steps, M, N, alpha, beta, C, ldc, c_map);
   } else if constexpr (HEIGHT > 64) {
@@ -209,7 +203,7 @@ __device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int grou
   }
 }
 
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
+extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + 128, 1)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
@@ -218,7 +212,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS
   if (warp_index() == 0 && is_elected()) prefetch(a_map), prefetch(b_map), prefetch(c_map);
   if (threadIdx.x == CONSUMERS) {
     for (int i = 0; i < MOST; ++i)
-      barrier_init(memory + AT_BARRIERS + i * 8, 1), barrier_init(memory + AT_BARRIERS + (MOST + i) * 8, CONSUMERS / 32 * 2);
+      barrier_init(memory + AT_BARRIERS + i * 8, 1), barrier_init(memory + AT_BARRIERS + (MOST + i) * 8, CONSUMERS / 32 * (CM + CN - 1));
     barriers_ready();
   }
   __syncwarp();
@@ -234,7 +228,5 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(CONSUMERS
     take_registers<232>();
     work<false>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   }
-  __syncwarp();
-  cluster_arrive();
-  cluster_wait();  // the other block may still copy to this one, or arrive at its barriers
+  leave_cluster();
 }

@@ -146,3 +146,9 @@ __device__ __forceinline__ void store_matrices(uint32_t to, uint32_t a, uint32_t
 __device__ __forceinline__ void store_transposed(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+// A matrix of 8 x 8 in a warp's registers, a pair of neighbors a lane, transposed (PTX ISA, "movmatrix").
+__device__ __forceinline__ uint32_t transposed(uint32_t pair) {
+  uint32_t v;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(v) : "r"(pair));
+  return v;
+}

@@ -1,13 +1,21 @@
 // A ring of stages in shared memory, between the warp that fills them and the warpgroups that multiply. BM, BN and STAGES are the kernel's
-// parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it.
+// parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it. Where the kernel has defined HALF_SWAPPED, the operands have
+// changed places: a warpgroup has 64 columns of the tile.
 #pragma once
+#include "half_share.cuh"
 #include "half_store.cuh"
 #include "ring.cuh"
 
-constexpr int GROUPS = BM / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
-constexpr int STRIPS = (BN + 63) / 64;                     // of B, 64 columns each
-constexpr int A_BYTES = GROUPS * STRIP, STAGE = A_BYTES + STRIPS * STRIP, RING = STAGES * STAGE;
-static_assert(BM % 64 == 0 && STAGES >= 2, "whole warpgroups; one stage is multiplied while another is filled");
+#ifdef HALF_SWAPPED
+constexpr bool SWAPPED = true;
+#else
+constexpr bool SWAPPED = false;
+#endif
+constexpr int GROUPS = (SWAPPED ? BN : BM) / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
+constexpr int SPAN = SWAPPED ? BM : BN;                                     // of what a warpgroup multiplies its 64 rows, or columns, by
+constexpr int STRIPS = (BN + 63) / 64;                                      // of B, 64 columns each
+constexpr int A_BYTES = BM * 128, STAGE = A_BYTES + STRIPS * STRIP, RING = STAGES * STAGE;
+static_assert((SWAPPED ? BN : BM) % 64 == 0 && STAGES >= 2, "whole warpgroups; one stage is multiplied while another is filled");
 
 // A place in a ring, and whether the turn is an odd one. Who takes turns with others goes BY places.
 template <int LENGTH, int BY = 1>
@@ -26,15 +34,13 @@ __device__ __forceinline__ bool is_copier() { return warp_index() == CONSUMERS /
 // The steps along K.
 __device__ __forceinline__ int steps_of(int K, float alpha) { return alpha == 0 ? 0 : (K + DEPTH - 1) / DEPTH; }
 
-// In a cluster, CM blocks above each other need the same columns of B, and CN blocks beside each other the same rows of A. Each copies a
-// part of them to all. BLOCKS is the size of the cluster, which may have several such groups, one behind the other. A stage is full after
-// ARRIVALS: of the one thread that starts copies by tensor maps, or of each warp that writes there.
+// CM, CN and BLOCKS are those of `Sharing`. A stage is full after ARRIVALS: of the one thread that starts copies by tensor maps, or of each
+// warp that writes there.
 template <int CM = 1, int CN = 1, int BLOCKS = CM * CN, int ARRIVALS = 1>
 struct Ring {
-  static constexpr int PEERS = CM + CN - 1;  // blocks that send to a block, itself among them
   uint32_t memory, barriers;
-  int group;          // which of the block's warpgroups this is
-  int first, cm, cn;  // the rank of the group's first block in the cluster; this block's place in the group
+  int group;  // which of the block's warpgroups this is
+  Sharing<CM, CN, BLOCKS> sharing;
   Turn<STAGES> turn;
   int before = 0;  // the place of the step before
 
@@ -43,11 +49,9 @@ struct Ring {
   template <class... Maps>
   __device__ __forceinline__ Ring(const uint8_t* shared, int at, const Maps&... maps)
       : memory(shared_address(shared)), barriers(memory + at), group(warp_index() / 4) {
-    const int rank = BLOCKS > 1 ? blockIdx.x % BLOCKS : 0;
-    cm = rank % CM, cn = rank / CM % CN, first = BLOCKS > CM * CN ? rank / (CM * CN) * (CM * CN) : 0;
     if (warp_index() == 0 && is_elected()) (prefetch(maps), ...);
-    begin_barriers<STAGES, CONSUMERS>(barriers, ARRIVALS, CONSUMERS / 32 * PEERS);
-    if (PEERS > 1) {  // the others may copy to this block from here on
+    begin_barriers<STAGES, CONSUMERS>(barriers, ARRIVALS, CONSUMERS / 32 * sharing.PEERS);
+    if (sharing.PEERS > 1) {  // the others may copy to this block from here on
       cluster_arrive();
       cluster_wait();
     } else if (ARRIVALS > 1) {
@@ -65,36 +69,24 @@ struct Ring {
     const uint32_t a = stage(turn.place), b = a + A_BYTES, there = full(turn.place);
     barrier_wait(empty(turn.place), turn.parity ^ 1);  // in the first turn, the stages are free
     barrier_expect(there, STAGE);
-    if (CN == 1) {
-      copy_box(a, a_map, k, row, there);
-    } else {
-      constexpr int PART = BM / CN;
-      uint16_t blocks = 0;
-      for (int i = 0; i < CN; ++i) blocks |= 1 << (first + cm + CM * i);
-      copy_box(a + cn * PART * 128, a_map, k, row + cn * PART, there, blocks);
-    }
-    if (CM == 1) {
-#pragma unroll
-      for (int i = 0; i < STRIPS; ++i) copy_box(b + i * STRIP, b_map, column + i * 64, k, there);
-    } else {
-      constexpr int PART = DEPTH / CM;
-      uint16_t blocks = 0;
-      for (int i = 0; i < CM; ++i) blocks |= 1 << (first + i + CM * cn);
-#pragma unroll
-      for (int i = 0; i < STRIPS; ++i) copy_box(b + i * STRIP + cm * PART * 128, b_map, column + i * 64, k + cm * PART, there, blocks);
-    }
+    sharing.template copy_a<BM>(a, a_map, k, row, there);
+    sharing.template copy_b<STRIPS>(b, b_map, column, k, there);
     turn.next();
   }
 
   // A warpgroup that multiplies: step `s` of a tile. The products of a step are under way while those of the next begin, so a stage is
   // given back one step late.
-  __device__ __forceinline__ void multiply_step(float (&d)[BN / 2], int s) {
+  __device__ __forceinline__ void multiply_step(float (&d)[SPAN / 2], int s) {
     barrier_wait(full(turn.place), turn.parity);
     const uint32_t here = stage(turn.place);
-    const uint64_t a = along_k(here + group * STRIP), b = across_k(here + A_BYTES);
+    const uint64_t a = along_k(here + (SWAPPED ? 0 : group * STRIP)), b = across_k(here + A_BYTES + (SWAPPED ? group * STRIP : 0));
     wgmma_begin();
 #pragma unroll
-    for (int i = 0; i < DEPTH / 16; ++i) multiply<BN>(d, a + i * NEXT_ALONG, b + i * NEXT_ACROSS, s > 0 || i > 0);
+    for (int i = 0; i < DEPTH / 16; ++i)
+      if constexpr (SWAPPED)
+        multiply_swapped<SPAN>(d, b + i * NEXT_ACROSS, a + i * NEXT_ALONG, s > 0 || i > 0);
+      else
+        multiply<SPAN>(d, a + i * NEXT_ALONG, b + i * NEXT_ACROSS, s > 0 || i > 0);
     wgmma_commit();
     wgmma_wait<1>();
     give_back(s > 0);
@@ -102,35 +94,24 @@ struct Ring {
     turn.next();
   }
   // After the last of `steps`: the sums are complete.
-  __device__ __forceinline__ void finish(float (&d)[BN / 2], int steps) {
+  __device__ __forceinline__ void finish(float (&d)[SPAN / 2], int steps) {
     wgmma_wait<0>();
     wgmma_done(d);
     give_back(steps > 0);
     if (steps == 0)
 #pragma unroll
-      for (int i = 0; i < BN / 2; ++i) d[i] = 0;
+      for (int i = 0; i < SPAN / 2; ++i) d[i] = 0;
   }
-  // One lane of each warp tells each block that sends to this one.
-  __device__ __forceinline__ void give_back(bool wanted) const {
-    const int lane = threadIdx.x % 32;
-    if (PEERS == 1) {
-      barrier_arrive_if(empty(before), wanted && lane == 0);
-    } else {
-      const int peer = lane < CM ? lane + CM * cn : cm + CM * (lane - CM < cn ? lane - CM : lane - CM + 1);
-      barrier_arrive_at(empty(before), first + peer, wanted && lane < PEERS);
-    }
-  }
+  __device__ __forceinline__ void give_back(bool wanted) const { sharing.give_back(empty(before), wanted); }
 };
 
-// The blocks of a cluster leave together: others may still copy to this block's shared memory, or arrive at its barriers.
-__device__ __forceinline__ void leave_cluster() {
-  __syncwarp();
-  cluster_arrive();
-  cluster_wait();
-}
-
-// The 65,536 registers of an SM, shared out anew: a warpgroup that multiplies needs BN / 2 for its sums alone. A block with one such warpgroup
-// has half of the SM's.
+// The 65,536 registers of an SM, shared out anew: a warpgroup that multiplies needs SPAN / 2 for its sums alone. A block with one such
+// warpgroup has half of the SM's, and up to a width of 128 an even share is enough.
 constexpr int BLOCKS_PER_SM = GROUPS == 1 ? 2 : 1;
-__device__ __forceinline__ void registers_of_producer() { give_registers_back<GROUPS == 3 ? 32 : 40>(); }
-__device__ __forceinline__ void registers_of_consumer() { take_registers<GROUPS == 1 ? 216 : GROUPS == 3 ? 160 : 232>(); }
+constexpr bool EVEN = GROUPS == 1 && SPAN <= 128;
+__device__ __forceinline__ void registers_of_producer() {
+  if constexpr (!EVEN) give_registers_back<GROUPS == 3 ? 32 : 40>();
+}
+__device__ __forceinline__ void registers_of_consumer() {
+  if constexpr (!EVEN) take_registers<GROUPS == 1 ? 216 : GROUPS == 3 ? 160 : 232>();
+}

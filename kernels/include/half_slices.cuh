@@ -3,8 +3,9 @@
 #pragma once
 #include "half_ring.cuh"
 
-constexpr int EIGHTS = BN / 8, PART = (EIGHTS + SLICES - 1) / SLICES;  // of a tile's columns; the most of them that a block adds up
-constexpr int EIGHT = CONSUMERS * 16, PART_BYTES = PART * EIGHT;  // bytes of eight columns' sums, and of a part
+constexpr int EIGHTS = SPAN / 8, PART = (EIGHTS + SLICES - 1) / SLICES;  // of a tile's columns, or with HALF_SWAPPED of its rows; the most
+                                                                         // of them that a block adds up
+constexpr int EIGHT = CONSUMERS * 16, PART_BYTES = PART * EIGHT;  // bytes of the sums of eight, and of a part
 constexpr int SENT = (SLICES - 1) * PART_BYTES;                   // bytes that a block sends, and as many that come
 constexpr int RING_OR_SUMS = RING > 2 * SENT ? RING : 2 * SENT;   // what is sent, and behind it what comes, take the place of the ring
 
@@ -17,7 +18,7 @@ __device__ __forceinline__ int steps_of_slice(int K, float alpha, int slice) { r
 // The threads that multiply call it with their sums, when the block's last stage has been multiplied. What the others send is announced at
 // barrier `come`. The other threads call cluster_arrive() when they are done with the ring, and cluster_wait().
 template <int TILES = 1>
-__device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* shared, uint32_t come, int slice, T* C, int ldc, int row,
+__device__ __forceinline__ void add_slices(const float (&sum)[SPAN / 2], uint8_t* shared, uint32_t come, int slice, T* C, int ldc, int row,
                                            int column, int M, int N, float alpha, float beta) {
   const uint32_t memory = shared_address(shared);
   const int thread = threadIdx.x;
@@ -44,7 +45,7 @@ __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* 
   __syncwarp();
   barrier_wait(come, 0);
   const bool pairs = in_pairs(C, ldc);
-  const int r = row + thread / 32 * 16 + thread % 32 / 4, c = column + thread % 4 * 2 + slice * PART * 8;
+  const int at = thread / 32 * 16, first = slice * PART * 8;
 #pragma unroll
   for (int p = 0; p < PART; ++p) {
     if (p >= mine) break;
@@ -54,9 +55,9 @@ __device__ __forceinline__ void add_slices(const float (&sum)[BN / 2], uint8_t* 
       const float4 v = s == slice ? own[p] : sums[SENT / 16 + ((s < slice ? s : s - 1) * PART + p) * CONSUMERS];
       total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
     }
-    T* to = C + size_t(r) * ldc + c + p * 8;
-    const int left = N - c - p * 8;
-    store_pair(to, r < M ? left : 0, alpha, total.x, total.y, beta, pairs);
-    store_pair(to + size_t(8) * ldc, r + 8 < M ? left : 0, alpha, total.z, total.w, beta, pairs);
+    if constexpr (SWAPPED)
+      store_across(total, C, ldc, row + first + p * 8, column + at, M, N, alpha, beta, pairs);
+    else
+      store_along(total, C, ldc, row + at, column + first + p * 8, M, N, alpha, beta, pairs);
   }
 }

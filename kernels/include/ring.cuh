@@ -14,7 +14,7 @@ __device__ __forceinline__ void begin_barriers(uint32_t barriers, int fills, int
 // Who multiplies waits until they have begun. The warp that fills does not wait: its first copies need nobody else.
 template <int CONSUMERS>
 __device__ __forceinline__ void meet_filler() {
-  if (threadIdx.x / 32 == CONSUMERS / 32)
+  if (warp_index() == CONSUMERS / 32)
     some_arrive<CONSUMERS + 32>(7);
   else if (threadIdx.x < CONSUMERS)
     some_sync<CONSUMERS + 32>(7);  // not a higher number: the barriers up to it count against those of the SM

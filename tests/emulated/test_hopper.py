@@ -70,8 +70,8 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("31_half_ring", "include/half_ring.cuh", "turn.parity ^ 1);", "0);"),
     ("33_half_tile_order", "include/half_leave.cuh", "stores_read<SLOTS - 1>();", "stores_read<SLOTS>();"),
     ("33_half_tile_order", "include/half_leave.cuh", "beta == 0 && (ldc % 8 | N % 8 |", "beta == 0 && (ldc % 8 |"),
-    ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * PEERS", "CONSUMERS / 32"),
-    ("35_half_multicast", "include/half_ring.cuh", "k + cm * PART", "k"),
+    ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * sharing.PEERS", "CONSUMERS / 32"),
+    ("35_half_multicast", "include/half_share.cuh", "k + cm * PART", "k"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  barrier_wait(come, 0);", ""),
     ("36_half_cluster_k", "include/half_slices.cuh", "some_sync<CONSUMERS>(1);  // all have read", "// all have read"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_wait();  // the other", "  // the other"),
@@ -86,6 +86,10 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("41_half_shifted_rows", "include/half_shifted.cuh", "all % 16 != 0", "all % 16 == 0"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "bytes = still ? 0", "bytes = still ? 8"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "min(4, there - at)", "min(4, there)"),
+    ("42_half_one_wave", "cuda/42_half_one_wave.cu", "high = M - row - i * 16", "high = M - row"),
+    ("42_half_one_wave", "cuda/42_half_one_wave.cu", "some_sync<128>(1 + warp_index() / 4);\n  const", "__syncwarp();\n  const"),
+    ("42_half_one_wave", "cuda/42_half_one_wave.cu", "(ldc % 8 | N % 8 |", "(ldc % 8 |"),
+    ("42_half_one_wave", "include/half_store.cuh", "threadIdx.x % 4 * 2 + i % 2, x", "threadIdx.x % 4 * 2, x"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
     assert is_found(name, {file: (right, planted)}, tmp_path)
@@ -99,12 +103,22 @@ def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_fou
 
 @pytest.mark.parametrize(("right", "planted"), [("first + peer", "peer"), ("1 << (first + i + CM * cn)", "1 << (i + CM * cn)")])
 def test_blocks_of_one_slice_that_share_b_with_another_are_found(right: str, planted: str, tmp_path: Path) -> None:
-    assert is_found("36_half_cluster_k", {"include/half_ring.cuh": (right, planted)}, tmp_path, SLICES=2, CM=2)
+    assert is_found("36_half_cluster_k", {"include/half_share.cuh": (right, planted)}, tmp_path, SLICES=2, CM=2)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("if (p >= mine) break;", ""), ("(SLICES - 1) * mine", "(SLICES - 1) * PART")])
 def test_slices_of_unlike_parts_that_add_up_as_much_are_found(right: str, planted: str, tmp_path: Path) -> None:
     assert is_found("36_half_cluster_k", {"include/half_slices.cuh": (right, planted)}, tmp_path, BN=64, SLICES=3)
+
+
+def test_slices_of_exchanged_operands_that_lose_a_part_are_found(tmp_path: Path) -> None:
+    faults = {"include/half_slices.cuh": ("row + first + p * 8", "row + p * 8")}
+    assert is_found("42_half_one_wave", faults, tmp_path, SLICES=2)
+
+
+def test_clusters_that_share_both_operands_give_a_stage_back_to_all_who_sent_it(tmp_path: Path) -> None:
+    faults = {"cuda/40_half_fitted_tile.cu": ("CONSUMERS / 32 * (CM + CN - 1)", "CONSUMERS / 32 * 2")}
+    assert is_found("40_half_fitted_tile", faults, tmp_path, CM=2, CN=2)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("part_at(blockIdx.z)", "part_at(0)"), ("j += gridDim.z", "j += gridDim.z + 1")])

@@ -24,12 +24,15 @@ from ladder.model.problem import Problem
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = {(2, 3, 5), (63, 65, 129), (97, 101, 103), (128, 128, 128), (130, 259, 516)}
 """M, N, K of those of the gauntlet's problems that are launched: whole tiles and edges, several of each."""
+AT_MOST = 20
+"""Configurations of a kernel: a tool takes seconds for each."""
 
 
 def chosen(kernel: Kernel) -> list[Configuration]:
-    """All configurations of what copies asynchronously, in which they wait in other places; of the others, the first and the last."""
+    """Of what copies asynchronously AT_MOST, spread over all, which wait in other places; of the others, the first and the last."""
     legal = [configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1]) if not objection]
-    return legal if kernel.compute_capability or kernel.architecture else list(dict.fromkeys([legal[0], legal[-1]]))
+    is_asynchronous = kernel.compute_capability or kernel.architecture
+    return legal[:: -(-len(legal) // AT_MOST)] if is_asynchronous else list(dict.fromkeys([legal[0], legal[-1]]))
 
 
 def waves(kernel: Kernel, configuration: Configuration, sm_count: int) -> list[Problem]:

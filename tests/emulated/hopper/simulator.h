@@ -444,6 +444,22 @@ inline void store_four(uint32_t to, const uint32_t (&given)[4], bool transposed)
 }
 inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { store_four(to, {a, b, c, d}, false); }
 inline void store_transposed(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { store_four(to, {a, b, c, d}, true); }
+inline uint32_t transposed(uint32_t pair) {
+  using namespace hopper;
+  Block* block = now->block;
+  Thread* mine = now;
+  mine->lanes[0] = pair;
+  meet(block->warps[mine->index / 32], 32, [&] {
+    Thread* warp[32];
+    uint16_t elements[8][8];
+    for (auto& thread : threads)
+      if (thread->block == block && thread->index / 32 == mine->index / 32) warp[thread->index % 32] = thread.get();
+    for (int lane = 0; lane < 32; ++lane) memcpy(&elements[lane / 4][lane % 4 * 2], warp[lane]->lanes, 4);
+    for (int lane = 0; lane < 32; ++lane)
+      warp[lane]->lanes[0] = elements[lane % 4 * 2][lane / 4] | uint32_t(elements[lane % 4 * 2 + 1][lane / 4]) << 16;
+  });
+  return mine->lanes[0];
+}
 
 namespace hopper {
 

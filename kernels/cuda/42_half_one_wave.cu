@@ -1,0 +1,127 @@
+/*---
+title: Half precision, one wave
+idea: a tile of just the height with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
+parameters: {BM: 144, BN: 128, SLICES: 1, CM: 1, CN: 1}
+sweep: {BM: [96, 112, 128, 144, 160, 192, 224, 256], SLICES: [1, 2, 3, 4, 6]}
+configurations:
+  [{BN: 64, BM: 32}, {BN: 64, BM: 32, SLICES: 2}, {BN: 64, BM: 48}, {BN: 64, BM: 64}, {BN: 64, BM: 64, SLICES: 2},
+   {BN: 64, BM: 64, SLICES: 4}, {BN: 64, BM: 64, SLICES: 6}, {BN: 64, BM: 64, SLICES: 8}, {BN: 64, BM: 64, CM: 2}, {BN: 64, BM: 64, CN: 2},
+   {BN: 64, BM: 96, CN: 2}, {BN: 64, BM: 96, SLICES: 4}, {BN: 64, BM: 96, SLICES: 6}, {BN: 64, BM: 96, SLICES: 8}, {BN: 64, BM: 112},
+   {BN: 64, BM: 112, SLICES: 8}, {BN: 64, BM: 128, SLICES: 8}, {BN: 64, BM: 192, SLICES: 4}, {BM: 96, CN: 2}, {BM: 112, CN: 2},
+   {BM: 144, CN: 2}, {BM: 160, CN: 2}, {BM: 192, CN: 2}, {BM: 256, CN: 2}, {BM: 112, CM: 2}, {BM: 144, CM: 2}, {BM: 96, CM: 2, CN: 2},
+   {BM: 112, CM: 2, CN: 2}, {BM: 144, CM: 2, CN: 2}, {BM: 144, SLICES: 2, CM: 2}, {BM: 144, SLICES: 2, CN: 2}, {BN: 192, BM: 96},
+   {BN: 192, BM: 96, CM: 2}, {BN: 192, BM: 96, CN: 2}, {BN: 192, BM: 128, CM: 2}]
+element_types: [bfloat16, float16]
+where:
+  stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit
+  sums: 2 * (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 32  # bytes that are sent, and that come
+block: [2 * BN + 128]
+grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
+dynamic_shared: max(stages * (BM + BN) * 128, sums) + stages * 16 + 8
+tensor_maps:
+  - {of: A, box: [64, BM // CN], swizzle: 128}
+  - {of: B, box: [64, 64 // CM], swizzle: 128}
+requires:
+  - BM % 16 == 0 and BM >= 16 and BM <= 256
+  - BN == 64 or BN == 128 or BN == 192
+  - BN == 128 or BM <= 192
+  - CM == 1 or CM == 2
+  - CN == 1 or CN == 2
+  - SLICES >= 1 and CM * CN * SLICES <= 8
+  - (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 64 <= 232000
+architecture: sm_90a
+global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: M * N
+---*/
+// A block of rung 40 does one tile after another, and finds out at run time how high they are. Where C is so small that all tiles run at once,
+// both only take time. Here the height is a parameter as the other sizes are: any multiple of 16, with the operands exchanged as in rung 39. So
+// 1600 x 1600 is 130 tiles of 128 columns and 160 rows, for 132 SMs.
+//
+// Where even low tiles are too few, the blocks of a cluster share out K of one tile, as in rung 36. Where rows begin at no multiple of 128 bytes,
+// they share operands, as in rung 35: less comes from the L2. The sums pass through the ring on their way to C, and are transposed there, so
+// that whole lines leave.
+//
+// What holds it back: nobody else is at work on the SM while a block begins, and while it ends.
+
+constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
+#define HALF_SWAPPED
+#include "half_slices.cuh"
+
+constexpr int AT_BARRIERS = RING_OR_SUMS, AT_COME = AT_BARRIERS + STAGES * 16;
+constexpr int TILES = CM * CN;  // of a cluster
+
+// Rounds a warpgroup's sums, and stores its 64 columns of all rows. 16 rows take 2048 bytes, where its columns of B have been in the ring: no
+// other warpgroup reads there.
+__device__ __forceinline__ void store_columns(float (&sum)[BM / 2], uint8_t* columns_of_b, T* C, int ldc, int row, int column, int M, int N,
+                                              float alpha) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  const unsigned corner = (lane / 16 * 8 + lane % 8) * 128 + ((warp * 2 + lane / 8 % 2) ^ lane % 8) * 16;
+  some_sync<128>(1 + warp_index() / 4);  // all four warps have read the ring
+  const uint32_t to = shared_address(columns_of_b);
+#pragma unroll
+  for (int i = 0; i < BM / 16; ++i) {
+    uint32_t v[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = pack(alpha * sum[8 * i + 2 * j], alpha * sum[8 * i + 2 * j + 1]);
+    store_transposed(to + i / 4 * STAGE + i % 4 * 2048 + corner, v[0], v[1], v[2], v[3]);
+  }
+  some_sync<128>(1 + warp_index() / 4);
+  const bool whole = (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
+#pragma unroll
+  for (int i = 0; i < BM / 16; ++i) {
+    const uint8_t* from = columns_of_b + i / 4 * STAGE + i % 4 * 2048;
+    T* to = C + size_t(row + i * 16) * ldc + column;
+    const int high = M - row - i * 16, left = N - column;
+    if (whole) {
+      const int r = warp * 4 + lane / 8;
+      if (r < high && int(lane % 8 * 8) < left)
+        *reinterpret_cast<uint4*>(to + size_t(r) * ldc + lane % 8 * 8) = *reinterpret_cast<const uint4*>(from + r * 128 + (lane % 8 ^ r % 8) * 16);
+    } else {
+#pragma unroll
+      for (int r = warp; r < 16; r += 4)
+#pragma unroll
+        for (int x = lane; x < 64; x += 32)
+          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const T*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
+    }
+  }
+}
+
+extern "C" __global__ void __cluster_dims__(TILES * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+    gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
+         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const uint32_t come = shared_address(shared) + AT_COME;
+  if (SLICES > 1 && threadIdx.x == CONSUMERS) barrier_init(come, 1);
+  Ring<CM, CN, TILES * SLICES> ring(shared, AT_BARRIERS, a_map, b_map);
+  const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.sharing.cm) * BM;
+  const int column = (blockIdx.y * CN + ring.sharing.cn) * BN, steps = steps_of_slice(K, alpha, slice);
+
+  if (is_filler()) {
+    registers_of_producer();
+    if (is_copier())
+      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH);
+    __syncwarp();
+    if (SLICES > 1) {
+      cluster_arrive();
+      cluster_wait();
+    }
+  } else {
+    registers_of_consumer();
+    float sum[BM / 2];
+    for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
+    ring.finish(sum, steps);
+    const int group = ring.group;
+    if constexpr (SLICES > 1) {
+      add_slices<TILES>(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
+    } else if (beta == 0) {
+      store_columns(sum, shared + A_BYTES + group * STRIP, C, ldc, row, column + group * 64, M, N, alpha);
+    } else {
+      const bool pairs = in_pairs(C, ldc);
+      const int at = column + threadIdx.x / 32 * 16;
+#pragma unroll
+      for (int j = 0; j < BM / 8; ++j)
+        store_across(make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]), C, ldc, row + j * 8, at, M, N, alpha, beta, pairs);
+    }
+  }
+  if (TILES * SLICES > 1) leave_cluster();
+}
