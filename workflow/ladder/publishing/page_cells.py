@@ -70,7 +70,8 @@ def _kind(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]
     """Return the heading of a column of intervals, and notes on the number of processes, and of machines if `means` are over these."""
     if data is None or data.best.empty:
         return "95 %", []
-    count, machines = span(data.best["processes"]), [row["machines"] for row in means if row["machines"] > 1]
+    count = span([row["processes"] for row in means] or list(data.best["processes"]))  # the rows may be of several datasets
+    machines = [row["machines"] for row in means if row["machines"] > 1]
     notes = [f"n = {count} process{'' if count == '1' else 'es'}"]
     if not machines:
         return f"95 %, {data.best['interval'].iloc[0]}", notes
