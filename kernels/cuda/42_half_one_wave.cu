@@ -2,15 +2,15 @@
 title: Half precision, one wave
 idea: a tile of just the height with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
 parameters: {BM: 144, BN: 128, SLICES: 1, CM: 1, CN: 1}
-sweep: {BM: [96, 112, 128, 144, 160, 192, 224, 256], SLICES: [1, 2, 3, 4, 6]}
+sweep: {BM: [96, 112, 128, 144, 160, 192, 256], SLICES: [1, 2, 3, 4, 6]}
 configurations:
   [{BN: 64, BM: 32}, {BN: 64, BM: 32, SLICES: 2}, {BN: 64, BM: 48}, {BN: 64, BM: 64}, {BN: 64, BM: 64, SLICES: 2},
-   {BN: 64, BM: 64, SLICES: 4}, {BN: 64, BM: 64, SLICES: 6}, {BN: 64, BM: 64, SLICES: 8}, {BN: 64, BM: 64, CM: 2}, {BN: 64, BM: 64, CN: 2},
-   {BN: 64, BM: 96, CN: 2}, {BN: 64, BM: 96, SLICES: 4}, {BN: 64, BM: 96, SLICES: 6}, {BN: 64, BM: 96, SLICES: 8}, {BN: 64, BM: 112},
-   {BN: 64, BM: 112, SLICES: 8}, {BN: 64, BM: 128, SLICES: 8}, {BN: 64, BM: 192, SLICES: 4}, {BM: 96, CN: 2}, {BM: 112, CN: 2},
-   {BM: 144, CN: 2}, {BM: 160, CN: 2}, {BM: 192, CN: 2}, {BM: 256, CN: 2}, {BM: 112, CM: 2}, {BM: 144, CM: 2}, {BM: 96, CM: 2, CN: 2},
-   {BM: 112, CM: 2, CN: 2}, {BM: 144, CM: 2, CN: 2}, {BM: 144, SLICES: 2, CM: 2}, {BM: 144, SLICES: 2, CN: 2}, {BN: 192, BM: 96},
-   {BN: 192, BM: 96, CM: 2}, {BN: 192, BM: 96, CN: 2}, {BN: 192, BM: 128, CM: 2}]
+   {BN: 64, BM: 64, SLICES: 4}, {BN: 64, BM: 64, SLICES: 8}, {BN: 64, BM: 64, CM: 2}, {BN: 64, BM: 64, CN: 2}, {BN: 64, BM: 96, CN: 2},
+   {BN: 64, BM: 96, SLICES: 6}, {BN: 64, BM: 112, SLICES: 8}, {BN: 64, BM: 192, SLICES: 4}, {BM: 16}, {BM: 16, SLICES: 2},
+   {BM: 16, SLICES: 4}, {BM: 32}, {BM: 48, SLICES: 2}, {BM: 48, SLICES: 4}, {BM: 96, CN: 2}, {BM: 112, CN: 2}, {BM: 144, CN: 2},
+   {BM: 192, CN: 2}, {BM: 256, CN: 2}, {BM: 112, CM: 2}, {BM: 112, CM: 2, CN: 2}, {BM: 144, CM: 2, CN: 2}, {BM: 144, SLICES: 2, CN: 2},
+   {BM: 160, SLICES: 2, CM: 2}, {BN: 192, BM: 16}, {BN: 192, BM: 96, CN: 2}, {BN: 192, BM: 176}, {BN: 192, BM: 96, CM: 2},
+   {BN: 192, BM: 128, CM: 2}, {BN: 192, BM: 144, CM: 2}, {BN: 192, BM: 160, CM: 2}, {BN: 192, BM: 176, CM: 2}, {BN: 192, BM: 192, CM: 2}]
 element_types: [bfloat16, float16]
 where:
   stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit

@@ -270,6 +270,15 @@ def power_limit(measured: Measured) -> str:
     return "; ".join(parts)
 
 
+@_study("Is any 16-bit rung incorrect on random problems?", f"{PYTHON} studies/random_problems.py")
+def random_problems(measured: Measured) -> str:
+    """Return how many problems and launches there were, and how many launches were incorrect."""
+    return (
+        f"{measured['problems']:,} problems, {sum(measured['launches'].values()):,} launches of {len(measured['launches'])} kernels in "
+        f"{measured['seconds']:.0f} s: {measured['incorrect']} incorrect"
+    )
+
+
 @_study("What limits multiply-adds on an SM?", f"{PYTHON} studies/registers.py")
 def registers(measured: Measured) -> str:
     """Return the largest error of the model, and the costs of write-back and of long loops."""

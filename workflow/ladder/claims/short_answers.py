@@ -37,6 +37,12 @@ def adversary(measured: Measured) -> str:
     )
 
 
+def random_problems(measured: Measured) -> str:
+    """Return how many launches were incorrect."""
+    launches = sum(measured["launches"].values())
+    return f"Yes: {measured['incorrect']} launches are" if measured["incorrect"] else f"No: none of {launches:,} launches is"
+
+
 def faults(measured: Measured) -> str:
     """Return how many kinds of fault harmed nothing else."""
     others = sum(not row["as_told"] for row in measured["faults"])
@@ -185,7 +191,7 @@ def thin(measured: Measured) -> str:
 
 
 TOPICS: dict[str, tuple[Short, ...]] = {
-    "Correctness and robustness": (checks, adversary, faults, fuzz, kill),
+    "Correctness and robustness": (checks, random_problems, adversary, faults, fuzz, kill),
     "Timing": (agreement, repeat, elsewhere, false_positives, two_percent, slowed, disturbance, neighbours, placement),
     "Speed of the pipeline": (benchmark, several_gpus, saves, kernel_tuner_compare),
     "Explanations": (kernel_tuner_times, registers, tried, tensor, power_limit, thin),

@@ -1,0 +1,138 @@
+"""Whether a configuration of a 16-bit rung is incorrect on random problems: sizes, layouts, scalars and values.
+
+    .venv/bin/python studies/random_problems.py [--seconds 600] [--kernels 'cuda/*_half_*'] [--configurations 24] [--seed 0]
+
+A problem has sizes from 1 to 2048, rows that begin at multiples of 16 bytes or anywhere, and alpha and beta of every kind. Several
+configurations compute it, each verified as in a campaign. So many configurations of each kernel and type take part at most. Measured are how
+many problems and launches there were, and what was incorrect. Exit status 1 where something was.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ladder.claims.answers import STUDIES
+from ladder.claims.study import command_line
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.files import ROOT
+from ladder.core.types import OF_CUDA
+from ladder.devices.lock import first_gpu
+from ladder.measuring.gauntlet import describe
+from ladder.measuring.verify import Verdict, judge
+from ladder.measuring.worker import open_device
+from ladder.model.campaign import is_rung
+from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import discover
+from ladder.model.problem import Problem
+
+AT_ONCE = 12
+"""Configurations that compute one problem."""
+Verify = Callable[[Problem], Verdict]
+
+
+def drawn(dice: Random, element_type: str) -> Problem:
+    """Return a random problem: a third of the sizes are small or beside a tile's, a third are multiples of 8."""
+
+    def size() -> int:
+        least = dice.choice((1, 2, 3, 7, 15, 17, 31, 33, 63, 65, 127, 129))
+        return dice.choice((least, round(2 ** dice.uniform(0, 11)), 8 * round(2 ** dice.uniform(0, 8))))
+
+    any_three = ",".join(str(dice.randrange(20)) for _ in range(3))
+    return Problem(
+        size(), size(), size(), element_type, alpha=dice.choice((1.0, 1.0, -0.75, 0.0)), beta=dice.choice((0.0, 0.0, 0.5, 1.0)),
+        padding=dice.choice((0, 8, 1, any_three)), offset=dice.choice((0, 0, 1, 4)), distribution=dice.choice(("uniform", "mixed")),
+        seed=dice.randrange(1000),
+    )  # fmt: skip
+
+
+def search(
+    ways: Sequence[tuple[Kernel, Configuration, Verify]], use: Callable[[Problem], Mapping[str, Any]], seconds: float, seed: int,
+    now: Callable[[], float] = time.monotonic,
+) -> dict[str, Any]:  # fmt: skip
+    """Draw problems until the time is over. `use` gives a problem to the device, and returns the names that it and the device have."""
+    dice, start, incorrect, launches = Random(seed), now(), [], dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
+    problems = 0
+    while now() - start < seconds:
+        problem = drawn(dice, dice.choice(OF_CUDA))
+        names = use(problem)
+        able = [it for it in ways if it[1].element_type == problem.element_type and not it[0].unmet_need(it[1], names)]
+        for kernel, configuration, verify in dice.sample(able, min(AT_ONCE, len(able))):
+            verdict = verify(problem)
+            launches[kernel.name] += 1
+            if verdict.status != "correct":
+                incorrect.append(
+                    {"by": f"{kernel.name} {configuration.label}", "on": describe(problem), "reason": verdict.reason}
+                )
+        problems += 1
+    return {
+        "problems": problems, "launches": launches, "seconds": now() - start, "seed": seed, "incorrect": len(incorrect),
+        "examples": incorrect[:10],
+    }  # fmt: skip
+
+
+def compiled(
+    kernels: Sequence[Kernel], arch: str, folder: Path, most: int, dice: Random
+) -> list[tuple[Kernel, Configuration, bytes, str]]:
+    """Return at most so many configurations of each kernel and 16-bit type, each with its binary and the SHA-256 of that."""
+    built = []
+    for kernel, element_type in ((kernel, it) for kernel in kernels for it in OF_CUDA if it in kernel.element_types):
+        legal = [configuration for configuration, objection in kernel.expand({}, [element_type]) if not objection]
+        chosen = [(configuration, "") for configuration in dice.sample(legal, min(most, len(legal)))]
+        place = folder / f"{kernel.name}.{element_type}"
+        for (configuration, _), row in zip(chosen, compile_kernel(kernel, chosen, arch, place, os.cpu_count() or 1), strict=True):
+            if row.status == "compiled":
+                built.append((kernel, configuration, (place / row.binary).read_bytes(), row.sha256))
+    return built
+
+
+def main() -> None:
+    """Search on a GPU, and write the answer."""
+    parser = command_line(__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--kernels", default="cuda/*_half_*")
+    parser.add_argument("--configurations", type=int, default=24)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    gpu = first_gpu()
+    kernels = [it for it in discover(ROOT).values() if fnmatch(it.id, given.kernels) and it.kind == "cuda" and is_rung(it.name)]
+    with tempfile.TemporaryDirectory() as scratch:
+        support = Path(scratch) / "support.bin"
+        support.write_bytes(compile_support("cuda", gpu.arch))
+        built = compiled(kernels, gpu.arch, Path(scratch), given.configurations, Random(given.seed))
+        if not built:
+            sys.exit(f"--kernels: got {given.kernels}; expected kernels of 16-bit types that compile for {gpu.arch}")
+        device = open_device("cuda", gpu.uuids[0], support)
+
+        held: list[Any] = []
+
+        def use(problem: Problem) -> dict[str, Any]:
+            if held:
+                device.free(held.pop())
+            held.append(device.operands(problem))
+            return {**problem.names(), **device.names}
+
+        def verified(kernel: Kernel, configuration: Configuration, binary: bytes, problem: Problem) -> Verdict:
+            return judge(device.check(device.kernel(kernel, configuration, binary)), problem, False)
+
+        ways = [
+            (kernel, configuration, partial(verified, kernel, configuration, binary))
+            for kernel, configuration, binary, _ in built
+        ]
+        measured = search(ways, use, given.seconds, given.seed)
+        device.close()
+    sha256 = {
+        f"{kernel.name}.{configuration.element_type} {configuration.label}": digest for kernel, configuration, _, digest in built
+    }
+    STUDIES["random_problems"].write(gpu, measured, uuids=[gpu.uuids[0]], binaries=sha256)
+    sys.exit(int(measured["incorrect"] > 0))
+
+
+if __name__ == "__main__":
+    main()
