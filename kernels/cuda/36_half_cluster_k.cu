@@ -45,43 +45,16 @@ global_writes: M * N
 #include "half_leave.cuh"
 #include "half_slices.cuh"
 
-constexpr int AT_BARRIERS = RING_OR_SUMS, AT_COME = AT_BARRIERS + STAGES * 16;
-constexpr int TILES = CM * CN;  // of a cluster
-
-extern "C" __global__ void __cluster_dims__(TILES * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  const uint32_t come = shared_address(shared) + AT_COME;
-  if (threadIdx.x == CONSUMERS) barrier_init(come, 1);
-  Ring<CM, CN, TILES * SLICES> ring(shared, AT_BARRIERS, a_map, b_map);
-  const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.sharing.cm) * BM;
-  const int column = (blockIdx.y * CN + ring.sharing.cn) * BN;
-  const int steps = steps_of_slice(K, alpha, slice);
-
-  if (is_filler()) {
-    registers_of_producer();
-    if (is_copier())
-      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH);
-    __syncwarp();
-    if (SLICES > 1) {
-      cluster_arrive();
-      cluster_wait();
-    }
-  } else {
-    registers_of_consumer();
-    float sum[BN / 2];
-    for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
-    ring.finish(sum, steps);
-    const int group = ring.group;
-    if constexpr (SLICES > 1) {
-      add_slices<TILES>(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
-    } else if (beta == 0) {
+  multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BN / 2], int group, int row, int column) {
+    if (beta == 0) {
       some_sync<128>(1 + group);  // all four warps have read the ring
       store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
     } else {
       store_sums<BN>(sum, C, ldc, row + group * 64, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
     }
-  }
-  leave_cluster();
+  });
 }

@@ -47,8 +47,7 @@ constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16
 #define HALF_SWAPPED
 #include "half_slices.cuh"
 
-constexpr int AT_BARRIERS = RING_OR_SUMS, AT_COME = AT_BARRIERS + STAGES * 16;
-constexpr int TILES = CM * CN;  // of a cluster
+static_assert(STAGES * 64 >= BM, "all sums have room in the ring");
 
 // Rounds a warpgroup's sums, and stores its 64 columns of all rows. 16 rows take 2048 bytes, where its columns of B have been in the ring: no
 // other warpgroup reads there.
@@ -86,34 +85,12 @@ __device__ __forceinline__ void store_columns(float (&sum)[BM / 2], uint8_t* col
   }
 }
 
-extern "C" __global__ void __cluster_dims__(TILES * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  const uint32_t come = shared_address(shared) + AT_COME;
-  if (SLICES > 1 && threadIdx.x == CONSUMERS) barrier_init(come, 1);
-  Ring<CM, CN, TILES * SLICES> ring(shared, AT_BARRIERS, a_map, b_map);
-  const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.sharing.cm) * BM;
-  const int column = (blockIdx.y * CN + ring.sharing.cn) * BN, steps = steps_of_slice(K, alpha, slice);
-
-  if (is_filler()) {
-    registers_of_producer();
-    if (is_copier())
-      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH);
-    __syncwarp();
-    if (SLICES > 1) {
-      cluster_arrive();
-      cluster_wait();
-    }
-  } else {
-    registers_of_consumer();
-    float sum[BM / 2];
-    for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
-    ring.finish(sum, steps);
-    const int group = ring.group;
-    if constexpr (SLICES > 1) {
-      add_slices<TILES>(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
-    } else if (beta == 0) {
+  multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BM / 2], int group, int row, int column) {
+    if (beta == 0) {
       store_columns(sum, shared + A_BYTES + group * STRIP, C, ldc, row, column + group * 64, M, N, alpha);
     } else {
       const bool pairs = in_pairs(C, ldc);
@@ -122,6 +99,5 @@ extern "C" __global__ void __cluster_dims__(TILES * SLICES, 1, 1) __launch_bound
       for (int j = 0; j < BM / 8; ++j)
         store_across(make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]), C, ldc, row + j * 8, at, M, N, alpha, beta, pairs);
     }
-  }
-  if (TILES * SLICES > 1) leave_cluster();
+  });
 }

@@ -61,3 +61,37 @@ __device__ __forceinline__ void add_slices(const float (&sum)[SPAN / 2], uint8_t
       store_along(total, C, ldc, row + at, column + first + p * 8, M, N, alpha, beta, pairs);
   }
 }
+
+// All of a block's work in a cluster that has CM x CN tiles, each with SLICES slices: the ring is filled by tensor maps. Without slices, `store`
+// takes a warpgroup's sums, its number, and the first row and column of the tile.
+template <int CM, int CN, class Store>
+__device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, int K, float alpha, float beta, T* C, int ldc,
+                                                const TensorMap& a_map, const TensorMap& b_map, const Store& store) {
+  constexpr int TILES = CM * CN, AT_BARRIERS = RING_OR_SUMS, AT_COME = AT_BARRIERS + STAGES * 16;
+  const uint32_t come = shared_address(shared) + AT_COME;
+  if (SLICES > 1 && threadIdx.x == CONSUMERS) barrier_init(come, 1);
+  Ring<CM, CN, TILES * SLICES> ring(shared, AT_BARRIERS, a_map, b_map);
+  const int slice = blockIdx.x / TILES % SLICES, row = (blockIdx.x / (TILES * SLICES) * CM + ring.sharing.cm) * BM;
+  const int column = (blockIdx.y * CN + ring.sharing.cn) * BN, steps = steps_of_slice(K, alpha, slice);
+
+  if (is_filler()) {
+    registers_of_producer();
+    if (is_copier())
+      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH);
+    __syncwarp();
+    if (SLICES > 1) {
+      cluster_arrive();
+      cluster_wait();
+    }
+  } else {
+    registers_of_consumer();
+    float sum[SPAN / 2];
+    for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
+    ring.finish(sum, steps);
+    if constexpr (SLICES > 1)
+      add_slices<TILES>(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
+    else
+      store(sum, ring.group, row, column);
+  }
+  if (TILES * SLICES > 1) leave_cluster();
+}

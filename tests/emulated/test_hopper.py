@@ -1,7 +1,7 @@
 """The 16-bit rungs for Hopper, on the CPU: right on what the gauntlet has for them and on several waves, without a hang."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import hopper
@@ -92,45 +92,45 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("42_half_one_wave", "include/half_store.cuh", "threadIdx.x % 4 * 2 + i % 2, x", "threadIdx.x % 4 * 2, x"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
-    assert is_found(name, {file: (right, planted)}, tmp_path)
+    assert is_found(name, [(file, right, planted)], tmp_path)
 
 
 def test_an_arrival_at_the_barrier_of_the_cluster_before_the_ring_is_read_is_found(tmp_path: Path) -> None:
     loop, arrival = "    for (int step = 0; step < steps; ++step) ring.multiply_step", "  cluster_arrive();  "
-    faults = {"cuda/36_half_cluster_k.cu": (loop, arrival + loop), "include/half_slices.cuh": (arrival, "")}
+    faults = [("include/half_slices.cuh", arrival, ""), ("include/half_slices.cuh", loop, arrival + loop)]
     assert is_found("36_half_cluster_k", faults, tmp_path)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("first + peer", "peer"), ("1 << (first + i + CM * cn)", "1 << (i + CM * cn)")])
 def test_blocks_of_one_slice_that_share_b_with_another_are_found(right: str, planted: str, tmp_path: Path) -> None:
-    assert is_found("36_half_cluster_k", {"include/half_share.cuh": (right, planted)}, tmp_path, SLICES=2, CM=2)
+    assert is_found("36_half_cluster_k", [("include/half_share.cuh", right, planted)], tmp_path, SLICES=2, CM=2)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("if (p >= mine) break;", ""), ("(SLICES - 1) * mine", "(SLICES - 1) * PART")])
 def test_slices_of_unlike_parts_that_add_up_as_much_are_found(right: str, planted: str, tmp_path: Path) -> None:
-    assert is_found("36_half_cluster_k", {"include/half_slices.cuh": (right, planted)}, tmp_path, BN=64, SLICES=3)
+    assert is_found("36_half_cluster_k", [("include/half_slices.cuh", right, planted)], tmp_path, BN=64, SLICES=3)
 
 
 def test_slices_of_exchanged_operands_that_lose_a_part_are_found(tmp_path: Path) -> None:
-    faults = {"include/half_slices.cuh": ("row + first + p * 8", "row + p * 8")}
+    faults = [("include/half_slices.cuh", "row + first + p * 8", "row + p * 8")]
     assert is_found("42_half_one_wave", faults, tmp_path, SLICES=2)
 
 
 def test_clusters_that_share_both_operands_give_a_stage_back_to_all_who_sent_it(tmp_path: Path) -> None:
-    faults = {"cuda/40_half_fitted_tile.cu": ("CONSUMERS / 32 * (CM + CN - 1)", "CONSUMERS / 32 * 2")}
+    faults = [("cuda/40_half_fitted_tile.cu", "CONSUMERS / 32 * (CM + CN - 1)", "CONSUMERS / 32 * 2")]
     assert is_found("40_half_fitted_tile", faults, tmp_path, CM=2, CN=2)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("part_at(blockIdx.z)", "part_at(0)"), ("j += gridDim.z", "j += gridDim.z + 1")])
 def test_parts_of_k_that_are_lost_are_found(right: str, planted: str, tmp_path: Path) -> None:
-    assert is_found("41_half_shifted_rows", {"cuda/41_half_shifted_rows.cu": (right, planted)}, tmp_path, SLICES=1, PARTS=64)
+    assert is_found("41_half_shifted_rows", [("cuda/41_half_shifted_rows.cu", right, planted)], tmp_path, SLICES=1, PARTS=64)
 
 
-def is_found(name: str, faults: Mapping[str, tuple[str, str]], folder: Path, **parameters: int) -> bool:
-    """Replace a text in each of the kernel's files by another, and return whether any result is wrong."""
+def is_found(name: str, faults: Sequence[tuple[str, str, str]], folder: Path, **parameters: int) -> bool:
+    """Replace texts in the kernel's files, each a file, the text and another, and return whether any result is wrong."""
     kernels = folder / "kernels"
     shutil.copytree(ROOT / "kernels", kernels)
-    for file, (right, planted) in faults.items():
+    for file, right, planted in faults:
         text = (kernels / file).read_text()
         assert right in text
         (kernels / file).write_text(text.replace(right, planted))

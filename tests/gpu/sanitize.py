@@ -29,7 +29,7 @@ AT_MOST = 20
 
 
 def chosen(kernel: Kernel) -> list[Configuration]:
-    """Of what copies asynchronously AT_MOST, spread over all, which wait in other places; of the others, the first and the last."""
+    """Return the first and the last configuration, or of what copies asynchronously, where each waits elsewhere, at most AT_MOST of all."""
     legal = [configuration for configuration, objection in kernel.expand({}, kernel.element_types[:1]) if not objection]
     is_asynchronous = kernel.compute_capability or kernel.architecture
     return legal[:: -(-len(legal) // AT_MOST)] if is_asynchronous else list(dict.fromkeys([legal[0], legal[-1]]))
