@@ -105,6 +105,12 @@ def test_too_many_configurations_are_refused(tmp_path, requires, builds, message
         list(kernel.expand(TENS, ["float32"], [(), (("compiler", "nvrtc"),)][:builds]))
 
 
+def test_too_many_configurations_of_lists_in_assignments_are_refused(tmp_path):
+    kernel = replace(swept(tmp_path, []), sweep={}, configurations=[TENS])
+    with pytest.raises(InputError, match="configurations: the lists make more than 10000; expected no more: shorten one"):
+        list(kernel.expand({}, ["float32"]))
+
+
 def test_ten_thousand_configurations_are_taken(tmp_path):
     assert len(list(swept(tmp_path, ["KC * MC == 1"]).expand(TENS, ["float32"]))) == 10_000
 
@@ -182,6 +188,9 @@ def test_configurations_are_tried_beside_the_sweep_or_in_its_place(tmp_path):
     assert [c.label for c, _ in beside.expand({"BM": [32], "BN": [8]}, ["float32"])] == ["BM=32 BN=8"]
     alone = kernel_file.parse(write(tmp_path, beside.text.replace("sweep: {BM: [16, 32, 64], BN: [16, 32]}\n", "")))
     assert [c.label for c, _ in alone.expand({}, ["float32"])] == ["BM=64 BN=16", "BM=128 BN=8", "BM=16 BN=32"]
+    lists = kernel_file.parse(write(tmp_path, alone.text.replace("{BM: 128, BN: 8}", "{BM: [128, 64], BN: [8, 16]}")))
+    labels = [c.label for c, _ in lists.expand({}, ["float32"])]
+    assert labels == ["BM=64 BN=16", "BM=128 BN=8", "BM=128 BN=16", "BM=64 BN=8", "BM=16 BN=32"]
 
 
 def test_lists_of_the_campaign_replace_the_kernels_own(tmp_path):
@@ -224,6 +233,7 @@ def test_the_digest_covers_what_is_included(tmp_path):
     (("block: [BN, BM]", "where: {a: M}\nblock: [BN, a]"), 'block: "a": unknown name a'),
     (("sweep:", "configurations: [{BM: 8}, {BK: 1}]\nsweep:"), "configurations[1].BK: no such parameter; known: BM, BN"),
     (("sweep:", "configurations: [{BM: -8}]\nsweep:"), "configurations[0].BM: got -8; expected a whole number"),
+    (("sweep:", "configurations: [{BM: []}]\nsweep:"), "configurations[0].BM: got []; expected a whole number from 0 to 1000000, or a list"),
     (("needs:", "architecture: sm_90\nneeds:"), 'architecture: got "sm_90"; expected an architecture of one compute capability'),
     (("[BM >= BN]", "[shared_memory_per_block > BM]"), "unknown name shared_memory_per_block"),
     (("needs:", "then: [{function: f, grid: [1], block: [1], when: Q > 1}]\nneeds:"), 'then[0].when: "Q > 1": unknown name Q'),

@@ -102,8 +102,10 @@ class Kernel:
     idea: str
     parameters: Mapping[str, int] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    configurations: Sequence[Mapping[str, int]] = ()
-    """Assignments tried in addition to the product of `sweep`, or alone without a sweep. A parameter left out has its default."""
+    configurations: Sequence[Mapping[str, int | Sequence[int]]] = ()
+    """Assignments tried in addition to the product of `sweep`, or alone without a sweep. A parameter left out has its default, and one
+    with a list all values of that.
+    """
     element_types: Sequence[str] = ("float32",)
     uses: Sequence[str] = ()
     """Libraries of headers that are not in `kernels/include`, by their names in `toolchain.LIBRARIES`."""
@@ -176,7 +178,11 @@ class Kernel:
         """
         builds = builds if self.path.suffix == ".cu" else ((),)
         values = [list(lists.get(name, self.sweep.get(name, [default]))) for name, default in self.parameters.items()]
-        declared = [] if lists else [tuple({**self.parameters, **own}.values()) for own in self.configurations]
+        declared = [] if lists else list(itertools.islice(self._declared(), MAX_CONFIGURATIONS // len(builds) + 1))
+        if len(declared) * len(builds) > MAX_CONFIGURATIONS:
+            raise InputError(
+                f"{self.id}: configurations: the lists make more than {MAX_CONFIGURATIONS}; expected no more: shorten one"
+            )
         count = 0 if declared and not self.sweep else math.prod(map(len, values)) * len(builds)
         for element_type in element_types:
             if element_type not in self.element_types:
@@ -195,6 +201,11 @@ class Kernel:
             for combination, build in itertools.product(dict.fromkeys([*some, *declared]), builds):
                 configuration = Configuration(element_type, tuple(zip(self.parameters, combination, strict=True)), build)
                 yield configuration, self.objection(configuration)
+
+    def _declared(self) -> Iterator[tuple[int, ...]]:
+        for own in self.configurations:
+            values = {**self.parameters, **own}.values()
+            yield from itertools.product(*([it] if isinstance(it, int) else it for it in values))
 
     def _allowed(
         self, chosen: Mapping[str, Number], lists: Mapping[str, Sequence[int]], tried: Iterator[int]
