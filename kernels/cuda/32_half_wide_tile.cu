@@ -3,17 +3,15 @@ title: Half precision, wide tile
 idea: a tile of 128 x 256 needs fewer bytes a product; its sums take most of the registers, and leave for C by whole lines
 parameters: {BM: 128, BN: 256, STAGES: 4}
 configurations:
-  - {BM: 64, BN: 64, STAGES: 4}
-  - {BM: 64, BN: 64, STAGES: 8}
+  - {BM: 64, BN: 64, STAGES: [4, 8]}
   - {BM: 64, BN: 128, STAGES: 8}
   - {BM: 64, BN: 192, STAGES: 3}
+  - {BM: 64, BN: 256, STAGES: 5}
   - {BM: 128, BN: 64, STAGES: 8}
   - {BM: 128, BN: 128, STAGES: 6}
-  - {BM: 128, BN: 192, STAGES: 5}
-  - {BM: 192, BN: 128, STAGES: 5}
   - {BM: 128, BN: 256, STAGES: 4}
 element_types: [bfloat16, float16]
-block: [2 * BM + 128]
+block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["ceil_div(M, BM)", "ceil_div(N, BN)"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16)
 tensor_maps:
@@ -36,7 +34,7 @@ global_writes: M * N
 
 #include "half_leave.cuh"
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];

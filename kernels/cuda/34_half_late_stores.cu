@@ -5,13 +5,11 @@ parameters: {BM: 128, BN: 256, STAGES: 4, SLOTS: 2, HIGH: 4, TURN: 1}
 configurations:
   - {BN: 128, STAGES: 6}
   - {BN: 192, STAGES: 4}
-  - {HIGH: 4}
-  - {HIGH: 8}
-  - {HIGH: 16}
+  - {HIGH: [4, 8, 16]}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)
-block: [2 * BM + 128]
+block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["min(tiles, sm_count)"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
 tensor_maps:
@@ -32,7 +30,7 @@ global_writes: M * N
 
 #include "half_tiles.cuh"
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {

@@ -3,17 +3,18 @@ title: Half precision, multicast
 idea: two blocks that need the same part of an operand each copy half of it, for both
 parameters: {BM: 128, BN: 256, STAGES: 4, SLOTS: 2, HIGH: 8, TURN: 1, CM: 2, CN: 1}
 configurations:
-  - {HIGH: 4}
-  - {HIGH: 8}
+  - {HIGH: [4, 8]}
   - {BM: 64, BN: 128, STAGES: 8}
   - {BN: 128, STAGES: 6}
-  - {BN: 128, STAGES: 6, CM: 1, CN: 2, TURN: 0}
+  - {BN: 128, STAGES: 6, HIGH: 16, CM: 1, CN: 2}
   - {BN: 192}
+  - {BM: 192, BN: 128, STAGES: 5, SLOTS: 1}
   - {BM: 192, BN: 192, SLOTS: 1}
+  - {BM: 192, BN: 192, SLOTS: 1, CM: 1, CN: 2}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, CM * BM) * ceil_div(N, CN * BN)
-block: [2 * BM + 128]
+block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * min(tiles, sm_count // (CM * CN))"]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
 tensor_maps:
@@ -37,12 +38,11 @@ global_writes: M * N
 
 #include "half_tiles.cuh"
 
-extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<CM, CN> ring(shared, AT_BARRIERS, a_map, b_map, c_map);
   multiply_tiles<Tiles<CM, CN>>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, c_map);
-  leave_cluster();
 }

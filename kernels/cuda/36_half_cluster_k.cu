@@ -3,24 +3,22 @@ title: Half precision, K shared in a cluster
 idea: where C has few tiles, the blocks of a cluster share out K of one tile, and each adds up a part of all their sums
 parameters: {BM: 128, BN: 128, STAGES: 5, SLICES: 4, CM: 1, CN: 1}
 configurations:
-  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2}
-  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, CN: 2}
-  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, CM: 2, CN: 2}
-  - {BM: 64, BN: 64, STAGES: 8, SLICES: 3}
-  - {BM: 64, BN: 64, STAGES: 8, SLICES: 4}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: [2, 4, 6]}
   - {BM: 64, BN: 64, STAGES: 6, SLICES: 8}
-  - {BM: 64, BN: 128, STAGES: 8, SLICES: 2, CM: 2}
-  - {BM: 64, BN: 128, STAGES: 8, SLICES: 3}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, CM: 2, CN: 2}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: 2, CM: 4}
   - {BM: 64, BN: 128, STAGES: 8, SLICES: 4}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 8}
-  - {BM: 128, BN: 64, STAGES: 7, SLICES: 8}
-  - {SLICES: 3}
-  - {SLICES: 4}
-  - {SLICES: 2, CM: 2, CN: 2}
+  - {BM: 64, BN: 192, STAGES: 6, SLICES: 3}
+  - {BN: 64, STAGES: 7, SLICES: 8}
   - {BN: 64, STAGES: 8, SLICES: 1, CN: 2}
-  - {BN: 64, STAGES: 8, SLICES: 1, CM: 2, CN: 2}
+  - {BN: 64, STAGES: 8, SLICES: 1, CM: 4}
+  - {SLICES: [3, 4]}
+  - {BN: 192, SLICES: 2, CN: 2}
+  - {BN: 256, STAGES: 4, SLICES: 1, CM: 2}
+  - {BN: 256, STAGES: 4, SLICES: 1, CN: 2}
 element_types: [bfloat16, float16]
-block: [2 * BM + 128]
+block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
 dynamic_shared: max(STAGES * (BM + BN) * 128, 2 * (SLICES - 1) * ceil_div(BN // 8, SLICES) * BM * 32) + STAGES * 16 + 8
 tensor_maps:
@@ -45,7 +43,7 @@ global_writes: M * N
 #include "half_leave.cuh"
 #include "half_slices.cuh"
 
-extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];

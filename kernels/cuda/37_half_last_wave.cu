@@ -3,15 +3,14 @@ title: Half precision, last wave
 idea: the tiles that are left over when every cluster has had as many are shared out along K among all
 parameters: {BM: 128, BN: 256, STAGES: 4, SLOTS: 2, HIGH: 8, TURN: 1}
 configurations:
-  - {HIGH: 8}
-  - {HIGH: 16}
+  - {HIGH: [8, 16]}
   - {BN: 128, STAGES: 6}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, 2 * BM) * ceil_div(N, BN)
   clusters: "min(tiles, sm_count // 2)"
   left: tiles % clusters
-block: [2 * BM + 128]
+block: ["2 * BM + (128 if BM > 64 else 32)"]
 grid: [2 * clusters]
 dynamic_shared: STAGES * ((BM + BN) * 128 + 16) + BM // 64 * SLOTS * 8192
 then:
@@ -77,14 +76,13 @@ struct SharedTiles : Tiles<CM> {
   }
 };
 
-extern "C" __global__ void __cluster_dims__(CM, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(CM, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, float4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
          const __grid_constant__ TensorMap c_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   Ring<CM> ring(shared, AT_BARRIERS, a_map, b_map, c_map);
   multiply_tiles<SharedTiles>(ring, M, N, K, alpha, beta, C, ldc, a_map, b_map, c_map, workspace);
-  leave_cluster();
 }
 
 // Adds up the parts of the tiles left over: a block has 64 x 16 elements. The grid is as wide as there are clusters.

@@ -3,9 +3,10 @@ title: Half precision, any rows
 idea: where rows do not begin at multiples of 16 bytes there is no tensor map; the operands are first copied to rows that do
 parameters: {BM: 128, BN: 256, STAGES: 4}
 configurations:
+  - {BM: 64, BN: 64, STAGES: 8}
+  - {BM: 64, BN: 128, STAGES: 8}
   - {BM: 128, BN: 128, STAGES: 6}
-  - {BM: 192, BN: 160, STAGES: 4}
-  - {BM: 192, BN: 192, STAGES: 4}
+  - {BM: 192, BN: [160, 192], STAGES: 4}
   - {BM: 128, BN: 256, STAGES: 4}
 element_types: [bfloat16, float16]
 where:
@@ -15,7 +16,7 @@ block: [256]
 grid: ["ceil_div(M * wide_a, 512) + ceil_div(K * wide_b, 512)"]
 then:
   - function: product
-    block: [2 * BM + 128]
+    block: ["2 * BM + (128 if BM > 64 else 32)"]
     grid: ["ceil_div(M, BM)", "ceil_div(N, BN)"]
     dynamic_shared: STAGES * ((BM + ceil_div(BN, 64) * 64) * 128 + 16)
 workspace: (M * wide_a + K * wide_b) * 16
@@ -78,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (first + i * 256 < count) to[first + i * 256] = v[i];
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     product(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
             int ldc, uint4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];

@@ -3,18 +3,11 @@ title: Half precision, few rows
 idea: where C has few rows, B is most of the work; it passes once through all SMs, as the operand of 64 rows that the matrix instruction never has fewer of
 parameters: {ROWS: 16, STAGES: 11, SLICES: 2}
 configurations:
-  - {ROWS: 8, STAGES: 12, SLICES: 1}
-  - {ROWS: 8, STAGES: 12, SLICES: 2}
-  - {ROWS: 8, STAGES: 12, SLICES: 3}
-  - {ROWS: 8, STAGES: 12, SLICES: 4}
-  - {ROWS: 16, STAGES: 11, SLICES: 1}
-  - {ROWS: 16, STAGES: 11, SLICES: 2}
+  - {ROWS: 8, STAGES: 8, SLICES: 1}
+  - {ROWS: 8, STAGES: 12, SLICES: [1, 2, 3, 4]}
   - {ROWS: 16, STAGES: 7, SLICES: 2}
-  - {ROWS: 16, STAGES: 11, SLICES: 3}
-  - {ROWS: 16, STAGES: 11, SLICES: 8}
-  - {ROWS: 32, STAGES: 9, SLICES: 1}
-  - {ROWS: 32, STAGES: 9, SLICES: 2}
-  - {ROWS: 32, STAGES: 9, SLICES: 4}
+  - {ROWS: 16, STAGES: 11, SLICES: [1, 2, 6, 8]}
+  - {ROWS: 32, STAGES: 9, SLICES: [1, 2, 4]}
 element_types: [bfloat16, float16]
 block: [160]
 grid: ["SLICES * ceil_div(N, 64)", "ceil_div(M, ROWS)"]

@@ -100,6 +100,7 @@ struct Fitted {
         sharing.template copy_b<2>(b, b_map, tiles.column, k, there);
         next();
       }
+    for (int i = 0; i < STAGES; ++i, next()) barrier_wait(empty(place), parity ^ 1);  // finish_filling in half_ring.cuh
   }
 
   __device__ __forceinline__ void multiply_step(float (&sum)[HEIGHT / 2], int step) {
@@ -228,5 +229,4 @@ extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CON
     take_registers<232>();
     work<false>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   }
-  leave_cluster();
 }

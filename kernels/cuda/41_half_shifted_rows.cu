@@ -3,19 +3,14 @@ title: Half precision, shifted rows
 idea: aligned pieces of rows that begin anywhere are copied to shared memory and shifted there; one launch, and K shared in a cluster
 parameters: {BM: 64, BN: 64, STAGES: 5, SLICES: 2, FILLERS: 4, PARTS: 1}
 configurations:
+  - {BM: 64, BN: 64, STAGES: 5, SLICES: [2, 4, 8], FILLERS: 4}
   - {BM: 64, BN: 64, STAGES: 5, SLICES: 1, FILLERS: 4, PARTS: 64}
-  - {BM: 64, BN: 64, STAGES: 5, SLICES: 2, FILLERS: 4}
-  - {BM: 64, BN: 64, STAGES: 5, SLICES: 4, FILLERS: 4}
-  - {BM: 64, BN: 64, STAGES: 5, SLICES: 8, FILLERS: 4}
-  - {BM: 64, BN: 64, STAGES: 10, SLICES: 1, FILLERS: 8}
-  - {BM: 64, BN: 64, STAGES: 10, SLICES: 2, FILLERS: 8}
+  - {BM: 64, BN: 64, STAGES: 10, SLICES: [1, 2, 4, 8], FILLERS: 8}
+  - {BM: 64, BN: 64, STAGES: 10, SLICES: 1, FILLERS: 8, PARTS: 64}
+  - {BM: 64, BN: 128, STAGES: 7, SLICES: [2, 4, 8], FILLERS: 8}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 1, FILLERS: 8, PARTS: 64}
-  - {BM: 64, BN: 128, STAGES: 7, SLICES: 2, FILLERS: 8}
-  - {BM: 64, BN: 128, STAGES: 7, SLICES: 4, FILLERS: 8}
-  - {BM: 64, BN: 128, STAGES: 7, SLICES: 8, FILLERS: 8}
-  - {BM: 128, BN: 128, STAGES: 4, SLICES: 1, FILLERS: 8, PARTS: 64}
-  - {BM: 128, BN: 128, STAGES: 6, SLICES: 1, FILLERS: 8, PARTS: 64}
-  - {BM: 128, BN: 128, STAGES: 6, SLICES: 4, FILLERS: 8}
+  - {BM: 128, BN: 64, STAGES: 8, SLICES: 1, FILLERS: 8, PARTS: 64}
+  - {BM: 128, BN: 128, STAGES: [4, 6], SLICES: 1, FILLERS: 8, PARTS: 64}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)

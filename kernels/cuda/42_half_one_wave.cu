@@ -2,20 +2,27 @@
 title: Half precision, one wave
 idea: a tile of just the height with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
 parameters: {BM: 144, BN: 128, SLICES: 1, CM: 1, CN: 1}
-sweep: {BM: [96, 112, 128, 144, 160, 192, 256], SLICES: [1, 2, 3, 4, 6]}
 configurations:
-  [{BN: 64, BM: 32}, {BN: 64, BM: 32, SLICES: 2}, {BN: 64, BM: 48}, {BN: 64, BM: 64}, {BN: 64, BM: 64, SLICES: 2},
-   {BN: 64, BM: 64, SLICES: 4}, {BN: 64, BM: 64, SLICES: 8}, {BN: 64, BM: 64, CM: 2}, {BN: 64, BM: 64, CN: 2}, {BN: 64, BM: 96, CN: 2},
-   {BN: 64, BM: 96, SLICES: 6}, {BN: 64, BM: 112, SLICES: 8}, {BN: 64, BM: 192, SLICES: 4}, {BM: 16}, {BM: 16, SLICES: 2},
-   {BM: 16, SLICES: 4}, {BM: 32}, {BM: 48, SLICES: 2}, {BM: 48, SLICES: 4}, {BM: 96, CN: 2}, {BM: 112, CN: 2}, {BM: 144, CN: 2},
-   {BM: 192, CN: 2}, {BM: 256, CN: 2}, {BM: 112, CM: 2}, {BM: 112, CM: 2, CN: 2}, {BM: 144, CM: 2, CN: 2}, {BM: 144, SLICES: 2, CN: 2},
-   {BM: 160, SLICES: 2, CM: 2}, {BN: 192, BM: 16}, {BN: 192, BM: 96, CN: 2}, {BN: 192, BM: 176}, {BN: 192, BM: 96, CM: 2},
-   {BN: 192, BM: 128, CM: 2}, {BN: 192, BM: 144, CM: 2}, {BN: 192, BM: 160, CM: 2}, {BN: 192, BM: 176, CM: 2}, {BN: 192, BM: 192, CM: 2}]
+  [{BN: 64, BM: [16, 32, 48, 64, 80, 96, 112]}, {BN: 64, BM: [16, 32, 48, 64], SLICES: 2},
+   {BN: 64, BM: [32, 64, 96, 192, 208], SLICES: 4}, {BN: 64, BM: [48, 96], SLICES: 6}, {BN: 64, BM: [32, 64, 112, 128], SLICES: 8},
+   {BN: 64, BM: [32, 64, 96], CN: 2}, {BN: 64, BM: 64, SLICES: 4, CN: 2}, {BN: 64, BM: [48, 64, 80, 208], CM: 2},
+   {BN: 64, BM: [64, 96], SLICES: 2, CM: 2}, {BN: 64, BM: [64, 80, 96, 112], SLICES: 4, CM: 2},
+   {BN: 64, BM: [32, 48, 64, 96, 112, 128], CM: 4}, {BN: 64, BM: [64, 96], SLICES: 2, CM: 4}, {BN: 64, BM: [32, 64], CN: 4},
+   {BM: [16, 32, 48, 64, 80, 96, 112, 128, 144]}, {BM: [16, 32, 144, 208], SLICES: 2}, {BM: [48, 96, 112, 128, 256], SLICES: 3},
+   {BM: [16, 96, 112, 128, 160], SLICES: 4}, {BM: [32, 96, 128], SLICES: 6}, {BM: [64, 96], SLICES: 8},
+   {BM: [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256], CN: 2}, {BM: [48, 64, 128], SLICES: 2, CN: 2},
+   {BM: [64, 112, 128], SLICES: 4, CN: 2}, {BM: [64, 80, 96, 112, 128, 144], CM: 2}, {BM: [96, 144, 160], SLICES: 2, CM: 2},
+   {BM: [48, 64, 160], SLICES: 4, CM: 2}, {BM: [96, 112, 144, 160], CM: 2, CN: 2}, {BM: [64, 80, 96], CM: 4},
+   {BM: [48, 64, 80], SLICES: 2, CM: 4}, {BM: [32, 64], CN: 4},
+   {BN: 192, BM: 16}, {BN: 192, BM: [16, 32], SLICES: 2}, {BN: 192, BM: 48, SLICES: 3}, {BN: 192, BM: [96, 128], SLICES: 4},
+   {BN: 192, BM: 96, SLICES: 6}, {BN: 192, BM: [96, 128, 160, 192], CN: 2}, {BN: 192, BM: 128, SLICES: 2, CN: 2},
+   {BN: 192, BM: [48, 64, 96, 112, 128, 144, 160, 176, 192], CM: 2}, {BN: 192, BM: 64, SLICES: 3, CM: 2},
+   {BN: 192, BM: [64, 96], SLICES: 4, CM: 2}, {BN: 192, BM: 64, CM: 4}]
 element_types: [bfloat16, float16]
 where:
   stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit
   sums: 2 * (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 32  # bytes that are sent, and that come
-block: [2 * BN + 128]
+block: ["2 * BN + (128 if BN > 64 else 32)"]
 grid: ["CM * CN * SLICES * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
 dynamic_shared: max(stages * (BM + BN) * 128, sums) + stages * 16 + 8
 tensor_maps:
@@ -24,9 +31,9 @@ tensor_maps:
 requires:
   - BM % 16 == 0 and BM >= 16 and BM <= 256
   - BN == 64 or BN == 128 or BN == 192
-  - BN == 128 or BM <= 192
-  - CM == 1 or CM == 2
-  - CN == 1 or CN == 2
+  - BN < 192 or BM <= 192
+  - CM == 1 or CM == 2 or CM == 4
+  - CN == 1 or CN == 2 or CN == 4
   - SLICES >= 1 and CM * CN * SLICES <= 8
   - (SLICES - 1) * ceil_div(BM // 8, SLICES) * BN * 64 <= 232000
 architecture: sm_90a
@@ -37,9 +44,9 @@ global_writes: M * N
 // both only take time. Here the height is a parameter as the other sizes are: any multiple of 16, with the operands exchanged as in rung 39. So
 // 1600 x 1600 is 130 tiles of 128 columns and 160 rows, for 132 SMs.
 //
-// Where even low tiles are too few, the blocks of a cluster share out K of one tile, as in rung 36. Where rows begin at no multiple of 128 bytes,
-// they share operands, as in rung 35: less comes from the L2. The sums pass through the ring on their way to C, and are transposed there, so
-// that whole lines leave.
+// Where even low tiles are too few, the blocks of a cluster share out K of one tile, as in rung 36. Two or four of them may share operands, as in
+// rung 35, so that less comes from the L2: most where rows begin at no multiple of 128 bytes. The sums pass through the ring on their way to C,
+// and are transposed there, so that whole lines leave.
 //
 // What holds it back: nobody else is at work on the SM while a block begins, and while it ends.
 
@@ -85,7 +92,7 @@ __device__ __forceinline__ void store_columns(float (&sum)[BM / 2], uint8_t* col
   }
 }
 
-extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + 128, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];

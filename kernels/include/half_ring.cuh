@@ -73,6 +73,12 @@ struct Ring {
     sharing.template copy_b<STRIPS>(b, b_map, column, k, there);
     turn.next();
   }
+  // The filling thread, at the end: waits until all stages have been given back. Then nobody arrives at this block's barriers any more, and
+  // what it copied to others has come: it may leave before them.
+  __device__ __forceinline__ void finish_filling() {
+    if constexpr (Sharing<CM, CN, BLOCKS>::PEERS > 1)
+      for (int i = 0; i < STAGES; ++i, turn.next()) barrier_wait(empty(turn.place), turn.parity ^ 1);
+  }
 
   // A warpgroup that multiplies: step `s` of a tile. The products of a step are under way while those of the next begin, so a stage is
   // given back one step late.
@@ -105,13 +111,13 @@ struct Ring {
   __device__ __forceinline__ void give_back(bool wanted) const { sharing.give_back(empty(before), wanted); }
 };
 
-// The 65,536 registers of an SM, shared out anew: a warpgroup that multiplies needs SPAN / 2 for its sums alone. A block with one such
-// warpgroup has half of the SM's, and up to a width of 128 an even share is enough.
-constexpr int BLOCKS_PER_SM = GROUPS == 1 ? 2 : 1;
-constexpr bool EVEN = GROUPS == 1 && SPAN <= 128;
+// The 65,536 registers of an SM. A warpgroup that multiplies needs SPAN / 2 a thread for its sums alone. Where a block has one such warpgroup,
+// two blocks are on an SM, and with one warp to fill the ring an even share is enough: 168 a thread. Where it has more, who fills is a whole
+// warpgroup, too, and gives them most of its own.
+constexpr int FILLING = GROUPS == 1 ? 32 : 128, BLOCKS_PER_SM = GROUPS == 1 ? 2 : 1;  // threads that fill; blocks
 __device__ __forceinline__ void registers_of_producer() {
-  if constexpr (!EVEN) give_registers_back<GROUPS == 3 ? 32 : 40>();
+  if constexpr (GROUPS > 1) give_registers_back<GROUPS == 2 ? 40 : 32>();
 }
 __device__ __forceinline__ void registers_of_consumer() {
-  if constexpr (!EVEN) take_registers<GROUPS == 1 ? 216 : GROUPS == 3 ? 160 : 232>();
+  if constexpr (GROUPS > 1) take_registers<GROUPS == 2 ? 232 : 160>();
 }

@@ -53,10 +53,3 @@ struct Sharing {
     }
   }
 };
-
-// The blocks of a cluster leave together: others may still copy to this block's shared memory, or arrive at its barriers.
-__device__ __forceinline__ void leave_cluster() {
-  __syncwarp();
-  cluster_arrive();
-  cluster_wait();
-}

@@ -15,6 +15,13 @@ __device__ __forceinline__ int part_of(int slice) { return max(0, min(PART, EIGH
 // The steps of a slice: none if K is too short.
 __device__ __forceinline__ int steps_of_slice(int K, float alpha, int slice) { return (steps_of(K, alpha) - slice + SLICES - 1) / SLICES; }
 
+// The blocks of a cluster leave together: others may still be reading what this one sends.
+__device__ __forceinline__ void leave_cluster() {
+  __syncwarp();
+  cluster_arrive();
+  cluster_wait();
+}
+
 // The threads that multiply call it with their sums, when the block's last stage has been multiplied. What the others send is announced at
 // barrier `come`. The other threads call cluster_arrive() when they are done with the ring, and cluster_wait().
 template <int TILES = 1>
@@ -76,8 +83,10 @@ __device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, i
 
   if (is_filler()) {
     registers_of_producer();
-    if (is_copier())
+    if (is_copier()) {
       for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, (step * SLICES + slice) * DEPTH);
+      ring.finish_filling();
+    }
     __syncwarp();
     if (SLICES > 1) {
       cluster_arrive();
@@ -93,5 +102,5 @@ __device__ __forceinline__ void multiply_slices(uint8_t* shared, int M, int N, i
     else
       store(sum, ring.group, row, column);
   }
-  if (TILES * SLICES > 1) leave_cluster();
+  if (SLICES > 1) leave_cluster();
 }

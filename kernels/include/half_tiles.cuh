@@ -48,9 +48,11 @@ __device__ __forceinline__ void multiply_tiles(Ring& ring, int M, int N, int K, 
   if (is_filler()) {
     registers_of_producer();
     Tiles tiles(M, N, steps_of(K, alpha));
-    if (is_copier())
+    if (is_copier()) {
       while (tiles.next(work))
         for (int step = 0; step < work.steps; ++step) ring.fill(a_map, b_map, work.row, work.column, work.k(step));
+      ring.finish_filling();
+    }
     return;
   }
   registers_of_consumer();

@@ -72,11 +72,13 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("33_half_tile_order", "include/half_leave.cuh", "beta == 0 && (ldc % 8 | N % 8 |", "beta == 0 && (ldc % 8 |"),
     ("35_half_multicast", "include/half_ring.cuh", "CONSUMERS / 32 * sharing.PEERS", "CONSUMERS / 32"),
     ("35_half_multicast", "include/half_share.cuh", "k + cm * PART", "k"),
+    ("35_half_multicast", "include/half_tiles.cuh", "      ring.finish_filling();\n", ""),
     ("36_half_cluster_k", "include/half_slices.cuh", "  barrier_wait(come, 0);", ""),
     ("36_half_cluster_k", "include/half_slices.cuh", "some_sync<CONSUMERS>(1);  // all have read", "// all have read"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_wait();  // the other", "  // the other"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  cluster_arrive();  ", "  "),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "if (++slot == SLOTS) slot = 0;", "slot = piece % 2 ^ 1;"),
+    ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "i < STAGES; ++i, next())", "i < 0; ++i, next())"),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "AT_BARRIERS, group}", "AT_BARRIERS, warp_index() / 4}"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "wait<AHEAD>();", "wait<AHEAD + 1>();"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = (STAGES - 2) / TEAMS;", "AHEAD = (STAGES - 1) / TEAMS;"),
@@ -86,6 +88,7 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("41_half_shifted_rows", "include/half_shifted.cuh", "all % 16 != 0", "all % 16 == 0"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "bytes = still ? 0", "bytes = still ? 8"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "min(4, there - at)", "min(4, there)"),
+    ("36_half_cluster_k", "include/half_slices.cuh", "  if (SLICES > 1) leave_cluster();", ""),
     ("42_half_one_wave", "cuda/42_half_one_wave.cu", "high = M - row - i * 16", "high = M - row"),
     ("42_half_one_wave", "cuda/42_half_one_wave.cu", "some_sync<128>(1 + warp_index() / 4);\n  const", "__syncwarp();\n  const"),
     ("42_half_one_wave", "cuda/42_half_one_wave.cu", "(ldc % 8 | N % 8 |", "(ldc % 8 |"),
@@ -109,6 +112,12 @@ def test_blocks_of_one_slice_that_share_b_with_another_are_found(right: str, pla
 @pytest.mark.parametrize(("right", "planted"), [("if (p >= mine) break;", ""), ("(SLICES - 1) * mine", "(SLICES - 1) * PART")])
 def test_slices_of_unlike_parts_that_add_up_as_much_are_found(right: str, planted: str, tmp_path: Path) -> None:
     assert is_found("36_half_cluster_k", [("include/half_slices.cuh", right, planted)], tmp_path, BN=64, SLICES=3)
+
+
+def test_blocks_that_end_before_others_have_given_stages_back_are_found(tmp_path: Path) -> None:
+    assert is_found(
+        "42_half_one_wave", [("include/half_slices.cuh", "      ring.finish_filling();\n", "")], tmp_path, BM=64, CM=4
+    )
 
 
 def test_slices_of_exchanged_operands_that_lose_a_part_are_found(tmp_path: Path) -> None:

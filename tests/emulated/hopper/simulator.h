@@ -150,6 +150,9 @@ inline uint8_t* memory_of(uint32_t address, Block* block) {
   if ((address & 0xFFFFFF) >= block->shared.size()) fault("an address outside of shared memory");
   return block->shared.data() + (address & 0xFFFFFF);
 }
+inline void still_there(Block* block) {
+  if (!block->alive) fault("the shared memory of a block that has ended");
+}
 inline int rank_of(Block* block) {
   for (size_t i = 0; i < blocks.size(); ++i)
     if (blocks[i].get() == block) return int(i);
@@ -257,14 +260,22 @@ Element* shared_of(Element* shared, int rank) {
 inline void barrier_arrive_if(uint32_t barrier, bool wanted) {
   if (wanted) barrier_arrive(barrier);
 }
+// On its way to the other block until a random time, which nothing but the barrier there tells.
 inline void barrier_arrive_at(uint32_t barrier, int rank, bool wanted) {
-  if (wanted) barrier_arrive_in(hopper::blocks.at(rank).get(), barrier);
+  using namespace hopper;
+  if (!wanted) return;
+  Block* other = blocks.at(rank).get();
+  copies.push_back([=] {
+    still_there(other);
+    barrier_arrive_in(other, barrier);
+  });
 }
 inline void send_bulk(uint32_t to, uint32_t from, int bytes, uint32_t barrier, int rank) {
   using namespace hopper;
   Block *mine = now->block, *other = blocks.at(rank).get();
   if ((to | from | uint32_t(bytes)) % 16) fault("a bulk copy of other than 16 bytes");
   copies.push_back([=] {
+    still_there(mine), still_there(other);
     memory_of(from + bytes - 1, mine), memory_of(to + bytes - 1, other);
     memcpy(memory_of(to, other), memory_of(from, mine), bytes);
     Barrier& come = barrier_at(barrier, other);
@@ -289,6 +300,7 @@ inline void prefetch(const TensorMap&) {}
 inline uint32_t swizzled(int row, int byte) { return row * 128 + ((byte / 16 ^ row % 8) * 16) + byte % 16; }
 inline void copy_to(hopper::Block* block, uint32_t to, const TensorMap& map, int x, int y, uint32_t barrier) {
   using namespace hopper;
+  still_there(block);
   if (to % 1024) fault("a box at an address that is no multiple of 1024");
   for (int r = 0; r < map.box_height; ++r)
     for (int c = 0; c < map.box_width; ++c) {
@@ -524,7 +536,7 @@ inline void run_cluster(unsigned size, Index first, unsigned count, int shared) 
       threadIdx = {thread->index, 0, 0}, blockIdx = thread->block->index;
       swapcontext(&scheduler, &thread->context);
     }
-    if (!left) break;
+    if (!left && copies.empty()) break;
     for (size_t i = 0; i < copies.size();)
       if (dice() % 2 || idle) {
         const auto copy = copies[i];
