@@ -1,28 +1,29 @@
 /*---
 title: Half precision, fitted tile
 idea: a rule chooses the height of the tiles for every problem, so that the last wave is as full as the others
-parameters: {HIGH: 16, CM: 1, CN: 2}
+parameters: {BN: 128, HIGH: 16, CM: 1, CN: 2}
 configurations:
-  - {CM: 1, CN: 2}
-  - {CM: 2, CN: 1}
-  - {CM: 2, CN: 2}
+  - {BN: [128, 192], CM: 1, CN: 2}
+  - {BN: [128, 192], CM: 2, CN: 1}
+  - {BN: [128, 192], CM: 2, CN: 2}
 element_types: [bfloat16, float16]
 where:
   clusters: clusters_of_4 if CM * CN == 4 else sm_count // 2
-  columns: ceil_div(N, 128 * CN)  # of clusters
-  waves: "ceil_div(columns * ceil_div(M, 256 * CM), clusters)"  # of tiles of the full height: fewer than these there cannot be
+  columns: ceil_div(N, BN * CN)  # of clusters
+  full: 256 if BN == 128 else 192  # the greatest height
+  waves: "ceil_div(columns * ceil_div(M, full * CM), clusters)"  # of tiles of that height: fewer than these there cannot be
   down: clusters * waves // columns  # so many clusters above each other fill them
   height: "max(64, 16 * ceil_div(M, 16 * down * CM))"
-block: [384]
+block: [2 * BN + 128]
 grid: [CM * CN * clusters]
 dynamic_shared: 28 * 8192 + 8 * 16
 tensor_maps:
   - {of: A, box: [64, height // CN], swizzle: 128}
   - {of: B, box: [64, 64 // CM], swizzle: 128}
   - {of: C, box: [64, 16], swizzle: 128}
-requires: [HIGH >= 1, CM == 1 or CM == 2, CN == 1 or CN == 2, CM * CN > 1]
+requires: [BN == 128 or BN == 192, HIGH >= 1, CM == 1 or CM == 2, CN == 1 or CN == 2, CM * CN > 1]
 architecture: sm_90a
-global_reads: K * (M * ceil_div(N, 128) + N * ceil_div(M, height))
+global_reads: K * (M * ceil_div(N, BN) + N * ceil_div(M, height))
 global_writes: M * N
 ---*/
 // Tiles of 128 x 256 are a good size, but their number is what it is: 1536 x 1536 has 72 of them for 132 SMs, and 5120 x 5120 has 800, six
@@ -30,8 +31,8 @@ global_writes: M * N
 // 224. So the rule in the header takes as many waves as tiles of the full height need, and makes the tiles as low as fills those waves.
 //
 // The height must be free for that. The matrix instruction's 64 rows are not, but the width of its other operand is any multiple of 8. So the
-// operands change places, as in rung 39: 64 columns of C a warpgroup, and 64 to 256 rows of it. The height is known to the compiler in
-// each of 13 copies of the code, and with it the number of stages. Sums are stored to shared memory transposed.
+// operands change places, as in rung 39: 64 columns of C a warpgroup, and 64 to 256 rows of it, or with three warpgroups 64 to 192. The height is
+// known to the compiler in each of 13 copies of the code, or of 9, and with it the number of stages. Sums are stored to shared memory transposed.
 //
 // The rest is as in rungs 34 and 35: CM blocks of a cluster above each other share columns of B, CN beside each other rows of A; blocks do one
 // tile after another; and a tile leaves while the next is multiplied. A cluster of four asks the L2 for less than a pair, but fits on fewer SMs:
@@ -42,15 +43,16 @@ global_writes: M * N
 #include "half_share.cuh"
 #include "half_store.cuh"
 
-constexpr int CONSUMERS = 256, SPACE = 24 * STRIP, MOST = 8;  // threads that multiply; bytes of stages, and the most of those
-constexpr int AT_SLOTS = SPACE, SLOTS = 2, AT_BARRIERS = AT_SLOTS + 2 * SLOTS * STRIP;
+constexpr int CONSUMERS = BN * 2, FULL = BN == 128 ? 256 : 192;  // threads that multiply; the greatest height of a tile
+constexpr int SPACE = 24 * STRIP, MOST = 8;                      // bytes of stages, and the most of those
+constexpr int AT_SLOTS = SPACE, SLOTS = BN == 128 ? 2 : 1, AT_BARRIERS = AT_SLOTS + 4 * STRIP;
 
 // The rule: see the header.
 struct Plan {
   int clusters, columns, rows, height;
   __device__ __forceinline__ Plan(int M, int N) {
-    clusters = gridDim.x / (CM * CN), columns = (N + 128 * CN - 1) / (128 * CN);
-    const int waves = (columns * ((M + 256 * CM - 1) / (256 * CM)) + clusters - 1) / clusters, down = clusters * waves / columns * CM;
+    clusters = gridDim.x / (CM * CN), columns = (N + BN * CN - 1) / (BN * CN);
+    const int waves = (columns * ((M + FULL * CM - 1) / (FULL * CM)) + clusters - 1) / clusters, down = clusters * waves / columns * CM;
     height = max(64, (M + 16 * down - 1) / (16 * down) * 16), rows = (M + height * CM - 1) / (height * CM);
   }
 };
@@ -67,7 +69,7 @@ struct Tiles {
     const int columns = plan.columns, band = tile / (HIGH * columns), high = min(HIGH, plan.rows - band * HIGH), rest = tile - band * HIGH * columns;
     const int right = rest / high, rank = blockIdx.x % (CM * CN);
     row = ((band * HIGH + rest % high) * CM + rank % CM) * plan.height;
-    column = ((band % 2 ? columns - 1 - right : right) * CN + rank / CM) * 128;
+    column = ((band % 2 ? columns - 1 - right : right) * CN + rank / CM) * BN;
     tile += plan.clusters, back = !back;
     return true;
   }
@@ -77,7 +79,8 @@ struct Tiles {
 // The ring for tiles of HEIGHT rows, and what both roles do with it.
 template <int HEIGHT>
 struct Fitted {
-  static constexpr int STAGE = 2 * STRIP + HEIGHT * 128, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST, PIECES = (HEIGHT + 63) / 64;
+  static constexpr int B_BYTES = BN / 64 * STRIP, STAGE = B_BYTES + HEIGHT * 128, STAGES = SPACE / STAGE < MOST ? SPACE / STAGE : MOST;
+  static constexpr int PIECES = (HEIGHT + 63) / 64;
   uint32_t memory, barriers;
   int group;
   Sharing<CM, CN> sharing;
@@ -96,8 +99,8 @@ struct Fitted {
         const int k = (tiles.back ? steps - 1 - step : step) * DEPTH;
         barrier_wait(empty(place), parity ^ 1);
         barrier_expect(there, STAGE);
-        sharing.template copy_a<HEIGHT>(b + 2 * STRIP, a_map, k, tiles.row, there);
-        sharing.template copy_b<2>(b, b_map, tiles.column, k, there);
+        sharing.template copy_a<HEIGHT>(b + B_BYTES, a_map, k, tiles.row, there);
+        sharing.template copy_b<BN / 64>(b, b_map, tiles.column, k, there);
         next();
       }
     for (int i = 0; i < STAGES; ++i, next()) barrier_wait(empty(place), parity ^ 1);  // finish_filling in half_ring.cuh
@@ -106,7 +109,7 @@ struct Fitted {
   __device__ __forceinline__ void multiply_step(float (&sum)[HEIGHT / 2], int step) {
     barrier_wait(full(place), parity);
     const uint32_t b = memory + place * STAGE;
-    const uint64_t left = across_k(b + group * STRIP), right = along_k(b + 2 * STRIP);
+    const uint64_t left = across_k(b + group * STRIP), right = along_k(b + B_BYTES);
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < DEPTH / 16; ++i) multiply_swapped<HEIGHT>(sum, left + i * NEXT_ACROSS, right + i * NEXT_ALONG, step > 0 || i > 0);
@@ -181,7 +184,7 @@ struct Fitted {
     }
     if (pending) {  // the stages have done their work
       if (is_storer()) stores_read<0>();
-      some_sync<CONSUMERS>(3);
+      some_sync<CONSUMERS>(4);
 #pragma unroll
       for (int i = 0; i < PIECES; ++i) put(rounded, i, memory + (group * 4 + i) * STRIP, c_map, row, column);
     }
@@ -190,7 +193,7 @@ struct Fitted {
 };
 
 // What a warpgroup does: the one that fills the ring, or one that multiplies.
-template <bool FILLS, int HEIGHT = 256>
+template <bool FILLS, int HEIGHT = FULL>
 __device__ __forceinline__ void work(const Plan& plan, uint32_t memory, int group, int steps, int M, int N, float alpha, float beta, T* C, int ldc,
                                      const TensorMap& a_map, const TensorMap& b_map, const TensorMap& c_map) {
   if (plan.height == HEIGHT) {
@@ -223,10 +226,10 @@ extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CON
   cluster_wait();
   const int group = warp_index() / 4;
   if (group == CONSUMERS / 128) {
-    give_registers_back<40>();
+    give_registers_back<BN == 128 ? 40 : 32>();
     if (warp_index() == CONSUMERS / 32 && is_elected()) work<true>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   } else {
-    take_registers<232>();
+    take_registers<BN == 128 ? 232 : 160>();
     work<false>(plan, memory, group, steps, M, N, alpha, beta, C, ldc, a_map, b_map, c_map);
   }
 }
