@@ -51,6 +51,7 @@ def test_a_configuration_that_is_older_than_a_parameter_is_as_the_header_says(tm
     old, same = Configuration("float32", (("BN", 16),)), Configuration("float32", (("BM", 32), ("BN", 16)))
     assert kernel.launches(old, problem) == kernel.launches(same, problem)
     assert kernel.source(old) == kernel.source(same)
+    assert kernel.blocks(old.names()) == kernel.blocks(same.names()) and kernel.objection(old) == kernel.objection(same) == ""
 
 
 def test_a_configuration_says_how_it_is_compiled(tmp_path):

@@ -233,7 +233,7 @@ class Kernel:
     def objection(self, configuration: Configuration) -> str:
         """Return why the configuration is not legal, or "". An expression without a value for it is a reason too."""
         try:
-            return self._objection(configuration.names())
+            return self._objection({**self.parameters, **configuration.names()})
         except InputError as error:
             return str(error)
 
@@ -250,7 +250,8 @@ class Kernel:
         return ""
 
     def blocks(self, names: Mapping[str, Number]) -> list[tuple[str, tuple[int, int, int]]]:
-        """Return the function and the threads per block of each launch; `names` are those of a configuration."""
+        """Return the function and the threads per block of each launch; `names` are those of a configuration, as in `names`."""
+        names = {**self.parameters, **names}
         return [(launch["function"], _three(launch["block"], names)) for launch in self._launches]
 
     @property
@@ -261,7 +262,8 @@ class Kernel:
     def names(self, configuration: Configuration, given: Mapping[str, Number]) -> dict[str, Number]:
         """Return all names that expressions that know the problem may use; `given` are the names of the problem and the device.
 
-        An older configuration may lack a parameter: it then has the default in `parameters`. The same holds in `source`.
+        An older configuration may lack a parameter: it then has the default in `parameters`. The same holds in `blocks`, `source`
+        and `objection`.
         """
         names = {**self.parameters, **configuration.names(), **given}
         for name, expression in self.where.items():
