@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Collection
 from pathlib import Path
 
 import yaml
@@ -12,36 +13,47 @@ from planted import ROOT
 
 STEPS, LEAST, MOST = (8, 64, 1), 2**21, 2**39
 """Of sizes; of products in a problem."""
+TRIED = (2027, 2028, 2029, *range(5001, 5009))
+"""Seeds of earlier draws, which changes to the rungs were tried on."""
 OF_MODELS = [[4096, 14336, 4096], [8192, 28672, 8192], [16, 4096, 4096], [1, 4096, 4096]]
 """Layers of a language model of 8 and of 70 billion parameters, and two that write one word each for 16 readers and for one."""
 
 
-def unseen(count: int = 44, seed: int = 2029) -> list[dict[str, object]]:
-    """Squares, few rows, a long K and anything in turn; sizes from 1 to 16384, multiples of 8, of 64 and of nothing; some rows padded."""
-    generator, entries = random.Random(seed), []
+def written(name: str) -> dict[str, object]:
+    return yaml.safe_load((ROOT / "config" / f"{name}.yaml").read_text())
+
+
+def drawn(seed: int, known: Collection[tuple[int, ...]] = ()) -> list[tuple[int, ...]]:
+    """Return 44 problems: squares, few rows, a long K and anything in turn; sizes from 1 to 16384, multiples of 8, of 64 and of nothing."""
+    generator, shapes = random.Random(seed), []
 
     def size(low: int, high: int, step: int) -> int:
         return max(1, round(math.exp(generator.uniform(math.log(low), math.log(high))) / step)) * step
 
-    while len(entries) < count:
-        step = STEPS[len(entries) % len(STEPS)]
-        kind = len(entries) % 4
+    while len(shapes) < 44:
+        step = STEPS[len(shapes) % len(STEPS)]
+        kind = len(shapes) % 4
         if kind == 0:
-            shape = [size(64, 8192, step)] * 3
+            shape = (size(64, 8192, step),) * 3
         elif kind == 1:
-            shape = [size(1, 128, 1), size(512, 16384, step), size(512, 16384, step)]
+            shape = size(1, 128, 1), size(512, 16384, step), size(512, 16384, step)
         elif kind == 2:
-            shape = [size(64, 1024, step), size(64, 1024, step), size(4096, 16384, step)]
+            shape = size(64, 1024, step), size(64, 1024, step), size(4096, 16384, step)
         else:
-            shape = [size(16, 16384, step) for _ in range(3)]
-        if LEAST <= math.prod(shape) <= MOST:
-            entry: dict[str, object] = dict(zip("MNK", shape, strict=True))
-            entries.append(entry | ({"padding": [8, 8, 8]} if len(entries) % 5 == 4 else {}))
-    return entries
+            shape = size(16, 16384, step), size(16, 16384, step), size(16, 16384, step)
+        if LEAST <= math.prod(shape) <= MOST and shape not in {*known, *shapes}:
+            shapes.append(shape)
+    return shapes
 
 
-def written(name: str) -> dict[str, object]:
-    return yaml.safe_load((ROOT / "config" / f"{name}.yaml").read_text())
+def unseen(seed: int = 2030) -> list[dict[str, object]]:
+    """Return problems that no rung was tuned on, and that earlier draws did not have. Some have padded rows."""
+    squares, *others = written("half")["problems"]["cuda"]
+    known = {(n, n, n) for n in squares["square"]} | {tuple(problem) for problem in [*others, *OF_MODELS]}
+    for earlier in TRIED:
+        known |= {*drawn(earlier)}
+    problems = [dict(zip("MNK", shape, strict=True)) for shape in drawn(seed, known)]
+    return [problem | ({"padding": [8, 8, 8]} if i % 5 == 4 else {}) for i, problem in enumerate(problems)]
 
 
 def test_the_unseen_problems_are_drawn_by_the_rule():
