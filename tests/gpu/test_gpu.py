@@ -117,12 +117,12 @@ def beside(gpu: Any, spoil: Callable[[int, int, int], None]) -> Launch:
     return replace(base, bind=bind)
 
 
-def one_at(gpu: Any, address: int, element_type: str) -> None:
-    """Queue the writing of a one, or for half precision of two, at an address."""
+def spoil_at(gpu: Any, address: int, element_type: str) -> None:
+    """Queue the writing of 64 at an address, or of two of them in 16 bits: many times what rounding C to bfloat16 may change in a row."""
     import pycuda.driver as cuda
 
-    unit = np.array(0x3F80 if element_type == "bfloat16" else 1, stored_type(element_type))
-    words = np.full(max(1, 4 // unit.itemsize), unit).view(np.uint32)
+    value = np.array(0x4280 if element_type == "bfloat16" else 64, stored_type(element_type))
+    words = np.full(max(1, 4 // value.itemsize), value).view(np.uint32)
     for index, word in enumerate(words):
         cuda.memset_d32_async(address + 4 * index, int(word), 1, gpu.stream)
 
@@ -150,7 +150,7 @@ def test_what_spoils_a_timed_launch_is_found(gpu, where, element_type, times):
     with given(gpu, problem):
         right = gpu.sample(gpu.baseline("cublas"), times)
         place = "abc".index(matrix), index * ELEMENT_TYPES[element_type].size
-        spoil = beside(gpu, lambda *addresses: one_at(gpu, addresses[place[0]] + place[1], element_type))
+        spoil = beside(gpu, lambda *addresses: spoil_at(gpu, addresses[place[0]] + place[1], element_type))
         wrong = gpu.sample(spoil, times)
         for seed in range(5):
             of_right, of_wrong = gpu.time_round([right, wrong], False, seed)
@@ -166,7 +166,7 @@ def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
         assert judge(gpu.check(gpu.baseline("cublas")), problem).status == "correct"
         for where in ("an element of C", "before C", "in the padding of C", "after C"):
             index = PLACES[where][0](problem)[1]
-            errors = gpu.check(beside(gpu, lambda a, b, c, index=index: one_at(gpu, c + index * size, element_type)))
+            errors = gpu.check(beside(gpu, lambda a, b, c, index=index: spoil_at(gpu, c + index * size, element_type)))
             assert judge(errors, problem).status == "incorrect"
             written = max(1, 4 // size)
             assert errors.stray == (0 if where == "an element of C" else written)
