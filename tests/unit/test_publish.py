@@ -115,7 +115,10 @@ def test_a_repeat_keeps_its_confirmation_and_nothing_is_drawn_from_it(copy, meas
         publish.check_data(copy / B)
 
 
-def test_the_latest_is_featured_and_the_one_before_becomes_a_repeat(copy, measured):
+@pytest.mark.parametrize("swept", [True, False])
+def test_the_latest_is_featured_and_the_one_before_becomes_a_repeat(copy, measured, swept):
+    if not swept:
+        shutil.rmtree(copy / B / RUN / "samples")
     publish.publish(measured / "later", copy, "newer code")
     assert published_index.read(copy)[B] == {"featured": LATER, "runs": {RUN: "shown", LATER: "newer code"}}
     assert set(files(copy / B / RUN)) == OF_REPEAT
