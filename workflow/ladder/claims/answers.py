@@ -272,11 +272,10 @@ def power_limit(measured: Measured) -> str:
 
 @_study("Is any 16-bit rung incorrect on random problems?", f"{PYTHON} studies/random_problems.py")
 def random_problems(measured: Measured) -> str:
-    """Return how many problems and launches there were, and how many launches were incorrect."""
-    return (
-        f"{measured['problems']:,} problems, {sum(measured['launches'].values()):,} launches of {len(measured['launches'])} kernels in "
-        f"{measured['seconds']:.0f} s: {measured['incorrect']} incorrect"
-    )
+    """Return how many problems and launches there were, the fewest launches of a kernel, and how many launches were incorrect."""
+    launches, seconds = measured["launches"].values(), f"{measured['seconds']:.0f} s"
+    counts = f"{sum(launches):,} launches of {len(launches)} kernels in {seconds}, of each at least {min(launches)}"
+    return f"{measured['problems']:,} problems, {counts}: {measured['incorrect']} incorrect"
 
 
 @_study("What limits multiply-adds on an SM?", f"{PYTHON} studies/registers.py")

@@ -236,7 +236,8 @@ def publish(source: Path, published: Path, why: str, repeat: bool = False, not_f
 
 def _keep_as_repeat(folder: Path, entry: dict[str, Any]) -> None:
     """Remove from a dataset that was featured what a repeat does not need; remove all of it if it has no confirmation."""
-    shutil.rmtree(folder / "samples", ignore_errors=True)  # published without its sweep, it has none
+    if (folder / "samples").exists():  # not where it was published without its sweep
+        shutil.rmtree(folder / "samples")
     (folder / COUNTERS).unlink(missing_ok=True)
     if not (folder / f"{CONFIRMED}.parquet").exists():
         shutil.rmtree(folder)
