@@ -1,41 +1,50 @@
 /*---
 title: Half precision, any rows
 idea: where rows do not begin at multiples of 16 bytes there is no tensor map; the operands are first copied to rows that do
-parameters: {BM: 128, BN: 256, STAGES: 4}
+parameters: {BM: 128, BN: 256, STAGES: 4, SLICES: 1}
 configurations:
-  - {BM: 64, BN: 64, STAGES: 8}
-  - {BM: 64, BN: 128, STAGES: 8}
-  - {BM: 128, BN: 128, STAGES: 6}
-  - {BM: 192, BN: [160, 192], STAGES: 4}
+  - {BM: 64, BN: 64, STAGES: 8, SLICES: [1, 2]}
+  - {BM: 64, BN: 64, STAGES: 6, SLICES: [4, 8]}
+  - {BM: 64, BN: 128, STAGES: 7, SLICES: [1, 6]}
+  - {BM: 192, BN: 192, STAGES: 4}
   - {BM: 128, BN: 256, STAGES: 4}
+  - {BM: 128, BN: 128, STAGES: 6, SLICES: [1, 2, 4, 6]}
 element_types: [bfloat16, float16]
 where:
-  wide_a: ceil_div(K, 8)  # pieces of 16 bytes of a row
-  wide_b: ceil_div(N, 8)
+  wide_a: ceil_div(K, 64) * 8  # pieces of 16 bytes of a row of the copy
+  wide_b: ceil_div(N, 64) * 8
 block: [256]
 grid: ["ceil_div(M * wide_a, 512) + ceil_div(K * wide_b, 512)"]
 then:
   - function: product
     block: ["2 * BM + (128 if BM > 64 else 32)"]
-    grid: ["ceil_div(M, BM)", "ceil_div(N, BN)"]
-    dynamic_shared: STAGES * ((BM + ceil_div(BN, 64) * 64) * 128 + 16)
+    grid: ["SLICES * ceil_div(M, BM)", "ceil_div(N, BN)"]
+    dynamic_shared: max(STAGES * (BM + BN) * 128, 2 * (SLICES - 1) * ceil_div(BN // 8, SLICES) * BM * 32) + STAGES * 16 + 8
 workspace: (M * wide_a + K * wide_b) * 16
 tensor_maps:
   - {of: workspace, at: 0, width: K, height: M, pitch: wide_a * 16, box: [64, BM], swizzle: 128}
   - {of: workspace, at: M * wide_a * 16, width: N, height: K, pitch: wide_b * 16, box: [64, 64], swizzle: 128}
-requires: [BM == 64 or BM == 128 or BM == 192, BN == 64 or BN == 128 or BN == 160 or BN == 192 or BN == 256, BM < 192 or BN <= 192, STAGES >= 2 and 64 * STAGES >= BN]
+requires:
+  - BM == 64 or BM == 128 or BM == 192
+  - BN == 64 or BN == 128 or BN == 192 or BN == 256
+  - BM < 192 or BN <= 192
+  - STAGES >= 2 and 64 * STAGES >= BN
+  - SLICES >= 1 and SLICES <= 8
+needs: ["max(M * wide_a, K * wide_b) < 2 ** 32"]
 architecture: sm_90a
 global_reads: M * K + K * N + K * (M * ceil_div(N, BN) + N * ceil_div(M, BM))
 global_writes: M * K + K * N + M * N
 ---*/
-// A tensor map describes rows that begin at multiples of 16 bytes. Where they do not, `gemm` copies both operands to a workspace where they
-// do, and `product` multiplies as rung 32 does, with maps of the workspace. Of 16 bytes at an odd
-// address the first element and four aligned words are read, and shifted. C is stored as in rung 32, an element
-// a lane.
+// A tensor map describes rows that begin at multiples of 16 bytes. Where they do not, `gemm` copies both operands to a workspace, and `product`
+// multiplies with maps of the workspace. Where C has few tiles, the blocks of a cluster share out K, as in rung 36. Of 16 bytes at an odd
+// address the first element and four aligned words are read, and shifted. C is stored as in rung 32, an element a lane.
+//
+// Rows of the copy begin at multiples of 128 bytes: no two boxes of the maps have a line of the cache in common.
 //
 // What holds it back: two launches, and the copies' way through memory.
 
 #include "half_leave.cuh"
+#include "half_slices.cuh"
 
 // Eight neighbors of a row that begins anywhere, where it goes on for `left` elements; zeros beyond its end.
 __device__ __forceinline__ uint4 eight(const T* from, int left) {
@@ -59,47 +68,35 @@ __device__ __forceinline__ uint4 eight(const T* from, int left) {
 extern "C" __global__ void __launch_bounds__(256)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, uint4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
-  const int wide_a = (K + 7) / 8, wide_b = (N + 7) / 8;
-  const size_t count_a = size_t(M) * wide_a, count_b = size_t(K) * wide_b;
-  const int blocks_a = int((count_a + 511) / 512);
-  const bool of_a = int(blockIdx.x) < blocks_a;
-  const size_t first = size_t(of_a ? blockIdx.x : blockIdx.x - blocks_a) * 512 + threadIdx.x, count = of_a ? count_a : count_b;
-  const int wide = of_a ? wide_a : wide_b, width = of_a ? K : N, ld = of_a ? lda : ldb;
+  const unsigned wide_a = (K + 63) / 64 * 8, wide_b = (N + 63) / 64 * 8;
+  const unsigned count_a = M * wide_a, blocks_a = (count_a + 511) / 512;
+  const bool of_a = blockIdx.x < blocks_a;
+  const unsigned wide = of_a ? wide_a : wide_b, count = of_a ? count_a : K * wide_b;
+  const unsigned first = (of_a ? blockIdx.x : blockIdx.x - blocks_a) * 512 + threadIdx.x;
+  const int width = of_a ? K : N, ld = of_a ? lda : ldb;
   const T* from = of_a ? A : B;
   uint4* to = of_a ? workspace : workspace + count_a;
   uint4 v[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const size_t at = first + i * 256;
-    const int x = int(at % wide) * 8;
-    if (at < count) v[i] = eight(from + at / wide * ld + x, width - x);
+    const unsigned at = first + i * 256, row = at / wide, x = (at - row * wide) * 8;
+    if (at < count) v[i] = eight(from + size_t(row) * ld + x, width - int(x));
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (first + i * 256 < count) to[first + i * 256] = v[i];
 }
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
+extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     product(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
             int ldc, uint4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
-  Ring<> ring(shared, RING, a_map, b_map);
-  const int row = blockIdx.x * BM, column = blockIdx.y * BN, steps = steps_of(K, alpha);
-  if (is_filler()) {
-    registers_of_producer();
-    if (is_copier())
-      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH);
-    return;
-  }
-  registers_of_consumer();
-  const int group = ring.group;
-  float sum[BN / 2];
-  for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
-  ring.finish(sum, steps);
-  if (beta == 0) {
-    some_sync<128>(1 + group);  // all four warps have read the ring
-    store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
-  } else {
-    store_sums<BN>(sum, C, ldc, row + group * 64, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
-  }
+  multiply_slices<1, 1>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BN / 2], int group, int row, int column) {
+    if (beta == 0) {
+      some_sync<128>(1 + group);  // all four warps have read the ring
+      store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
+    } else {
+      store_sums<BN>(sum, C, ldc, row + group * 64, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
+    }
+  });
 }

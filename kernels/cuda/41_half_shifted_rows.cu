@@ -1,20 +1,17 @@
 /*---
 title: Half precision, shifted rows
 idea: aligned pieces of rows that begin anywhere are copied to shared memory and shifted there; one launch, and K shared in a cluster
-parameters: {BM: 64, BN: 64, STAGES: 5, SLICES: 2, FILLERS: 4, PARTS: 1}
+parameters: {BM: 64, BN: 128, STAGES: 7, SLICES: 4, FILLERS: 16, PARTS: 1}
 configurations:
-  - {BM: 64, BN: 64, STAGES: 5, SLICES: [2, 4, 8], FILLERS: 4}
-  - {BM: 64, BN: 64, STAGES: 5, SLICES: 1, FILLERS: 4, PARTS: 64}
-  - {BM: 64, BN: 64, STAGES: 10, SLICES: [1, 2, 4, 8], FILLERS: 8}
-  - {BM: 64, BN: 64, STAGES: 10, SLICES: 1, FILLERS: 8, PARTS: 64}
-  - {BM: 64, BN: 128, STAGES: 7, SLICES: [2, 4, 8], FILLERS: 8}
-  - {BM: 64, BN: 128, STAGES: 7, SLICES: 1, FILLERS: 8, PARTS: 64}
-  - {BM: 128, BN: 64, STAGES: 8, SLICES: 1, FILLERS: 8, PARTS: 64}
-  - {BM: 128, BN: 128, STAGES: [4, 6], SLICES: 1, FILLERS: 8, PARTS: 64}
+  - {BM: 64, BN: 128, STAGES: 7, SLICES: [2, 4, 8], FILLERS: 16}
+  - {BM: 64, BN: 64, STAGES: 10, SLICES: [1, 4, 8], FILLERS: 16}
+  - {BM: 64, BN: 128, STAGES: 7, SLICES: 1, FILLERS: 16, PARTS: 64}
+  - {BM: 128, BN: 64, STAGES: 8, SLICES: 1, FILLERS: 16, PARTS: 64}
+  - {BM: 128, BN: 128, STAGES: 4, SLICES: 1, FILLERS: 8, PARTS: 64}
 element_types: [bfloat16, float16]
 where:
   tiles: ceil_div(M, BM) * ceil_div(N, BN)
-  room: "sm_count * (2 if BM * BN == 4096 else 1) // tiles"  # so many blocks for each tile run at once
+  room: sm_count // tiles  # so many blocks for each tile run at once
   parts: "max(1, min(PARTS, room, ceil_div(K, 64) // 4))"
 block: [2 * BM + 32 * FILLERS]
 grid: ["SLICES * ceil_div(M, BM)", "ceil_div(N, BN)", parts]
@@ -28,7 +25,7 @@ workspace: tiles * parts * BM * BN * 4 if parts > 1 else 0
 requires:
   - BM == 64 or BM == 128
   - BN == 64 or BN == 128
-  - FILLERS == 4 and BM == 64 and BN == 64 or FILLERS == 8
+  - FILLERS == 8 or FILLERS == 16 and BM * BN < 16384
   - SLICES == 1 or SLICES == 2 or SLICES == 4 or SLICES == 8
   - STAGES >= 4
   - PARTS == 1 or PARTS > 1 and SLICES == 1
@@ -62,7 +59,7 @@ __device__ __forceinline__ size_t part_at(int part) {
   return (size_t(blockIdx.y * gridDim.x + blockIdx.x) * gridDim.z + part) * (EIGHTS * CONSUMERS);
 }
 
-extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THREADS, THREADS > 256 ? 1 : 2)
+extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THREADS)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, float4* __restrict__ workspace) {
   extern __shared__ __align__(1024) uint8_t shared[];
@@ -91,8 +88,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
       wait<AHEAD>();
       __syncwarp();  // what the other lanes have copied has come, too
       uint8_t *stage = shared + shifting.place * STAGE, *ninths = shared + AT_NINTHS + shifting.place * NINTHS;
-      a.shift(stage, ninths);
-      b.shift(stage + A_BYTES, ninths + OfA::BYTES);
+      a.shift(stage, ninths, M - row);
+      b.shift(stage + A_BYTES, ninths + OfA::BYTES, DEPTH);
       async_may_follow();
       __syncwarp();
       barrier_arrive_if(ring.full(shifting.place), threadIdx.x % 32 == 0);

@@ -96,10 +96,12 @@ struct Shifted {
       }
   }
 
-  // Shifts what has come, in place: the pieces of a row belong to lanes of one warp, which reads them all before it writes one.
-  __device__ __forceinline__ void shift(uint8_t* stage, const uint8_t* ninths) const {
+  // Shifts what has come, in place: the pieces of a row belong to lanes of one warp, which reads them all before it writes one. Rows beyond
+  // `rows` have come as zeros, and stay.
+  __device__ __forceinline__ void shift(uint8_t* stage, const uint8_t* ninths, int rows) const {
     constexpr int ONCE = PASSES < 4 ? PASSES : 4;  // pieces that are read before the first is written
     if (still) return;
+    const int four = four_of_warp();
     uint8_t* own = stage + row * 128 + (column ^ row % 8 * 16);
     const uint8_t* next = column < 112 ? stage + row * 128 + (column + 16 ^ row % 8 * 16) : ninths + row * 16;
     const int further = APART * (column < 112 ? 128 : 16);
@@ -108,12 +110,14 @@ struct Shifted {
       uint4 v[ONCE], w[ONCE];
 #pragma unroll
       for (int j = 0; j < ONCE; ++j) {
+        if (four + (i + j) % HIGH * APART >= rows) continue;
         v[j] = *reinterpret_cast<const uint4*>(own + (i + j) * APART * 128);
         w[j] = *reinterpret_cast<const uint4*>(next + (i + j) * further);
       }
       __syncwarp();
 #pragma unroll
-      for (int j = 0; j < ONCE; ++j) *reinterpret_cast<uint4*>(own + (i + j) * APART * 128) = shifted(v[j], w[j], bytes);
+      for (int j = 0; j < ONCE; ++j)
+        if (four + (i + j) % HIGH * APART < rows) *reinterpret_cast<uint4*>(own + (i + j) * APART * 128) = shifted(v[j], w[j], bytes);
     }
   }
 };

@@ -81,13 +81,14 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "i < STAGES; ++i, next())", "i < 0; ++i, next())"),
     ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "AT_BARRIERS, group}", "AT_BARRIERS, warp_index() / 4}"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "wait<AHEAD>();", "wait<AHEAD + 1>();"),
-    ("41_half_shifted_rows", "include/half_shifted.cuh", "AHEAD = (STAGES - 2) / TEAMS;", "AHEAD = (STAGES - 1) / TEAMS;"),
     ("41_half_shifted_rows", "cuda/41_half_shifted_rows.cu", "step += TEAMS", "step += TEAMS + 1"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "      __syncwarp();", ""),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "there = row + i % HIGH * APART < rows ?", "there = true ?"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "all % 16 != 0", "all % 16 == 0"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "bytes = still ? 0", "bytes = still ? 8"),
     ("41_half_shifted_rows", "include/half_shifted.cuh", "min(4, there - at)", "min(4, there)"),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "APART < rows) *", "APART + 8 < rows) *"),
+    ("38_half_any_rows", "cuda/38_half_any_rows.cu", "(K + 63) / 64 * 8", "(K + 7) / 8"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  if (SLICES > 1) leave_cluster();", ""),
     ("42_half_one_wave", "cuda/42_half_one_wave.cu", "high = M - row - i * 16", "high = M - row"),
     ("42_half_one_wave", "cuda/42_half_one_wave.cu", "some_sync<128>(1 + warp_index() / 4);\n  const", "__syncwarp();\n  const"),
@@ -128,6 +129,11 @@ def test_slices_of_exchanged_operands_that_lose_a_part_are_found(tmp_path: Path)
 def test_clusters_that_share_both_operands_give_a_stage_back_to_all_who_sent_it(tmp_path: Path) -> None:
     faults = [("cuda/40_half_fitted_tile.cu", "CONSUMERS / 32 * (CM + CN - 1)", "CONSUMERS / 32 * 2")]
     assert is_found("40_half_fitted_tile", faults, tmp_path, CM=2, CN=2)
+
+
+def test_a_stage_that_is_copied_before_it_can_come_back_is_found(tmp_path: Path) -> None:
+    faults = [("include/half_shifted.cuh", "AHEAD = (STAGES - 2) / TEAMS;", "AHEAD = (STAGES - 1) / TEAMS;")]
+    assert is_found("41_half_shifted_rows", faults, tmp_path, BN=64, STAGES=5, SLICES=2)
 
 
 @pytest.mark.parametrize(("right", "planted"), [("part_at(blockIdx.z)", "part_at(0)"), ("j += gridDim.z", "j += gridDim.z + 1")])

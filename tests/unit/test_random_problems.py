@@ -46,6 +46,12 @@ def test_rows_begin_anywhere_and_distances_between_rows_differ(problems):
     assert {problem.offset for problem in problems} == {0, 1, 4}
 
 
+def test_half_of_the_problems_have_rows_at_multiples_of_16_bytes(problems):
+    aligned = [it for it in problems if math.gcd(it.lda, it.ldb, it.ldc, it.offset, 8) == 8]
+    assert 0.45 < len(aligned) / len(problems) < 0.6
+    assert {it.m % 8 for it in aligned} == set(range(8))
+
+
 def test_scalars_are_of_every_kind(problems):
     assert {(problem.alpha, problem.beta) for problem in problems} == {(a, b) for a in (1.0, -0.75, 0.0) for b in (0.0, 0.5, 1.0)}
 
