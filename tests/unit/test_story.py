@@ -12,7 +12,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
-from ladder.publishing import main_loops, page_answers, page_cells, page_data, pages, precisions
+from ladder.publishing import main_loops, page_answers, page_cells, page_data, page_past, pages, precisions
 from ladder.publishing.page_data import Story
 from small_story import HEADER, PUBLISHED, checkout, fill, publish
 
@@ -167,6 +167,17 @@ def test_values_of_a_rung_of_16_bits_are_of_the_first_dataset_with_the_problem(h
         "mix 30_half 64": "not measured yet",
     }.items():  # fmt: skip
         assert page_answers.value(story, *call.split()) == expected
+
+
+def test_problems_on_which_a_rung_of_16_bits_is_the_fastest_are_those_that_nothing_was_tuned_on(halves, monkeypatch):
+    monkeypatch.setattr(page_past, "TUNED", ("64",))
+    text = fill("table: rung 31_half 64 unseen", halves)
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")][1:] == ["| ---", "| 64", "| 32"]
+    assert "| 32 |" not in fill("table: rung 30_half 64 unseen", halves)
+    for call, expected in {"fastest 31_half": "1 of 1", "fastest 30_half": "0 of 1"}.items():
+        assert page_answers.value(Story(halves), *call.split()) == expected
+    monkeypatch.setattr(page_past, "TUNED", ("64", "32"))
+    assert page_answers.value(Story(halves), "fastest", "31_half") == "not measured yet"
 
 
 @pytest.mark.parametrize("marker", ["table: bst cuda 64", "table: best cuda 64", "value: speed 01_first 64", "value: rate"])

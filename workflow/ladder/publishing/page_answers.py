@@ -15,13 +15,15 @@ from ladder.claims.study import NOTHING
 from ladder.publishing import main_loops
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
-from ladder.publishing.page_past import held_out
+from ladder.publishing.page_past import fastest_on, held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
 DETAILS = Path("docs/evidence.md")
 """The page that has `details`."""
-VALUES = ("peak", "copy", "sms", "rate", "gain", "share", "over", "study", "short", "claim", "lock", "past", "mix", "minutes")
+VALUES = (
+    "peak", "copy", "sms", "rate", "gain", "share", "over", "fastest", "study", "short", "claim", "lock", "past", "mix", "minutes",
+)  # fmt: skip
 """The names that `value` accepts."""
 
 
@@ -134,7 +136,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
     """Return one value for a page.
 
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
-    is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop.
+    is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop. `fastest KERNEL` is on how many problems
+    that nothing was tuned on a 16-bit rung is the fastest.
     `study NAME` is what a study found, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
     that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
@@ -169,6 +172,9 @@ def value(story: Story, name: str, *arguments: str) -> str:
     if name == "mix":
         counts = main_loops.mix(story, *arguments)
         return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or NOTHING
+    if name == "fastest":
+        problems, count = fastest_on(story, *arguments)
+        return f"{len(problems)} of {count}" if count else NOTHING
     if name == "over":
         pair = story.over(*arguments)
         return NOTHING if pair is None else _gain(pair)

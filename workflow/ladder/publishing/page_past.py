@@ -10,6 +10,7 @@ from ladder.claims.study import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.verdicts import interval
 from ladder.figures.data import View, lettered
+from ladder.publishing import page_data
 from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
 from ladder.publishing.page_data import Row, Story
 
@@ -33,6 +34,13 @@ def fastest_rungs(data: View) -> list[Any]:
     precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
     by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
     return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
+
+
+def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:
+    """Return on which problems that nothing was tuned on a 16-bit rung is the fastest, in bfloat16, and of how many."""
+    views = [view for name in page_data.OF_16_BITS if (view := story.campaign(name, "bfloat16"))]
+    rows = [row for view in views for row in fastest_rungs(view) if row["problem"] not in TUNED]
+    return [row["problem"] for row in rows if row["kernel"] == kernel], len(rows)
 
 
 def past(story: Story, name: str) -> str:
