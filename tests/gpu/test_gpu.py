@@ -118,12 +118,16 @@ def beside(gpu: Any, spoil: Callable[[int, int, int], None]) -> Launch:
 
 
 def spoil_at(gpu: Any, address: int, element_type: str) -> None:
-    """Queue the writing of 64 at an address, or of two of them in 16 bits: many times what rounding C to bfloat16 may change in a row."""
+    """Queue the writing of 64 at an address, many times what rounding C to bfloat16 may change in a row. In 16 bits a 0 follows.
+
+    Two of the same would cancel out in an audit that has one of them with each sign.
+    """
     import pycuda.driver as cuda
 
     value = np.array(0x4280 if element_type == "bfloat16" else 64, stored_type(element_type))
-    words = np.full(max(1, 4 // value.itemsize), value).view(np.uint32)
-    for index, word in enumerate(words):
+    values = np.zeros(max(1, 4 // value.itemsize), value.dtype)
+    values[0] = value
+    for index, word in enumerate(values.view(np.uint32)):
         cuda.memset_d32_async(address + 4 * index, int(word), 1, gpu.stream)
 
 
