@@ -1,5 +1,7 @@
 """Figures of errors, models and parameters: what is drawn of a made-up dataset."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,6 +43,10 @@ def test_parameters_of_many_problems_stand_below_each_other_and_leave_room_for_t
         squares, others = (axes for axes in figure.axes if axes.get_title(loc="left"))
         assert squares.get_position().y0 > others.get_position().y1
         assert others.get_position().height * figure.get_size_inches()[1] > 0.5
+        rates = [text for text in others.texts if text.get_text().strip("~ td").replace(".", "").isdigit()]
+        overlap = any(first.get_window_extent().overlaps(second.get_window_extent()) for first, second in pairwise(rates))
+        assert (len(rates) >= 15, overlap) == (width == 11.0, False)
+        assert ("summary.csv has them" in note(figure)) == (width == 3.4)
     assert not [str(warning.message) for warning in recwarn if "layout" in str(warning.message)]
 
 

@@ -13,12 +13,14 @@ LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
 MANY = 9
 """The most problems of a panel that has another beside it."""
+CELLS, LETTER = 0.75, 0.6
+"""The share of the figure's width that cells have; the width of a letter as a share of its size."""
 
 
 def parameters(data: View, kernel: str) -> Figure:
     """Draw heat maps of squares and of other shapes: a row per configuration, a column per problem.
 
-    The text of a cell is the rate; its color is the share of the problem's best rate.
+    The text of a cell is the rate, unless rates would overlap; its color is the share of the problem's best rate.
     """
     rows = data.summary[data.summary["kernel"] == kernel]
     rated, every = rows[rows["tflops"].notna()], rows.sort_values(["m", "n", "k"], kind="stable")
@@ -50,10 +52,14 @@ def parameters(data: View, kernel: str) -> Figure:
         )
 
     texts = [lettered(f"{data.rate(row['tflops']):.3g}", row) for row in rated.to_dict("records")]
+    beside = 1 if most == 1 else min(len(shapes), side_by_side(data.width))
+    room = (
+        CELLS * data.width / beside / (LETTER * size / 72 * max(map(len, texts), default=1))
+    )  # for so many texts beside each other
 
     for axes, (title, across) in zip(grid, shapes.items(), strict=True):
         if len(rated):
-            text = spread(pd.Series(texts, rated.index), across).fillna("")
+            text = spread(pd.Series(texts, rated.index), across).fillna("") if len(across) <= room else None
             sns.heatmap(
                 spread(share, across), annot=text, fmt="", cmap="cividis", vmin=min(lowest, 99), vmax=100, ax=axes,
                 linewidths=0.5, xticklabels=False, yticklabels=False, annot_kws={"fontsize": size},
@@ -72,7 +78,13 @@ def parameters(data: View, kernel: str) -> Figure:
     lost = (
         f"Not drawn: {', '.join(f'{count} {status}' for status, count in failed.items())} (summary.csv)." if len(failed) else ""
     )
+    hidden = "" if max(map(len, shapes.values())) <= room else "Without numbers where they would overlap: summary.csv has them."
     every = rated.to_dict("records")
-    caption = [f"Color: the share of the problem's best, in the sweep of one process. {numbers}", lost, letters_note(every)]
+    caption = [
+        f"Color: the share of the problem's best, in the sweep of one process. {numbers}",
+        hidden,
+        lost,
+        letters_note(every),
+    ]
     details = ["Values of different rounds; their intervals are within-run.", marks_note(every)]
     return finish(figure, data, f"{data.nice(kernel)}: {data.unit} by configuration", (), caption, details, intervals="")
