@@ -13,8 +13,8 @@ LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
 MANY = 9
 """The most problems of a panel that has another beside it."""
-CELLS, LETTER = 0.75, 0.6
-"""The share of the figure's width that cells have; the width of a letter as a share of its size."""
+LETTER = 0.6
+"""The width of a letter, as a share of its size."""
 
 
 def parameters(data: View, kernel: str) -> Figure:
@@ -52,10 +52,8 @@ def parameters(data: View, kernel: str) -> Figure:
         )
 
     texts = [lettered(f"{data.rate(row['tflops']):.3g}", row) for row in rated.to_dict("records")]
-    beside = 1 if most == 1 else min(len(shapes), side_by_side(data.width))
-    room = (
-        CELLS * data.width / beside / (LETTER * size / 72 * max(map(len, texts), default=1))
-    )  # for so many texts beside each other
+    widest = LETTER * size / 72 * max(map(len, texts), default=1)
+    room = grid[0].get_position().width * data.width / widest  # for so many texts beside each other
 
     for axes, (title, across) in zip(grid, shapes.items(), strict=True):
         if len(rated):
