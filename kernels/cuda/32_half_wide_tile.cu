@@ -3,8 +3,8 @@ title: Half precision, wide tile
 idea: a tile of 128 x 256 needs fewer bytes a product; its sums take most of the registers, and leave for C by whole lines
 parameters: {BM: 128, BN: 256, STAGES: 4}
 configurations:
-  - {BM: 64, BN: 64, STAGES: [4, 8]}
-  - {BM: 64, BN: 128, STAGES: 8}
+  - {BM: 64, BN: 64, STAGES: [3, 4, 8]}
+  - {BM: 64, BN: 128, STAGES: [2, 8]}
   - {BM: 64, BN: 192, STAGES: 3}
   - {BM: 64, BN: 256, STAGES: 5}
   - {BM: 128, BN: 64, STAGES: 8}
@@ -46,16 +46,10 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
       for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH);
   } else {
     registers_of_consumer();
-    const int group = ring.group;
     float sum[BN / 2];
     for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
     ring.finish(sum, steps);
-    if (beta == 0) {
-      // Piece i takes the place of the warpgroup's rows of A in stage i, which no other warpgroup reads.
-      some_sync<128>(1 + group);  // all four warps have read them
-      store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
-    } else {
-      store_sums<BN>(sum, C, ldc, row + group * 64, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
-    }
+    // Piece i takes the place of the warpgroup's rows of A in stage i.
+    leave_by_rows(sum, shared + ring.group * STRIP, STAGE, C, ldc, row + ring.group * 64, column, M, N, alpha, beta);
   }
 }

@@ -5,6 +5,8 @@ parameters: {BM: 128, BN: 256, STAGES: 4, SLICES: 1}
 configurations:
   - {BM: 64, BN: 64, STAGES: 8, SLICES: [1, 2]}
   - {BM: 64, BN: 64, STAGES: 6, SLICES: [4, 8]}
+  - {BM: 64, BN: 64, STAGES: 3}
+  - {BM: 64, BN: 128, STAGES: 2}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: [1, 6]}
   - {BM: 192, BN: 192, STAGES: 4}
   - {BM: 128, BN: 256, STAGES: 4}
@@ -92,11 +94,6 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(CONS
             int ldc, uint4* __restrict__ workspace, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   multiply_slices<1, 1>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BN / 2], int group, int row, int column) {
-    if (beta == 0) {
-      some_sync<128>(1 + group);  // all four warps have read the ring
-      store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
-    } else {
-      store_sums<BN>(sum, C, ldc, row + group * 64, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
-    }
+    leave_by_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
   });
 }

@@ -46,6 +46,7 @@ global_writes: M * N
 constexpr int CONSUMERS = BN * 2, FULL = BN == 128 ? 256 : 192;  // threads that multiply; the greatest height of a tile
 constexpr int SPACE = 24 * STRIP, MOST = 8;                      // bytes of stages, and the most of those
 constexpr int AT_SLOTS = SPACE, SLOTS = BN == 128 ? 2 : 1, AT_BARRIERS = AT_SLOTS + 4 * STRIP;
+constexpr int LAST = 2;  // steps of a block's last tile that its warpgroups do one after another
 
 // The rule: see the header.
 struct Plan {
@@ -157,8 +158,15 @@ struct Fitted {
         if (step < steps) multiply_step(sum, step++);
         if (pending) put(rounded, i, slots + slot * STRIP, c_map, row, column);
       }
+      const int together = tiles.last() ? max(step, steps - LAST) : steps;  // what follows, the warpgroups do one after another
 #pragma unroll 1
-      for (; step < steps; ++step) multiply_step(sum, step);
+      for (; step < together; ++step) multiply_step(sum, step);
+      if (tiles.last()) {
+        if (group > 0) some_sync<256>(4 + group);
+#pragma unroll 1
+        for (; step < steps; ++step) multiply_step(sum, step);
+        if (group < BN / 64 - 1) some_arrive<256>(5 + group);
+      }
       wgmma_wait<0>();
       wgmma_done(sum);
       sharing.give_back(empty(before), steps > 0);
@@ -182,7 +190,11 @@ struct Fitted {
         }
       }
     }
-    if (pending) {  // the stages have done their work
+    if (pending && group < BN / 64 - 1) {
+      some_arrive<CONSUMERS>(4);
+#pragma unroll
+      for (int i = 0; i < PIECES; ++i) put(rounded, i, slots + slot * STRIP, c_map, row, column);
+    } else if (pending) {  // the stages have done their work
       if (is_storer()) stores_read<0>();
       some_sync<CONSUMERS>(4);
 #pragma unroll

@@ -5,6 +5,7 @@ parameters: {BM: 64, BN: 128, STAGES: 7, SLICES: 4, FILLERS: 16, PARTS: 1}
 configurations:
   - {BM: 64, BN: 128, STAGES: 7, SLICES: [2, 4, 8], FILLERS: 16}
   - {BM: 64, BN: 64, STAGES: 10, SLICES: [1, 4, 8], FILLERS: 16}
+  - {BM: 64, BN: 64, STAGES: 6, SLICES: [1, 4], FILLERS: 16}
   - {BM: 64, BN: 128, STAGES: 7, SLICES: 1, FILLERS: 16, PARTS: 64}
   - {BM: 128, BN: 64, STAGES: 8, SLICES: 1, FILLERS: 16, PARTS: 64}
   - {BM: 128, BN: 128, STAGES: 4, SLICES: 1, FILLERS: 8, PARTS: 64}
@@ -71,8 +72,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
 
   if (is_filler()) {
     const int team = (threadIdx.x - CONSUMERS) / 32 / TEAM, first = (team * shares + share) * DEPTH;
-    OfA a(A + size_t(row) * lda + first, lda, TEAMS * shares * DEPTH);
-    OfB b(B + size_t(first) * ldb + column, ldb, size_t(TEAMS * shares) * DEPTH * ldb);
+    OfA a(A + size_t(row) * lda + first, lda, TEAMS * shares * DEPTH, A + size_t(M - 1) * lda + K);
+    OfB b(B + size_t(first) * ldb + column, ldb, size_t(TEAMS * shares) * DEPTH * ldb, B + size_t(K - 1) * ldb + N);
     Turn<STAGES, TEAMS> copying{team}, shifting{team};
     for (int step = team; step < steps + AHEAD * TEAMS; step += TEAMS) {
       if (step < steps) {
@@ -111,11 +112,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(THRE
       for (int j = 0; j < EIGHTS; ++j) to[j * CONSUMERS] = make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]);
     } else if (SLICES > 1) {
       add_slices(sum, shared, come, slice, C, ldc, row, column, M, N, alpha, beta);
-    } else if (beta == 0) {
-      some_sync<128>(1 + group);  // all four warps have read the ring
-      store_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha);
     } else {
-      store_sums<BN>(sum, C, ldc, row + group * 64, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
+      leave_by_rows(sum, shared + group * STRIP, STAGE, C, ldc, row + group * 64, column, M, N, alpha, beta);
     }
   }
   if (SLICES > 1) leave_cluster();

@@ -8,15 +8,15 @@ configurations:
    {BN: 64, BM: [32, 64, 96], CN: 2}, {BN: 64, BM: 64, SLICES: 4, CN: 2}, {BN: 64, BM: [48, 64, 80, 208], CM: 2},
    {BN: 64, BM: [64, 96], SLICES: 2, CM: 2}, {BN: 64, BM: [64, 80, 96, 112], SLICES: 4, CM: 2},
    {BN: 64, BM: [32, 48, 64, 96, 112, 128], CM: 4}, {BN: 64, BM: [64, 96], SLICES: 2, CM: 4}, {BN: 64, BM: [32, 64], CN: 4},
-   {BM: [16, 32, 48, 64, 80, 96, 112, 128, 144]}, {BM: [16, 32, 144, 208], SLICES: 2}, {BM: [48, 96, 112, 128, 256], SLICES: 3},
+   {BM: [16, 32, 48, 64, 80]}, {BM: [16, 32, 144, 208], SLICES: 2}, {BM: [48, 96, 112, 128, 256], SLICES: 3},
    {BM: [16, 96, 112, 128, 160], SLICES: 4}, {BM: [32, 96, 128], SLICES: 6}, {BM: [64, 96], SLICES: 8},
-   {BM: [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256], CN: 2}, {BM: [48, 64, 128], SLICES: 2, CN: 2},
-   {BM: [64, 112, 128], SLICES: 4, CN: 2}, {BM: [64, 80, 96, 112, 128, 144], CM: 2}, {BM: [96, 144, 160], SLICES: 2, CM: 2},
-   {BM: [48, 64, 160], SLICES: 4, CM: 2}, {BM: [96, 112, 144, 160], CM: 2, CN: 2}, {BM: [64, 80, 96], CM: 4},
+   {BM: [16, 32, 48, 64, 80], CN: 2}, {BM: [48, 64, 128], SLICES: 2, CN: 2},
+   {BM: [64, 112, 128], SLICES: 4, CN: 2}, {BM: [64, 80], CM: 2}, {BM: [96, 144, 160], SLICES: 2, CM: 2},
+   {BM: [48, 64, 160], SLICES: 4, CM: 2}, {BM: [64, 80, 96], CM: 4},
    {BM: [48, 64, 80], SLICES: 2, CM: 4}, {BM: [32, 64], CN: 4},
    {BN: 192, BM: 16}, {BN: 192, BM: [16, 32], SLICES: 2}, {BN: 192, BM: 48, SLICES: 3}, {BN: 192, BM: [96, 128], SLICES: 4},
-   {BN: 192, BM: 96, SLICES: 6}, {BN: 192, BM: [96, 128, 160, 192], CN: 2}, {BN: 192, BM: 128, SLICES: 2, CN: 2},
-   {BN: 192, BM: [48, 64, 96, 112, 128, 144, 160, 176, 192], CM: 2}, {BN: 192, BM: 64, SLICES: 3, CM: 2},
+   {BN: 192, BM: 96, SLICES: 6}, {BN: 192, BM: 128, SLICES: 2, CN: 2},
+   {BN: 192, BM: [48, 64], CM: 2}, {BN: 192, BM: 64, SLICES: 3, CM: 2},
    {BN: 192, BM: [64, 96], SLICES: 4, CM: 2}, {BN: 192, BM: 64, CM: 4}]
 element_types: [bfloat16, float16]
 where:
@@ -52,59 +52,16 @@ global_writes: M * N
 
 constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
 #define HALF_SWAPPED
+#include "half_leave.cuh"
 #include "half_slices.cuh"
 
 static_assert(STAGES * 64 >= BM, "all sums have room in the ring");
-
-// Rounds a warpgroup's sums, and stores its 64 columns of all rows. 16 rows take 2048 bytes, where its columns of B have been in the ring: no
-// other warpgroup reads there.
-__device__ __forceinline__ void store_columns(float (&sum)[BM / 2], uint8_t* columns_of_b, T* C, int ldc, int row, int column, int M, int N,
-                                              float alpha) {
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-  const unsigned corner = (lane / 16 * 8 + lane % 8) * 128 + ((warp * 2 + lane / 8 % 2) ^ lane % 8) * 16;
-  some_sync<128>(1 + warp_index() / 4);  // all four warps have read the ring
-  const uint32_t to = shared_address(columns_of_b);
-#pragma unroll
-  for (int i = 0; i < BM / 16; ++i) {
-    uint32_t v[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) v[j] = pack(alpha * sum[8 * i + 2 * j], alpha * sum[8 * i + 2 * j + 1]);
-    store_transposed(to + i / 4 * STAGE + i % 4 * 2048 + corner, v[0], v[1], v[2], v[3]);
-  }
-  some_sync<128>(1 + warp_index() / 4);
-  const bool whole = (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
-#pragma unroll
-  for (int i = 0; i < BM / 16; ++i) {
-    const uint8_t* from = columns_of_b + i / 4 * STAGE + i % 4 * 2048;
-    T* to = C + size_t(row + i * 16) * ldc + column;
-    const int high = M - row - i * 16, left = N - column;
-    if (whole) {
-      const int r = warp * 4 + lane / 8;
-      if (r < high && int(lane % 8 * 8) < left)
-        *reinterpret_cast<uint4*>(to + size_t(r) * ldc + lane % 8 * 8) = *reinterpret_cast<const uint4*>(from + r * 128 + (lane % 8 ^ r % 8) * 16);
-    } else {
-#pragma unroll
-      for (int r = warp; r < 16; r += 4)
-#pragma unroll
-        for (int x = lane; x < 64; x += 32)
-          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const T*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
-    }
-  }
-}
 
 extern "C" __global__ void __cluster_dims__(CM * CN * SLICES, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
     gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
          int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) uint8_t shared[];
   multiply_slices<CM, CN>(shared, M, N, K, alpha, beta, C, ldc, a_map, b_map, [&](float (&sum)[BM / 2], int group, int row, int column) {
-    if (beta == 0) {
-      store_columns(sum, shared + A_BYTES + group * STRIP, C, ldc, row, column + group * 64, M, N, alpha);
-    } else {
-      const bool pairs = in_pairs(C, ldc);
-      const int at = column + threadIdx.x / 32 * 16;
-#pragma unroll
-      for (int j = 0; j < BM / 8; ++j)
-        store_across(make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]), C, ldc, row + j * 8, at, M, N, alpha, beta, pairs);
-    }
+    leave_by_columns(sum, shared + A_BYTES + group * STRIP, STAGE, C, ldc, row, column + group * 64, M, N, alpha, beta);
   });
 }

@@ -52,6 +52,61 @@ __device__ __forceinline__ void store_rows(float (&sum)[BN / 2], uint8_t* pieces
   }
 }
 
+// The sums of a warpgroup's 64 rows leave, which begin at (row, column) of C: by whole lines if C is not read. No other warpgroup reads the ring
+// where the pieces take its place.
+__device__ __forceinline__ void leave_by_rows(float (&sum)[BN / 2], uint8_t* pieces, int apart, T* C, int ldc, int row, int column, int M, int N,
+                                              float alpha, float beta) {
+  if (beta == 0) {
+    some_sync<128>(1 + warp_index() / 4);  // all four warps have read the ring
+    store_rows(sum, pieces, apart, C, ldc, row, column, M, N, alpha);
+  } else {
+    store_sums<BN>(sum, C, ldc, row, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
+  }
+}
+
+// The same with operands that have changed places: a warpgroup has 64 columns of the tile's BM rows, and its sums are transposed on the way. 64
+// rows at a time take a STRIP, the first of them at `strips`, the next `apart` further.
+__device__ __forceinline__ void leave_by_columns(const float (&sum)[BM / 2], const uint8_t* strips, int apart, T* C, int ldc, int row, int column,
+                                                 int M, int N, float alpha, float beta) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+  if (beta != 0) {
+    const bool pairs = in_pairs(C, ldc);
+#pragma unroll
+    for (int j = 0; j < BM / 8; ++j)
+      store_across(make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]), C, ldc, row + j * 8, column + warp * 16, M, N, alpha,
+                   beta, pairs);
+    return;
+  }
+  const unsigned corner = (lane / 16 * 8 + lane % 8) * 128 + ((warp * 2 + lane / 8 % 2) ^ lane % 8) * 16;
+  some_sync<128>(1 + warp_index() / 4);  // all four warps have read the ring
+#pragma unroll
+  for (int i = 0; i < BM / 16; ++i) {
+    uint32_t v[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = pack(alpha * sum[8 * i + 2 * j], alpha * sum[8 * i + 2 * j + 1]);
+    store_transposed(shared_address(strips) + i / 4 * apart + i % 4 * 2048 + corner, v[0], v[1], v[2], v[3]);
+  }
+  some_sync<128>(1 + warp_index() / 4);
+  const bool whole = (ldc % 8 | N % 8 | int(reinterpret_cast<size_t>(C) % 16)) == 0;
+#pragma unroll
+  for (int i = 0; i < BM / 16; ++i) {
+    const uint8_t* from = strips + i / 4 * apart + i % 4 * 2048;
+    T* to = C + size_t(row + i * 16) * ldc + column;
+    const int high = M - row - i * 16, left = N - column;
+    if (whole) {
+      const int r = warp * 4 + lane / 8;
+      if (r < high && int(lane % 8 * 8) < left)
+        *reinterpret_cast<uint4*>(to + size_t(r) * ldc + lane % 8 * 8) = *reinterpret_cast<const uint4*>(from + r * 128 + (lane % 8 ^ r % 8) * 16);
+    } else {
+#pragma unroll
+      for (int r = warp; r < 16; r += 4)
+#pragma unroll
+        for (int x = lane; x < 64; x += 32)
+          if (r < high && x < left) to[size_t(r) * ldc + x] = *reinterpret_cast<const T*>(from + r * 128 + (x / 8 ^ r % 8) * 16 + x % 8 * 2);
+    }
+  }
+}
+
 // The sums of tile after tile, by boxes of C's map.
 struct Leaving {
   const TensorMap& c_map;

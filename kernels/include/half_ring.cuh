@@ -108,6 +108,16 @@ struct Ring {
 #pragma unroll
       for (int i = 0; i < SPAN / 2; ++i) d[i] = 0;
   }
+  // All `steps` of a tile. The warpgroups do the LAST of them one after another: while one multiplies, the sums of those before it leave.
+  template <int LAST>
+  __device__ __forceinline__ void multiply_staggered(float (&d)[SPAN / 2], int steps) {
+    const int together = max(0, steps - LAST);
+    for (int s = 0; s < together; ++s) multiply_step(d, s);
+    if (group > 0) some_sync<256>(4 + group);  // until the one before has begun with all of its own
+    for (int s = together; s < steps; ++s) multiply_step(d, s);
+    if (group < GROUPS - 1) some_arrive<256>(5 + group);
+    finish(d, steps);
+  }
   __device__ __forceinline__ void give_back(bool wanted) const { sharing.give_back(empty(before), wanted); }
 };
 

@@ -90,10 +90,14 @@ def test_right_whatever_the_order_of_warps_and_copies(kernel: Kernel, configurat
     ("41_half_shifted_rows", "include/half_shifted.cuh", "APART < rows) *", "APART + 8 < rows) *"),
     ("38_half_any_rows", "cuda/38_half_any_rows.cu", "(K + 63) / 64 * 8", "(K + 7) / 8"),
     ("36_half_cluster_k", "include/half_slices.cuh", "  if (SLICES > 1) leave_cluster();", ""),
-    ("42_half_one_wave", "cuda/42_half_one_wave.cu", "high = M - row - i * 16", "high = M - row"),
-    ("42_half_one_wave", "cuda/42_half_one_wave.cu", "some_sync<128>(1 + warp_index() / 4);\n  const", "__syncwarp();\n  const"),
-    ("42_half_one_wave", "cuda/42_half_one_wave.cu", "(ldc % 8 | N % 8 |", "(ldc % 8 |"),
+    ("42_half_one_wave", "include/half_leave.cuh", "high = M - row - i * 16", "high = M - row"),
+    ("42_half_one_wave", "include/half_leave.cuh", "some_sync<128>(1 + warp_index() / 4);\n  const", "__syncwarp();\n  const"),
+    ("42_half_one_wave", "include/half_leave.cuh", "(ldc % 8 | N % 8 |", "(ldc % 8 |"),
     ("42_half_one_wave", "include/half_store.cuh", "threadIdx.x % 4 * 2 + i % 2, x", "threadIdx.x % 4 * 2, x"),
+    ("40_half_fitted_tile", "cuda/40_half_fitted_tile.cu", "      some_arrive<CONSUMERS>(4);\n", ""),
+    ("41_half_shifted_rows", "include/half_shifted.cuh", "copy_part<WIDTH>(to, from, bytes)", "copy_part<WIDTH>(to, from, WIDTH)"),
+    ("43_half_staggered_ends", "include/half_ring.cuh", "some_sync<256>(4 + group)", "some_sync<256>(5 + group)"),
+    ("43_half_staggered_ends", "include/half_ring.cuh", "int s = together; s < steps", "int s = together + 1; s < steps"),
 ])  # fmt: skip
 def test_a_planted_fault_is_found(name: str, file: str, right: str, planted: str, tmp_path: Path) -> None:
     assert is_found(name, [(file, right, planted)], tmp_path)

@@ -20,6 +20,7 @@ AT = {
     "39_half_few_rows": "64x4096x4096",
     "41_half_shifted_rows": "2049x2047x2051",
     "42_half_one_wave": "512",
+    "43_half_staggered_ends": "2048",
 }
 """The problems for whose best configurations the loops are counted, if not 4096: those of a rung for other shapes."""
 COUNTS = PUBLISHED / "main-loops.json"

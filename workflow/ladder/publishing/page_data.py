@@ -39,6 +39,7 @@ BUILDS_ON = {
     "40_half_fitted_tile": "35_half_multicast",
     "41_half_shifted_rows": "38_half_any_rows",
     "42_half_one_wave": "40_half_fitted_tile",
+    "43_half_staggered_ends": "40_half_fitted_tile",
 }
 """The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
 OF_16_BITS = ("nvidia-h200/half", "nvidia-h200/half-unseen")

@@ -1,0 +1,61 @@
+/*---
+title: Half precision, staggered ends
+idea: the warpgroups of a block do their last steps one after another, so that the sums of one leave while the next multiplies
+parameters: {BM: 144, BN: 128, CM: 1, CN: 1, LAST: 3}
+configurations:
+  [{BM: 96}, {BM: [112, 144, 160, 208], CM: 2}, {BM: [128, 144, 160, 240, 256], CN: 2}, {BM: [112, 144, 160], CM: 2, CN: 2},
+   {BN: 192, BM: [96, 128, 144]}, {BN: 192, BM: [96, 112, 128, 144, 176, 192], CM: 2}, {BN: 192, BM: [160, 192], CN: 2}]
+element_types: [bfloat16, float16]
+where:
+  stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit
+block: ["2 * BN + 128"]
+grid: ["CM * CN * ceil_div(M, CM * BM)", "ceil_div(N, CN * BN)"]
+dynamic_shared: stages * ((BM + BN) * 128 + 16)
+tensor_maps:
+  - {of: A, box: [64, BM // CN], swizzle: 128}
+  - {of: B, box: [64, 64 // CM], swizzle: 128}
+requires:
+  - BM % 16 == 0 and BM >= 32 and BM <= 256
+  - BN == 128 or BN == 192
+  - BN < 192 or BM <= 192
+  - CM == 1 or CM == 2 or CM == 4
+  - CN == 1 or CN == 2 or CN == 4
+  - CM * CN <= 8
+  - LAST >= 0 and LAST < min(8, 232440 // ((BM + BN) * 128 + 16))
+architecture: sm_90a
+global_reads: K * (M * ceil_div(N, CN * BN) + N * ceil_div(M, CM * BM))
+global_writes: M * N
+---*/
+// At the end of rung 42's tile nothing is multiplied while the sums leave: all SMs write their parts of C at the same time. The warpgroups of a
+// block take turns with the tensor cores until then, and come to the end together. Here each waits before its LAST steps, until the one before
+// has begun with all of its own. The tensor cores have as much to do as before. But the first warpgroup is done early, and its columns of C are
+// on their way while the next multiplies.
+//
+// What holds it back: the last warpgroup's columns, and the first box, for which the tensor cores wait at the beginning.
+
+constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
+#define HALF_SWAPPED
+#include "half_leave.cuh"
+
+static_assert(STAGES * 64 >= BM, "all sums have room in the ring");
+
+extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)
+    gemm(int M, int N, int K, float alpha, const T* __restrict__ A, int lda, const T* __restrict__ B, int ldb, float beta, T* __restrict__ C,
+         int ldc, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
+  extern __shared__ __align__(1024) uint8_t shared[];
+  Ring<CM, CN> ring(shared, RING, a_map, b_map);
+  const int row = (blockIdx.x / (CM * CN) * CM + ring.sharing.cm) * BM, column = (blockIdx.y * CN + ring.sharing.cn) * BN;
+  const int steps = steps_of(K, alpha);
+  if (is_filler()) {
+    registers_of_producer();
+    if (is_copier()) {
+      for (int step = 0; step < steps; ++step) ring.fill(a_map, b_map, row, column, step * DEPTH);
+      ring.finish_filling();
+    }
+    return;
+  }
+  registers_of_consumer();
+  float sum[BM / 2];
+  ring.template multiply_staggered<LAST>(sum, steps);
+  leave_by_columns(sum, shared + A_BYTES + ring.group * STRIP, STAGE, C, ldc, row, column + ring.group * 64, M, N, alpha, beta);
+}
