@@ -1,23 +1,17 @@
 /*---
 title: Half precision, one wave
 idea: a tile of just the height with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
-parameters: {BM: 144, BN: 128, SLICES: 1, CM: 1, CN: 1}
+parameters: {BM: 48, BN: 128, SLICES: 1, CM: 1, CN: 1}
 configurations:
-  [{BN: 64, BM: [16, 32, 48, 64, 80, 96, 112]}, {BN: 64, BM: [16, 32, 48, 64], SLICES: 2},
-   {BN: 64, BM: [32, 64, 96, 192, 208], SLICES: 4}, {BN: 64, BM: [48, 96], SLICES: 6}, {BN: 64, BM: [32, 64, 112, 128], SLICES: 8},
-   {BN: 64, BM: [32, 64, 96], CN: 2}, {BN: 64, BM: 64, SLICES: 4, CN: 2}, {BN: 64, BM: [48, 64, 80, 208], CM: 2},
-   {BN: 64, BM: [64, 96], SLICES: 2, CM: 2}, {BN: 64, BM: [64, 80, 96, 112], SLICES: 4, CM: 2},
-   {BN: 64, BM: [32, 48, 64, 96, 112, 128], CM: 4}, {BN: 64, BM: [64, 96], SLICES: 2, CM: 4}, {BN: 64, BM: [32, 64], CN: 4},
-   {BM: [16, 32, 48, 64, 80]}, {BM: [16, 32, 144, 208], SLICES: 2}, {BM: [48, 96, 112, 128, 256], SLICES: 3},
-   {BM: [16, 96, 112, 128, 160], SLICES: 4}, {BM: [32, 96, 128], SLICES: 6}, {BM: [64, 96], SLICES: 8},
-   {BM: [16, 32, 48, 64, 80], CN: 2}, {BM: [48, 64, 128], SLICES: 2, CN: 2},
-   {BM: [64, 112, 128], SLICES: 4, CN: 2}, {BM: [64, 80], CM: 2}, {BM: [96, 144, 160], SLICES: 2, CM: 2},
-   {BM: [48, 64, 160], SLICES: 4, CM: 2}, {BM: [64, 80, 96], CM: 4},
-   {BM: [48, 64, 80], SLICES: 2, CM: 4}, {BM: [32, 64], CN: 4},
-   {BN: 192, BM: 16}, {BN: 192, BM: [16, 32], SLICES: 2}, {BN: 192, BM: 48, SLICES: 3}, {BN: 192, BM: [96, 128], SLICES: 4},
-   {BN: 192, BM: 96, SLICES: 6}, {BN: 192, BM: 128, SLICES: 2, CN: 2},
-   {BN: 192, BM: [48, 64], CM: 2}, {BN: 192, BM: 64, SLICES: 3, CM: 2},
-   {BN: 192, BM: [64, 96], SLICES: 4, CM: 2}, {BN: 192, BM: 64, CM: 4}]
+  [{BN: 64, BM: [32, 48, 64, 80, 96]}, {BN: 64, BM: [16, 32], SLICES: 2}, {BN: 64, BM: [32, 96, 208], SLICES: 4},
+   {BN: 64, BM: [48, 96], SLICES: 6}, {BN: 64, BM: [32, 64, 112, 128], SLICES: 8}, {BN: 64, BM: [32, 64], CN: 2},
+   {BN: 64, BM: 64, SLICES: 4, CN: 2}, {BN: 64, BM: 32, CN: 4}, {BN: 64, BM: [64, 208], CM: 2}, {BN: 64, BM: 64, SLICES: 2, CM: 2},
+   {BN: 64, BM: [64, 80, 96, 112], SLICES: 4, CM: 2}, {BN: 64, BM: [32, 48, 96, 112, 128], CM: 4}, {BN: 64, BM: 96, SLICES: 2, CM: 4},
+   {BM: 48}, {BM: [48, 96], SLICES: 3}, {BM: 16, SLICES: 4}, {BM: 32, SLICES: 6}, {BM: [16, 32], CN: 2},
+   {BM: [48, 64, 128], SLICES: 2, CN: 2}, {BM: [112, 128], SLICES: 4, CN: 2}, {BM: [96, 144], SLICES: 2, CM: 2},
+   {BM: [48, 64], SLICES: 4, CM: 2}, {BM: [80, 96], CM: 4}, {BM: [48, 64, 80], SLICES: 2, CM: 4},
+   {BN: 192, BM: 16, SLICES: 2}, {BN: 192, BM: 96, SLICES: 4}, {BN: 192, BM: 48, CM: 2}, {BN: 192, BM: [64, 96], SLICES: 4, CM: 2},
+   {BN: 192, BM: 64, CM: 4}]
 element_types: [bfloat16, float16]
 where:
   stages: "min(8, 232440 // ((BM + BN) * 128 + 16))"  # as many as fit
@@ -42,7 +36,7 @@ global_writes: M * N
 ---*/
 // A block of rung 40 does one tile after another, and finds out at run time how high they are. Where C is so small that all tiles run at once,
 // both only take time. Here the height is a parameter as the other sizes are: any multiple of 16, with the operands exchanged as in rung 39. So
-// 1600 x 1600 is 130 tiles of 128 columns and 160 rows, for 132 SMs.
+// 1000 x 1000 is 128 tiles of 64 columns and 128 rows, for 132 SMs.
 //
 // Where even low tiles are too few, the blocks of a cluster share out K of one tile, as in rung 36. Two or four of them may share operands, as in
 // rung 35, so that less comes from the L2: most where rows begin at no multiple of 128 bytes. The sums pass through the ring on their way to C,
