@@ -93,6 +93,24 @@ def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
         assert all(left.x1 < right.x0 for left, right in pairwise(boxes.values()))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "shapes", "below"), [(11.0, 12, False), (11.0, 40, True), (3.4, 12, True), (3.4, 40, True)])
+def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, width, shapes, below):
+    problems = [(1024,) * 3, (2048,) * 3, *((64 * it, 4096, 16384 - 64 * it) for it in range(1, shapes + 1))]
+    figure = draw(
+        made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3), "ratio", width=width
+    )
+    squares, others = figure.axes
+    assert (others.get_position().y1 < squares.get_position().y0) == below
+    renderer = figure.canvas.get_renderer()
+    names = [it for it in others.texts if it.get_position()[0] == 1.01]
+    assert len(names) == shapes
+    for column in (others.get_yticklabels(), names):
+        boxes = sorted((it.get_window_extent(renderer) for it in column), key=lambda box: float(box.y0))
+        assert all(lower.y1 < upper.y0 for lower, upper in pairwise(boxes))
+        assert all(figure.bbox.x0 < box.x0 and box.x1 < figure.bbox.x1 for box in boxes)
+
+
 def test_a_few_rungs_have_a_color_and_a_name(dataset):
     data = View(*dataset, "warm")
     assert len(data.prominent) == 6 < len(data.kernels)
@@ -104,7 +122,7 @@ def test_a_few_rungs_have_a_color_and_a_name(dataset):
     named = {text.get_text() for text in squares.texts}
     assert {data.nice(kernel) for kernel in [*data.prominent, *data.baselines]} <= named
     assert "08 padded shared" not in named
-    numbers = [text.get_text() for text in others.texts if text.get_position()[1] != 1.02]
+    numbers = [text.get_text() for text in others.texts if text.get_position()[0] != 1.01]
     assert sorted(numbers) == sorted(4 * [data.brief(kernel) for kernel in data.prominent])
     assert "Grey: rungs" in caption(squares.figure)
     assert "08" in caption(squares.figure).partition("Grey")[2]

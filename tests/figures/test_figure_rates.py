@@ -20,28 +20,28 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
     ):  # fmt: skip
         best.loc[at & best["kernel"].isin(kernels), ["ratio", "ratio_low", "ratio_high"]] = ratio
     figure = draw(changed(dataset, best=best), "performance")
-    squares, others = (
-        {round(it.get_position()[0], 3): it.get_text() for it in axes.texts if it.get_position()[1] == 1.02}
-        for axes in figure.axes
-    )
-    assert squares[4096] == "05\n≈03"
-    labels = [it.get_text().replace("\n", "") for it in figure.axes[1].get_xticklabels()]
-    assert others[labels.index("256×256×16384")] == "05\n≈03"
-    assert {axes.get_title(loc="left") for axes in figure.axes} == {"fastest of rungs and cuBLAS:"}
+    squares, others = figure.axes
+    above = {round(it.get_position()[0], 3): it.get_text() for it in squares.texts if it.get_position()[1] == 1.02}
+    assert above[4096] == "05\n≈03"
+    beside = {it.get_position()[1]: it.get_text() for it in others.texts if it.get_position()[0] == 1.01}
+    labels = [it.get_text() for it in others.get_yticklabels()]
+    assert beside[labels.index("256×256×16384")] == "05 ≈03"
+    assert squares.get_title(loc="left") == others.get_title(loc="right") == "fastest of rungs and cuBLAS:"
     assert "≈: the intervals overlap" in caption(figure)
 
 
 def test_ratios_are_drawn_near_the_reference(dataset):
     figure = draw(dataset, "ratio")
-    assert [axes.get_yscale() for axes in figure.axes] == ["linear", "linear"]  # squares and other shapes
-    assert {axes.get_ylim() for axes in figure.axes} == {(75, 125)}
+    squares, others = figure.axes
+    assert (squares.get_yscale(), others.get_xscale()) == ("linear", "linear")
+    assert squares.get_ylim() == others.get_xlim() == (75, 125)
     values = 100 * rows(dataset, state="warm")["ratio"]
     assert f"{((values < 75) | (values > 125)).sum()} points" in caption(figure)  # TF32 is far above
 
 
 def test_all_rates_are_drawn_on_a_logarithmic_axis(dataset):
     figure = draw(dataset, "performance")
-    assert [axes.get_yscale() for axes in figure.axes] == ["log", "log"]
+    assert (figure.axes[0].get_yscale(), figure.axes[1].get_xscale()) == ("log", "log")
     rates = rows(dataset, state="warm").query("problem.str.isdigit()")["tflops"]
     low, high = figure.axes[0].get_ylim()
     assert low < rates.min() < rates.max() < high
@@ -56,7 +56,7 @@ def test_intervals_and_marks_are_drawn(dataset):
     bands = [it.get_paths()[0].vertices[:, 1] for it in squares.collections if it.get_alpha() == 0.25 and len(it.get_paths())]
     ends = 100 * of_squares["ratio_low"].min(), 100 * of_squares["ratio_high"].max()
     assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
-    bars = [segment[:, 1] for it in others.collections if hasattr(it, "get_segments") for segment in it.get_segments()]
+    bars = [segment[:, 0] for it in others.collections if hasattr(it, "get_segments") for segment in it.get_segments()]
     other = best[best["problem"] == "256x256x16384"].iloc[0]
     assert any(sorted(bar) == pytest.approx([100 * other["ratio_low"], 100 * other["ratio_high"]]) for bar in bars)
     edges = {tuple(np.round(edge[:3], 2)) for it in squares.collections for edge in it.get_edgecolors()}

@@ -60,16 +60,17 @@ def side_by_side(width: float) -> int:
     return max(1, round(width / PANEL))
 
 
-def panels(data: View, count: int, height: float, most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` panels, each `height` inches high, in as many columns as fit, at most `most`.
+def panels(data: View, count: int, height: float | Sequence[float], most: int = 3, narrow: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` panels, `height` inches high or each row with its own, in as many columns as fit, at most `most`.
 
     `narrow` panels take the space of one usual panel.
     """
     columns = min(count, most, narrow * side_by_side(data.width))
     rows = -(-count // columns)
     # not through pyplot: seaborn would draw such a figure in full to check whether labels touch
-    figure = Figure(figsize=(data.width, rows * height), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
+    heights = [float(it) for it in np.broadcast_to(height, rows)]
+    figure = Figure(figsize=(data.width, sum(heights)), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()

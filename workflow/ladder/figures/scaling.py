@@ -13,13 +13,15 @@ from matplotlib.figure import Figure
 from ladder.core.stats import tied
 from ladder.figures.data import GREY, View, edge, edges, marks_note, marks_of
 from ladder.figures.labels import halo, name_ends, name_points
-from ladder.figures.layout import finish, logarithmic, panels, problems, text_size
+from ladder.figures.layout import finish, inches, logarithmic, panels, text_size
 
 LIMIT = "#b22222"
 NEAR = (75.0, 125.0)
 """The range of the figure `ratio`, in percent."""
 FEW = 6
 """The most problems of a panel in which points have names."""
+MANY = 12
+"""The most problems that are not squares in a panel beside that of the squares. Of more, the panel is below it."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,22 @@ def fastest(data: View) -> dict[str, str]:
 
 
 def _name_fastest(axes: Axes, data: View, places: dict[str, float]) -> None:
-    """Write the fastest kernels of the problems above a panel, and above them what they are."""
+    """Write the fastest kernels of squares above their panel, and those of other shapes right of theirs; above them, what they are."""
     size, shown = 0.8 * _text(axes), {problem: names for problem, names in fastest(data).items() if problem in places}
+    title = f"fastest of rungs and {data.nice(data.reference)}:"
+    if axes.yaxis_inverted():
+        most = 2 if data.in_column else 4
+        for problem, names in shown.items():
+            at, listed = (1.01, places[problem]), names.split("\n")
+            text = " ".join([*listed[:most], *([f"+{len(listed) - most}"] if len(listed) > most else [])])
+            axes.text(*at, text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size)
+        axes.set_title(title, loc="right", fontsize=size)
+        return
     lines = max((names.count("\n") + 1 for names in shown.values()), default=0)
     for problem, names in shown.items():
         at = places[problem], 1.02
         axes.text(*at, names, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
-    axes.set_title(f"fastest of rungs and {data.nice(data.reference)}:", fontsize=size, pad=1.25 * lines * size + 5)
+    axes.set_title(title, fontsize=size, pad=1.25 * lines * size + 5)
 
 
 def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
@@ -143,23 +154,27 @@ def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
 
 
 def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
-    """Draw kernels side by side in each problem, with bars between the ends of the intervals; baselines lie across.
+    """Draw a row per problem, in it the kernels one below the other with bars between the ends of the intervals; baselines lie across.
 
-    Return the x positions of the problems.
+    Return the y positions of the problems.
     """
     labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
+    for place in range(0, len(labels), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.03, lw=0, zorder=0)
     for kernel in _drawing_order(data):
         mine = data.best[~data.best["square"] & (data.best["kernel"] == kernel)]
-        at = _across(data, mine)
+        at = _down(data, mine)
         value, low, high = _ends(mine, quantity.columns, quantity.scale(data))
         if kernel in data.baselines:
-            axes.hlines(value, at - 0.42, at + 0.42, color=colours[kernel], ls=dashes[kernel], zorder=2)
+            axes.vlines(value, at - 0.42, at + 0.42, color=colours[kernel], ls=dashes[kernel], zorder=2)
             continue
-        axes.vlines(at, low, high, color=colours[kernel], lw=0.12 * _text(axes), zorder=3)
+        axes.hlines(at, low, high, color=colours[kernel], lw=0.12 * _text(axes), zorder=3)
         if len(mine):
-            points(axes, at, value, mine, colours[kernel], "o", (0.5 if kernel in data.prominent else 0.3) * _text(axes))
-    problems(axes, labels)
-    axes.set_xlabel("M×N×K")
+            points(axes, value, at, mine, colours[kernel], "o", (0.5 if kernel in data.prominent else 0.3) * _text(axes))
+    shown = [label.replace(" padding=", " pad ") if data.in_column else label for label in labels]
+    axes.set_yticks(range(len(labels)), [label.replace("x", "×") for label in shown])
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
     return {label: place for place, label in enumerate(labels)}
 
 
@@ -169,8 +184,8 @@ def _shapes(data: View) -> list[str]:
     return list(dict.fromkeys(rows["problem"]))
 
 
-def _across(data: View, rows: pd.DataFrame) -> Any:
-    """Return the x positions of rows that are not squares: that of the problem, and for rungs an offset by their order."""
+def _down(data: View, rows: pd.DataFrame) -> Any:
+    """Return the y positions of rows that are not squares: that of the problem, and for rungs an offset by their order."""
     labels = _shapes(data)
     offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
     return np.array(
@@ -183,13 +198,13 @@ def _across(data: View, rows: pd.DataFrame) -> Any:
 
 def _name_dots(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
     """Name the rungs that have a color at every problem, by their numbers, if there are few problems."""
-    low, high = axes.get_ylim()
+    low, high = axes.get_xlim()
     if len(_shapes(data)) > FEW:
         return
     rows = data.best[~data.best["square"] & data.best["kernel"].isin(data.prominent)]
     values = quantity.scale(data) * rows[quantity.columns[0]]
-    drawn = zip(_across(data, rows), values, rows["kernel"], strict=True)
-    named = [(float(x), float(y), data.brief(kernel), data.colours()[kernel]) for x, y, kernel in drawn if low <= y <= high]
+    drawn = zip(values, _down(data, rows), rows["kernel"], strict=True)
+    named = [(float(x), float(y), data.brief(kernel), data.colours()[kernel]) for x, y, kernel in drawn if low <= x <= high]
     name_points(axes, named, 0.75 * _text(axes), wide, tall)
 
 
@@ -198,13 +213,14 @@ def _text(axes: Axes) -> float:
 
 
 def _draw_peaks(axes: Axes, data: View) -> None:
-    """Draw the device's peaks in this element type, with one text for both."""
+    """Draw the device's peaks in this element type, with one text for both, or in a column for the measured one."""
     peaks = {"measured": data.peak, f"by {data.by_clock}": data.clock_peak}
     drawn = {name: peak for name, peak in peaks.items() if peak}
     for (name, peak), dash in zip(drawn.items(), (":", (0, (1, 3))), strict=False):
         axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"{data.peak_name}, {name}")
     if drawn:
-        text = f"{data.peak_name}: {', '.join(f'{peak:.3g} {name}' for name, peak in drawn.items())}"
+        named = list(drawn.items())[: 1 if data.in_column else 2]
+        text = f"{data.peak_name}: {', '.join(f'{peak:.3g} {name}' for name, peak in named)}"
         at = 0.01, 1.03 * max(drawn.values())
         axes.text(
             *at, text, transform=axes.get_yaxis_transform(), fontsize=0.8 * _text(axes), color=LIMIT, va="bottom", zorder=5,
@@ -213,33 +229,37 @@ def _draw_peaks(axes: Axes, data: View) -> None:
 
 
 def scaling(data: View, quantity: Quantity) -> Figure:
-    """Draw squares as lines, with names at their ends, and other shapes beside or below them."""
+    """Draw squares as lines, with names at their ends, and other shapes as rows beside or below them."""
     drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
-    # in a column, the slanted problem names are below both panels
-    longer = max(0, max(map(len, data.order)) - 13) * 0.45 * text_size(data.width) / 72
-    height = 2.2 + longer / 2 if data.in_column else 4.0
-    figure, grid = panels(data, len(drawn), height, most=2)
-    wide, tall = 0.8 * data.width / (1 if data.in_column else len(drawn)), 0.7 * height
-    for axes, draw in zip(grid, drawn, strict=True):
+    shapes = len(_shapes(data))
+    stacked = data.in_column or shapes > MANY
+    usual = 2.2 if data.in_column else 4.0
+    longer = max(usual, inches(1.4 * shapes, text_size(data.width)))
+    heights = [longer if stacked and draw is _others else usual for draw in drawn]
+    figure, grid = panels(data, len(drawn), heights if stacked else usual, most=1 if stacked else 2)
+    wide = 0.8 * data.width / (1 if stacked else len(drawn))
+    for axes, draw, height in zip(grid, drawn, heights, strict=True):
         _name_fastest(axes, data, draw(axes, data, quantity))
+        squares, tall = draw is _squares, 0.7 * height
         if quantity.near:
-            axes.set_ylim(*quantity.near)
-            axes.axhspan(98, 102, color="#000000", alpha=0.08, lw=0, zorder=1)
+            (axes.set_ylim if squares else axes.set_xlim)(*quantity.near)
+            (axes.axhspan if squares else axes.axvspan)(98, 102, color="#000000", alpha=0.08, lw=0, zorder=1)
         else:
-            if draw is _squares:
+            if squares:
                 _draw_peaks(axes, data)
-            logarithmic(axes)
-        axes.set_ylabel(f"{quantity.label(data)}{'' if quantity.near else ' (log)'}")
-        if draw is _squares:
+            logarithmic(axes, "y" if squares else "x")
+        (axes.set_ylabel if squares else axes.set_xlabel)(f"{quantity.label(data)}{'' if quantity.near else ' (log)'}")
+        if squares:
             _name_lines(axes, data, quantity, tall)
         else:
             _name_dots(axes, data, quantity, wide, tall)
     low, high = quantity.near or (0, math.inf)
     values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
     beyond = int(((values < low) | (values > high)).sum())
+    extra = ", +: and so many more" if any(" +" in text.get_text() for axes in grid for text in axes.texts) else ""
     grey = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
     caption = [
-        f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap.",
+        f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap{extra}.",
         f"Grey: rungs {', '.join(grey)}." if grey else "",
         "Grey band: within 2 %." if quantity.near else "",
         f"Beyond the panels: {beyond} points." if beyond else "",
