@@ -223,7 +223,7 @@ def test_compilers_are_told_side_by_side(small):
 def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeypatch):
     monkeypatch.setattr(page_half, "OF_CUDA", ("float32",))
     text = page_half.half(Story(small), "d/test")
-    assert "ahead of cuBLAS on 0 of these 1 problems, and with the whole interval behind on 1; the median is" in text
+    assert "ahead of cuBLAS on 0 of these 1 problems, and with the whole interval behind on 1 (64). The median is" in text
     assert "Nothing was tuned on these problems; over the 1 whose rows begin at 16 bytes, the geometric mean is ×0.500" in text
     assert "| 64 | `02_second` |" in text
     assert "Sustained" not in text  # it was not measured

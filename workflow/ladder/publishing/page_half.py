@@ -46,11 +46,11 @@ def _warm(data: View) -> str:
             interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), *others,
             f"×{row['frobenius_error'] / errors[row['problem']]:.2f}", f"`{row['configuration']}`",
         ])  # fmt: skip
-    ahead, behind = sum(row["ratio"] >= 1 for row in rows), sum(row["ratio_high"] < 1 for row in rows)
-    ratios = [float(row["ratio"]) for row in rows]
+    ahead, behind = sum(row["ratio"] >= 1 for row in rows), [_shown(row["problem"]) for row in rows if row["ratio_high"] < 1]
+    ratios, listed = [float(row["ratio"]) for row in rows], f" ({'; '.join(behind)})" if behind else ""
     text = (
-        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with the whole interval behind on {behind}; the "
-        f"median is ×{median(ratios):.3f}, the least ×{min(ratios):.3f}"
+        f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with the whole interval behind on "
+        f"{len(behind)}{listed}. The median is ×{median(ratios):.3f}, the least ×{min(ratios):.3f}"
     )
     if set(data.order) <= set(TUNED):
         text += ". The rungs were tuned on these problems:"
