@@ -9,6 +9,9 @@ import yaml
 from ladder.claims import definitions
 from ladder.cli import main as command
 from ladder.core.files import ROOT
+from ladder.model.kernel_file import discover
+
+TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 
 
 def test_the_metadata_files_agree():
@@ -24,6 +27,16 @@ def test_the_metadata_files_agree():
         assert re.search(rf"\b{missing}\b", text), missing
         assert missing == "authors" or missing not in citation
     assert (ROOT / "results" / "published" / "LICENSE.md").read_text().count("CC-BY-4.0") == 1
+
+
+def test_the_readme_says_how_many_kernels_there_are():
+    rungs = [kernel for kernel in discover(ROOT).values() if kernel.name < "60"]  # not examples, nor a reader's own
+    types = [kernel.element_types for kernel in rungs if kernel.kind == "cuda"]
+    single, half = (TEENS[sum(name in those for those in types) - 10] for name in ("float32", "bfloat16"))
+    text = (ROOT / "README.md").read_text()
+    assert f"{single} float32 and {half} 16-bit CUDA kernels" in text
+    assert "four CPU kernels" in text
+    assert len(rungs) - len(types) == 4
 
 
 def test_the_appendix_has_every_claim_and_its_commands_exist():

@@ -227,8 +227,13 @@ def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeyp
     assert "Nothing was tuned on these problems; over the 1 whose rows begin at 16 bytes, the geometric mean is ×0.500" in text
     assert "| 64 | `02_second` |" in text
     assert "Sustained" not in text  # it was not measured
+    assert (
+        "ahead of cuBLAS on 0 of 1 shapes that no kernel was tuned on; where rows begin at 16 bytes they are 0.500 times as fast"
+        in (fill("value: past d/test float32", small))
+    )
     monkeypatch.setattr(page_half, "TUNED", ("64",))
     assert "The rungs were tuned on these problems:" in page_half.half(Story(small), "d/test")
+    assert "not measured yet" in fill("value: past d/test float32", small)
     data = Story(small).published("d/test")
     strict = data.best[data.best["kernel"] == "cublas"].assign(kernel="cublas_fp32_sums", ratio=0.8)
     data.best = pd.concat([data.best, strict])

@@ -15,6 +15,7 @@ from ladder.claims.study import NOTHING
 from ladder.publishing import main_loops
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
+from ladder.publishing.page_half import held_out_of_16_bits
 from ladder.publishing.page_past import fastest_on, held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
@@ -139,8 +140,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
     is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop. `fastest KERNEL` is on how many problems
     that nothing was tuned on a 16-bit rung is the fastest.
     `study NAME` is what a study found, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
-    DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET` how fast the rungs are on the shapes
-    that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
+    DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET [TYPE]` how fast the rungs are on the
+    shapes that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
     name of a published dataset, and an element type, may follow `rate` and `share`. Rungs without float32 are shown in bfloat16.
     """
     if name == "claim":
@@ -150,7 +151,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
         entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
         return entry["says"] if entry else NOTHING
     if name == "past":
-        return held_out(story, *arguments)
+        return held_out_of_16_bits(story, *arguments) if len(arguments) > 1 else held_out(story, *arguments)
     if name == "minutes":
         return _minutes(story, *arguments)
     if name == "lock":

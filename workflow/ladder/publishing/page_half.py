@@ -29,6 +29,19 @@ def half(story: Story, name: str) -> str:
     return "\n\n".join([f"{_whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
 
 
+def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
+    """Return how many of the problems that nothing was tuned on have a rung ahead of cuBLAS, and the mean where rows are aligned."""
+    data = story.campaign(name, element_type)
+    rows = [row for row in fastest_rungs(data) if row["problem"] not in TUNED] if data else []
+    if not rows:
+        return NOTHING
+    ahead, aligned = sum(row["ratio"] >= 1 for row in rows), [float(row["ratio"]) for row in rows if _aligned(row)]
+    return (
+        f"ahead of cuBLAS on {ahead} of {len(rows)} shapes that no kernel was tuned on; where rows begin at 16 bytes they are "
+        f"{geometric_mean(aligned):.3f} times as fast (geometric mean of {len(aligned)} shapes)"
+    )
+
+
 def _warm(data: View) -> str:
     rows = fastest_rungs(data)
     baselines = {kernel: of.set_index("problem") for kernel, of in data.best.groupby("kernel")}
