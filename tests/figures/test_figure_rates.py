@@ -30,6 +30,17 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
     assert "≈: the intervals overlap" in caption(figure)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "text"), [(11.0, "05 ≈03 ≈02"), (3.4, "05 ≈03 …")])
+def test_beside_a_row_are_as_many_names_as_there_is_room_for(dataset, width, text):
+    best = rows(dataset)
+    at = (best["state"] == "warm") & (best["problem"] == "256x256x16384")
+    for kernel, ratio in (("05_register_tile", 3.0), ("03_shared_tile", 2.95), ("02_naive_coalesced", 2.9)):
+        best.loc[at & (best["kernel"] == kernel), ["ratio", "ratio_low", "ratio_high"]] = ratio, ratio - 0.1, ratio + 0.1
+    others = draw(changed(dataset, best=best), "performance", width=width).axes[1]
+    assert text in [it.get_text() for it in others.texts]
+
+
 def test_ratios_are_drawn_near_the_reference(dataset):
     figure = draw(dataset, "ratio")
     squares, others = figure.axes

@@ -18,6 +18,8 @@ from ladder.figures.layout import finish, inches, logarithmic, panels, text_size
 LIMIT = "#b22222"
 NEAR = (75.0, 125.0)
 """The range of the figure `ratio`, in percent."""
+ALIKE = (98.0, 102.0)
+"""The grey band in it."""
 FEW = 6
 """The most problems of a panel in which points have names."""
 MANY = 12
@@ -106,8 +108,8 @@ def _name_lines(axes: Axes, data: View, quantity: Quantity, tall: float) -> None
     name_ends(axes, ends, 0.85 * _text(axes), tall)
 
 
-def fastest(data: View) -> dict[str, str]:
-    """Return, for every problem, the fastest kernel, and below it those whose intervals overlap its interval.
+def fastest(data: View) -> dict[str, list[str]]:
+    """Return, for every problem, the fastest kernel, and after it those whose intervals overlap its interval.
 
     Rungs and the reference take part, but nothing else.
     """
@@ -118,27 +120,32 @@ def fastest(data: View) -> dict[str, str]:
     for problem, rows in ranked.groupby("problem"):
         _, low, high = _ends(rows, QUANTITIES["ratio"].columns, 1.0)
         alike = rows["kernel"][tied(low, high, 0)]
-        series[str(problem)] = "\n≈".join(map(data.brief, [rows["kernel"].iloc[0], *alike]))
+        series[str(problem)] = [data.brief(kernel) for kernel in [rows["kernel"].iloc[0], *alike]]
     return series
 
 
-def _name_fastest(axes: Axes, data: View, places: dict[str, float]) -> None:
-    """Write the fastest kernels of squares above their panel, and those of other shapes right of theirs; above them, what they are."""
+def _title_fastest(data: View) -> str:
+    return f"fastest of rungs and {data.nice(data.reference)}:"
+
+
+def _name_above(axes: Axes, data: View, places: dict[str, float]) -> None:
+    """Write the fastest kernels of squares above their panel, and above them what they are. `places` are x positions of problems."""
     size, shown = 0.8 * _text(axes), {problem: names for problem, names in fastest(data).items() if problem in places}
-    title = f"fastest of rungs and {data.nice(data.reference)}:"
-    if axes.yaxis_inverted():
-        most = 2 if data.in_column else 4
-        for problem, names in shown.items():
-            at, listed = (1.01, places[problem]), names.split("\n")
-            text = " ".join([*listed[:most], *([f"+{len(listed) - most}"] if len(listed) > most else [])])
-            axes.text(*at, text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size)
-        axes.set_title(title, loc="right", fontsize=size)
-        return
-    lines = max((names.count("\n") + 1 for names in shown.values()), default=0)
     for problem, names in shown.items():
         at = places[problem], 1.02
-        axes.text(*at, names, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
-    axes.set_title(title, fontsize=size, pad=1.25 * lines * size + 5)
+        axes.text(*at, "\n≈".join(names), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
+    axes.set_title(_title_fastest(data), fontsize=size, pad=1.25 * max(map(len, shown.values()), default=0) * size + 5)
+
+
+def _name_beside(axes: Axes, data: View, places: dict[str, float]) -> None:
+    """Write the fastest kernels of other shapes right of their rows, as many as there is room for. `places` are their y positions."""
+    size, most = 0.8 * _text(axes), 2 if data.in_column else 4
+    for problem, names in fastest(data).items():
+        if problem in places:
+            text = " ≈".join(names[:most]) + (" …" if names[most:] else "")
+            at = 1.01, places[problem]
+            axes.text(*at, text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size)
+    axes.set_title(_title_fastest(data), loc="right", fontsize=size)
 
 
 def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
@@ -219,7 +226,7 @@ def _draw_peaks(axes: Axes, data: View) -> None:
     for (name, peak), dash in zip(drawn.items(), (":", (0, (1, 3))), strict=False):
         axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"{data.peak_name}, {name}")
     if drawn:
-        named = list(drawn.items())[: 1 if data.in_column else 2]
+        named = list(drawn.items())[: 1 if data.in_column else None]
         text = f"{data.peak_name}: {', '.join(f'{peak:.3g} {name}' for name, peak in named)}"
         at = 0.01, 1.03 * max(drawn.values())
         axes.text(
@@ -228,38 +235,54 @@ def _draw_peaks(axes: Axes, data: View) -> None:
         )  # fmt: skip
 
 
+def _draw_squares(axes: Axes, data: View, quantity: Quantity, tall: float) -> None:
+    """Draw and name the squares in a panel that is `tall` inches high."""
+    _name_above(axes, data, _squares(axes, data, quantity))
+    if quantity.near:
+        axes.set_ylim(*quantity.near)
+        axes.axhspan(*ALIKE, color="#000000", alpha=0.08, lw=0, zorder=1)
+    else:
+        _draw_peaks(axes, data)
+        logarithmic(axes)
+    axes.set_ylabel(_axis_label(data, quantity))
+    _name_lines(axes, data, quantity, tall)
+
+
+def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
+    """Draw and name the other shapes in a panel of so many inches."""
+    _name_beside(axes, data, _others(axes, data, quantity))
+    if quantity.near:
+        axes.set_xlim(*quantity.near)
+        axes.axvspan(*ALIKE, color="#000000", alpha=0.08, lw=0, zorder=1)
+    else:
+        logarithmic(axes, "x")
+    axes.set_xlabel(_axis_label(data, quantity))
+    _name_dots(axes, data, quantity, wide, tall)
+
+
+def _axis_label(data: View, quantity: Quantity) -> str:
+    return f"{quantity.label(data)}{'' if quantity.near else ' (log)'}"
+
+
 def scaling(data: View, quantity: Quantity) -> Figure:
     """Draw squares as lines, with names at their ends, and other shapes as rows beside or below them."""
-    drawn = [draw for draw, square in ((_squares, True), (_others, False)) if (data.best["square"] == square).any()]
-    shapes = len(_shapes(data))
+    shapes, usual = len(_shapes(data)), 2.2 if data.in_column else 4.0
+    drawn = [square for square in (True, False) if (data.best["square"] == square).any()]
     stacked = data.in_column or shapes > MANY
-    usual = 2.2 if data.in_column else 4.0
-    longer = max(usual, inches(1.4 * shapes, text_size(data.width)))
-    heights = [longer if stacked and draw is _others else usual for draw in drawn]
+    rows = max(usual, inches(1.4 * shapes, text_size(data.width))) if stacked else usual
+    heights = [usual if square else rows for square in drawn]
     figure, grid = panels(data, len(drawn), heights if stacked else usual, most=1 if stacked else 2)
-    wide = 0.8 * data.width / (1 if stacked else len(drawn))
-    for axes, draw, height in zip(grid, drawn, heights, strict=True):
-        _name_fastest(axes, data, draw(axes, data, quantity))
-        squares, tall = draw is _squares, 0.7 * height
-        if quantity.near:
-            (axes.set_ylim if squares else axes.set_xlim)(*quantity.near)
-            (axes.axhspan if squares else axes.axvspan)(98, 102, color="#000000", alpha=0.08, lw=0, zorder=1)
+    for axes, square in zip(grid, drawn, strict=True):
+        if square:
+            _draw_squares(axes, data, quantity, 0.7 * usual)
         else:
-            if squares:
-                _draw_peaks(axes, data)
-            logarithmic(axes, "y" if squares else "x")
-        (axes.set_ylabel if squares else axes.set_xlabel)(f"{quantity.label(data)}{'' if quantity.near else ' (log)'}")
-        if squares:
-            _name_lines(axes, data, quantity, tall)
-        else:
-            _name_dots(axes, data, quantity, wide, tall)
+            _draw_others(axes, data, quantity, 0.8 * data.width / (1 if stacked else len(drawn)), 0.7 * rows)
     low, high = quantity.near or (0, math.inf)
     values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
     beyond = int(((values < low) | (values > high)).sum())
-    extra = ", +: and so many more" if any(" +" in text.get_text() for axes in grid for text in axes.texts) else ""
     grey = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
     caption = [
-        f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap{extra}.",
+        f"Bands and bars: {data.kind_of_interval()}. ≈: the intervals overlap.",
         f"Grey: rungs {', '.join(grey)}." if grey else "",
         "Grey band: within 2 %." if quantity.near else "",
         f"Beyond the panels: {beyond} points." if beyond else "",
