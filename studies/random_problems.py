@@ -3,9 +3,9 @@
     .venv/bin/python studies/random_problems.py [--seconds 600] [--kernels 'cuda/*_half_*'] [--configurations 24] [--seed 0]
 
 A problem has sizes from 1 to 2048 and alpha and beta of every kind. Rows begin at multiples of 16 bytes in half of them, and anywhere in the
-others. Several
-configurations compute it, each verified as in a campaign. So many configurations of each kernel and type take part at most. Measured are how
-many problems and launches there were, and what was incorrect. Exit status 1 where something was.
+others. Several configurations compute it, each verified as in a campaign. So many configurations of each kernel and type take part at most.
+Measured are how many problems and launches there were, and what was incorrect. The answer is written every minute, so a search that is killed
+leaves one, with the seconds that it covers. Exit status 1 where something was incorrect.
 """
 
 import math
@@ -36,6 +36,7 @@ from ladder.model.problem import Problem
 
 AT_ONCE = 12
 """Configurations that compute one problem."""
+SAVE_SECONDS = 60
 Verify = Callable[[Problem], Verdict]
 
 
@@ -58,12 +59,25 @@ def drawn(dice: Random, element_type: str) -> Problem:
 
 def search(
     ways: Sequence[tuple[Kernel, Configuration, Verify]], use: Callable[[Problem], Mapping[str, Any]], seconds: float, seed: int,
-    now: Callable[[], float] = time.monotonic,
+    save: Callable[[dict[str, Any]], object], now: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:  # fmt: skip
-    """Draw problems until the time is over. `use` gives a problem to the device, and returns the names that it and the device have."""
-    dice, start, incorrect, launches = Random(seed), now(), [], dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
-    problems = 0
-    while now() - start < seconds:
+    """Draw problems until the time is over, and return what was measured. `save` gets it too: every minute, and at the end.
+
+    `use` gives a problem to the device, and returns the names that it and the device have.
+    """
+    dice, start, problems, saved, launches = Random(seed), now(), 0, 0.0, dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
+    incorrect: list[dict[str, str]] = []
+
+    def measured(passed: float) -> dict[str, Any]:
+        return {
+            "problems": problems, "launches": dict(launches), "seconds": passed, "seed": seed, "incorrect": len(incorrect),
+            "examples": incorrect[:10],
+        }  # fmt: skip
+
+    while (passed := now() - start) < seconds:
+        if passed - saved >= SAVE_SECONDS:
+            save(measured(passed))
+            saved = passed
         problem = drawn(dice, dice.choice(OF_CUDA))
         names = use(problem)
         able = [it for it in ways if it[1].element_type == problem.element_type and not it[0].unmet_need(it[1], names)]
@@ -75,10 +89,9 @@ def search(
                     {"by": f"{kernel.name} {configuration.label}", "on": describe(problem), "reason": verdict.reason}
                 )
         problems += 1
-    return {
-        "problems": problems, "launches": launches, "seconds": now() - start, "seed": seed, "incorrect": len(incorrect),
-        "examples": incorrect[:10],
-    }  # fmt: skip
+    everything = measured(now() - start)
+    save(everything)
+    return everything
 
 
 def compiled(
@@ -129,12 +142,13 @@ def main() -> None:
             (kernel, configuration, partial(verified, kernel, configuration, binary))
             for kernel, configuration, binary, _ in built
         ]
-        measured = search(ways, use, given.seconds, given.seed)
+        sha256 = {
+            f"{kernel.name}.{configuration.element_type} {configuration.label}": digest
+            for kernel, configuration, _, digest in built
+        }
+        write = partial(STUDIES["random_problems"].write, gpu, uuids=[gpu.uuids[0]], binaries=sha256)
+        measured = search(ways, use, given.seconds, given.seed, write)
         device.close()
-    sha256 = {
-        f"{kernel.name}.{configuration.element_type} {configuration.label}": digest for kernel, configuration, _, digest in built
-    }
-    STUDIES["random_problems"].write(gpu, measured, uuids=[gpu.uuids[0]], binaries=sha256)
     sys.exit(int(measured["incorrect"] > 0))
 
 
