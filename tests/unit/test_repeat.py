@@ -64,6 +64,7 @@ def test_what_there_are_no_pairs_of_is_empty():
     assert table["reproduce_pairs"].tolist() == [0, 0]
     assert table["reproduce_limit"].isna().all()
     assert repeatability.table(runs(["a"])).empty
+    assert repeatability.table([]).empty
 
 
 def test_coverage_is_counted_against_what_was_stated():

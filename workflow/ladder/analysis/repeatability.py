@@ -5,7 +5,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -41,6 +40,7 @@ may choose another one on another machine of the model. The reference is in ever
 OTHER_BASELINES = {name for _, *names in BASELINES.values() for name in names}
 CANDIDATE = ["kernel", "configuration", "binary", *PROBLEM]
 """What two runs must have in common to be compared: the same code on the same problem."""
+RATIOS = [*CANDIDATE, "log_ratio", "half", "processes", "log_us"]
 COLUMNS = [
     *PROBLEM, "candidates", "machines", "runs",
     "repeat_pairs", "repeat_sd", "repeat_limit", "repeat_time_limit",
@@ -77,7 +77,7 @@ class Run:
     made_from: Mapping[str, str]
     """The origin of the run, as `made_from` returns it."""
     ratios: pd.DataFrame
-    """A row per finalist, problem and state: the columns of `CANDIDATE`, `log_ratio`, `half` and `log_us`; see `ratios`."""
+    """A row per finalist, problem and state with the columns `RATIOS`; see `ratios`."""
     pairs: pd.DataFrame
     """The table `pairs` of the dataset."""
 
@@ -114,7 +114,7 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
     `log_ratio` is the logarithm of its ratio to the reference, `half` half the width of the between-process interval of that
     logarithm, from `processes`, and `log_us` the logarithm of its time in microseconds.
     """
-    rows, columns = [], [*CANDIDATE, "log_ratio", "half", "processes", "log_us"]
+    rows = []
     for key, group in finalists.groups.items():
         for name in (name for name, records in group.items() if name[0] != next(iter(records.values()))["reference"]):
             ratio = finalists.ratio(key, name)
@@ -122,8 +122,8 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
             binary = next(iter(group[name].values()))["binary_sha256"] or ""  # a baseline has none
             numbers = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), len(group[name]), math.log(time)
             values = [*name, binary, *key, finalists.on_tensor_cores(key, name), name[0] in OTHER_BASELINES, *numbers]
-            rows.append(dict(zip(columns, values, strict=True)))
-    return pd.DataFrame(rows, columns=columns)
+            rows.append(dict(zip(RATIOS, values, strict=True)))
+    return pd.DataFrame(rows, columns=RATIOS)
 
 
 def differences(runs: Sequence[Run]) -> pd.DataFrame:
@@ -133,21 +133,23 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
     with one element if it is the same machine (`same`), and `runs` names the two. `within` says, on the same machine, whether Welch's
     interval of the difference has 0 in it.
     """
-    tables = [pd.DataFrame(columns=[*CANDIDATE, "difference", "time_difference", "within", "machines", "same", "runs"])]
-    for run, other in combinations(runs, 2):
-        both = run.ratios.merge(other.ratios, on=CANDIDATE, suffixes=("", "_other"))
-        machines = frozenset({run.machine, other.machine})
-        tables.append(
-            both[CANDIDATE].assign(
-                difference=both["log_ratio_other"] - both["log_ratio"],
-                time_difference=both["log_us_other"] - both["log_us"],
-                within=_within_both(both) if len(machines) == 1 else None,
-                machines=[machines] * len(both),
-                same=len(machines) == 1,
-                runs=f"{run.name} and {other.name}",
-            )
-        )
-    return pd.concat(tables[1:] or tables, ignore_index=True)
+    # one merge for all pairs of runs: a merge costs some milliseconds however short its tables are
+    tables = [run.ratios.assign(run=number) for number, run in enumerate(runs)]
+    measured = pd.concat(tables or [pd.DataFrame(columns=[*RATIOS, "run"])])
+    both = measured.merge(measured, on=CANDIDATE, suffixes=("", "_other")).query("run < run_other")
+    both = both.sort_values(["run", "run_other"], kind="stable", ignore_index=True)
+    pairs = [(runs[run], runs[other]) for run, other in zip(both["run"], both["run_other"], strict=True)]
+    same = np.array([run.machine == other.machine for run, other in pairs], dtype=bool)
+    within = pd.Series(None, both.index, dtype=object)
+    within[same] = _within_both(both[same])
+    return both[CANDIDATE].assign(
+        difference=both["log_ratio_other"] - both["log_ratio"],
+        time_difference=both["log_us_other"] - both["log_us"],
+        within=within,
+        machines=[frozenset({run.machine, other.machine}) for run, other in pairs],
+        same=same,
+        runs=[f"{run.name} and {other.name}" for run, other in pairs],
+    )
 
 
 def _within_both(both: pd.DataFrame) -> list[bool]:
@@ -172,7 +174,12 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
     log times. The numbers rest on `machines`, `runs` and pairs of runs, however many finalists there are: a machine's peculiarity moves
     all its finalists together. Fewer than `FEWEST_MACHINES` machines have no `reproduce_limit`.
     """
-    rows, differing = [], differences(runs)
+    return _table(runs, differences(runs))
+
+
+def _table(runs: Sequence[Run], differing: pd.DataFrame) -> pd.DataFrame:
+    """Return the `table` of runs, given their differences."""
+    rows = []
     measured = [set(run.ratios[PROBLEM].itertuples(index=False, name=None)) for run in runs]
     for key, group in differing.groupby(PROBLEM, sort=False):
         took_part = [run for run, problems in zip(runs, measured, strict=True) if key in problems]
@@ -181,7 +188,7 @@ def table(runs: Sequence[Run]) -> pd.DataFrame:
             "machines": len({run.machine for run in took_part}),
             "runs": len(took_part),
         }
-        for name, pairs in (("repeat", group[group["same"].astype(bool)]), ("reproduce", group[~group["same"].astype(bool)])):
+        for name, pairs in (("repeat", group[group["same"]]), ("reproduce", group[~group["same"]])):
             row |= {f"{name}_pairs": pairs["runs"].nunique(), f"{name}_sd": _sd(pairs["difference"])}
             few = row["machines"] < FEWEST_MACHINES
             times = LIMIT if name == "repeat" else math.nan if few else math.sqrt(2) * student_t(row["machines"] - 1)
@@ -268,20 +275,23 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
     leaves out 1, by however little.
     """
     differing = differences(runs)
-    same, other = differing[differing["same"].astype(bool)], differing[~differing["same"].astype(bool)]
+    same, other = differing[differing["same"]], differing[~differing["same"]]
     held_out, same_held_out = [other.assign(held="")[:0]], [same[:0]]
     for machine in sorted({run.machine for run in runs}):
-        limits = table([run for run in runs if run.machine != machine])
-        for pairs, column, within in ((other, "reproduce_limit", held_out), (same, "repeat_limit", same_held_out)):
-            involved = pairs[np.array([machine in machines for machines in pairs["machines"]], dtype=bool)]
-            within.append(_within(involved, limits, column).assign(held=machine))
+        involved = np.array([machine in machines for machines in differing["machines"]], dtype=bool)
+        limits = _table([run for run in runs if run.machine != machine], differing[~involved])
+        for kind, column, within in (
+            (~differing["same"], "reproduce_limit", held_out),
+            (differing["same"], "repeat_limit", same_held_out),
+        ):
+            within.append(_within(differing[involved & kind], limits, column).assign(held=machine))
     return {
         "device": runs[0].device,
         "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],
         "machines": len({run.machine for run in runs}),
         "same_machine": _covered(same, "runs"),
         "same_held_out": _covered(pd.concat(same_held_out)),
-        "other_machine": _covered(_within(other, table(runs), "reproduce_limit")),
+        "other_machine": _covered(_within(other, _table(runs, differing), "reproduce_limit")),
         "held_out": _covered(pd.concat(held_out), "held"),
         **{kind: _called_different(runs, kind) for kind in ("twins", "null")},
     }
