@@ -20,6 +20,7 @@ from ladder.figures.layout import side_by_side
 from ladder.measuring import counters
 from ladder.storage import csv_files
 from matplotlib.colors import to_hex
+from matplotlib.text import Annotation, Text
 
 NAMES = [*(it for it in figures.FIGURES if it != "ratio"), "parameters-05_register_tile", "parameters-16_thin_edge"]
 """Ratios are laid out as performance is."""
@@ -81,7 +82,7 @@ def test_how_many_panels_stand_side_by_side():
 
 @pytest.mark.slow
 def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
-    problems = [*((size,) * 3 for size in (256, 1000, 1024, 2048, 6144, 8192, 16384)), (64, 4096, 4096)]
+    problems = [*((size,) * 3 for size in (256, 1000, 1024, 2048, 6144, 8192, 16384)), (2049, 2047, 2051)]
     close = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
     for width in (11.0, 3.4):
         figure = draw(close, "ratio", width=width)
@@ -90,7 +91,21 @@ def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
         boxes.pop("", None)
         assert {"256", "1024"} <= set(boxes)
         assert "1000" not in boxes
-        assert all(left.x1 < right.x0 for left, right in pairwise(boxes.values()))
+        letter = boxes["1024"].width / 4
+        assert all(left.x1 + 0.4 * letter < right.x0 for left, right in pairwise(boxes.values()))
+
+
+@pytest.mark.slow
+def test_each_power_of_two_has_a_label_and_lines_to_names_cross_no_other_name(tmp_path):
+    problems = [*((2**it,) * 3 for it in range(8, 15)), (64, 4096, 4096)]
+    squares = draw(made(tmp_path / "x", problems=problems, processes=3), "performance").axes[0]
+    assert [it.get_text() for it in squares.get_xticklabels()] == [str(2**it) for it in range(8, 15)]
+    renderer = squares.figure.canvas.get_renderer()
+    names = [it for it in squares.texts if isinstance(it, Annotation) and it.arrow_patch]
+    assert len(names) > 5
+    left = min(Text.get_window_extent(it, renderer).x0 for it in names)
+    for name in names:
+        assert name.arrow_patch.get_window_extent(renderer).x1 <= left + 1, name.get_text()
 
 
 @pytest.mark.slow
@@ -143,6 +158,16 @@ def test_the_footer_names_what_a_number_depends_on(dataset):
         assert part in footer, part
     for which in ("performance", "ratio"):
         assert "Which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
+
+
+@pytest.mark.parametrize(("width", "text"), [
+    (11.0, "FP32 peak: 65.1 measured, 1075 by lanes × clock"), (7.1, "FP32 peak: 65.1 measured"),
+])  # fmt: skip
+def test_both_peaks_are_named_where_there_is_room_and_without_an_exponent(dataset, width, text):
+    environment = json.loads(json.dumps(dataset[1]))
+    environment["attributes"]["max_sm_clock_mhz"] = 31800
+    figure = draw((dataset[0], environment), "performance", width=width)
+    assert text in words(figure)
 
 
 def test_the_environment_may_lack_what_is_of_gpus(compiled):

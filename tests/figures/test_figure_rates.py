@@ -30,6 +30,18 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
     assert "≈: the intervals overlap" in caption(figure)
 
 
+def test_above_a_square_are_four_of_the_names(dataset):
+    best = rows(dataset)
+    at = (best["state"] == "warm") & (best["problem"] == "4096")
+    best.loc[at, ["ratio", "ratio_low", "ratio_high"]] = 1.0, 0.9, 1.1
+    squares = draw(changed(dataset, best=best), "performance").axes[0]
+    above = {round(it.get_position()[0], 3): it.get_text() for it in squares.texts if it.get_position()[1] == 1.02}
+    assert len(above[4096].splitlines()) == 5
+    assert above[4096].endswith("\n…")
+    assert len(above) > 1
+    assert "…" not in "".join(text for size, text in above.items() if size != 4096)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "text"), [(11.0, "05 ≈03 ≈02"), (3.4, "05 ≈03 …")])
 def test_beside_a_row_are_as_many_names_as_there_is_room_for(dataset, width, text):

@@ -298,8 +298,8 @@ class View:
         whose = f"{name}, {attributes['library']}, {self.element_type}, operands {self.distribution}, {self.state}"
         sentences = [f"{whose}, {env['time'][:10]}, commit {commit}.", self.intervals() if intervals is None else intervals]
         if self.peak:
-            by_clock = f"; {self.clock_peak:.3g} by {self.by_clock}" if self.clock_peak else ""
-            sentences.append(f"{self.peak_name} {self.peak:.3g} {self.unit}, measured{by_clock}.")
+            by_clock = f"; {three(self.clock_peak)} by {self.by_clock}" if self.clock_peak else ""
+            sentences.append(f"{self.peak_name} {three(self.peak)} {self.unit}, measured{by_clock}.")
         if "repeated_launch_us" in env:
             sentences.append(f"Empty launch {env['launch_us']:.2g} µs, repeated {env['repeated_launch_us']:.2g}.")
         return " ".join(filter(None, sentences))

@@ -47,7 +47,7 @@ def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> No
     for (x, y, text, colour), up in zip(ends, apart(places, LINE * size / 72 / tall, 0.0, 1.0), strict=True):
         axes.annotate(
             text, (x, y), (1.03, up), textcoords="axes fraction", fontsize=size, color=colour, ha="left", va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 1, "shrinkB": 0},
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)},
         )  # fmt: skip
 
 

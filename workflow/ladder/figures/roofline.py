@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
-from ladder.figures.data import GREY, REFERENCE, View, edges, marks_note
+from ladder.figures.data import GREY, REFERENCE, View, edges, marks_note, three
 from ladder.figures.labels import name_ends, name_points
 from ladder.figures.layout import finish, logarithmic, panels, text_size
 from ladder.figures.scaling import LIMIT, points
@@ -90,7 +90,7 @@ def _roof(axes: Axes, data: View, bandwidth: float, highest: float, name: str) -
     axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=small, color=ROOF)
     if data.peak:
         axes.plot([ridge, high], [data.peak] * 2, color=LIMIT, ls=":")
-        text = f"{data.peak_name}, measured: {data.peak:.3g}"
+        text = f"{data.peak_name}, measured: {three(data.peak)}"
         axes.text(ridge, data.peak * 1.05, text, fontsize=small, color=LIMIT, va="bottom")
 
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.core.stats import tied
-from ladder.figures.data import GREY, View, edge, edges, marks_note, marks_of
-from ladder.figures.labels import halo, name_ends, name_points
+from ladder.figures.data import GREY, View, edge, edges, marks_note, marks_of, three
+from ladder.figures.labels import LETTER, halo, name_ends, name_points
 from ladder.figures.layout import finish, inches, logarithmic, panels, text_size
 
 LIMIT = "#b22222"
@@ -75,8 +75,11 @@ def _drawing_order(data: View) -> list[str]:
     return sorted(every, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY))
 
 
-def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
-    """Draw a line per kernel with a band between the ends of the intervals. Return the x positions of the labeled problems."""
+def _squares(axes: Axes, data: View, quantity: Quantity, letters: float) -> dict[str, float]:
+    """Draw a line per kernel with a band between the ends of the intervals, in a panel as wide as so many letters.
+
+    Return the x positions of the labeled problems.
+    """
     squares, colours, dashes = data.best[data.best["square"]].sort_values("m"), data.colours(), data.dashes()
     for kernel in _drawing_order(data):
         rows = squares[squares["kernel"] == kernel]
@@ -88,7 +91,7 @@ def _squares(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
             points(axes, rows["m"], value, rows, colours[kernel], "o", size * _text(axes))
     sizes = sorted(squares["m"].unique())
     axes.set_xscale("log", base=2)
-    labels = _apart(sizes, axes)
+    labels = _apart(sizes, 0.9 * letters / max(math.log2(max(sizes) / min(sizes)), 1))
     axes.set_xticks(sizes, labels)
     axes.minorticks_off()
     axes.set_xlabel("M = N = K")
@@ -124,17 +127,24 @@ def fastest(data: View) -> dict[str, list[str]]:
     return series
 
 
+def _first(names: Sequence[str], most: int, joint: str) -> str:
+    """Return the first names, and that there are more."""
+    return f"{joint}≈".join(names[:most]) + (f"{joint}…" if names[most:] else "")
+
+
 def _title_fastest(data: View) -> str:
     return f"fastest of rungs and {data.nice(data.reference)}:"
 
 
 def _name_above(axes: Axes, data: View, places: dict[str, float]) -> None:
-    """Write the fastest kernels of squares above their panel, and above them what they are. `places` are x positions of problems."""
-    size, shown = 0.8 * _text(axes), {problem: names for problem, names in fastest(data).items() if problem in places}
-    for problem, names in shown.items():
-        at = places[problem], 1.02
-        axes.text(*at, "\n≈".join(names), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
-    axes.set_title(_title_fastest(data), fontsize=size, pad=1.25 * max(map(len, shown.values()), default=0) * size + 5)
+    """Write the fastest kernels of squares above their panel, at most four. `places` are the x positions of the problems."""
+    size, highest = 0.8 * _text(axes), 0
+    for problem, names in fastest(data).items():
+        if problem in places:
+            at, text = (places[problem], 1.02), _first(names, 4, "\n")
+            axes.text(*at, text, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
+            highest = max(highest, text.count("\n") + 1)
+    axes.set_title(_title_fastest(data), fontsize=size, pad=1.25 * highest * size + 5)
 
 
 def _name_beside(axes: Axes, data: View, places: dict[str, float]) -> None:
@@ -142,22 +152,29 @@ def _name_beside(axes: Axes, data: View, places: dict[str, float]) -> None:
     size, most = 0.8 * _text(axes), 2 if data.in_column else 4
     for problem, names in fastest(data).items():
         if problem in places:
-            text = " ≈".join(names[:most]) + (" …" if names[most:] else "")
-            at = 1.01, places[problem]
+            at, text = (1.01, places[problem]), _first(names, most, " ")
             axes.text(*at, text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size)
     axes.set_title(_title_fastest(data), loc="right", fontsize=size)
 
 
-def _apart(sizes: Sequence[int], axes: Axes) -> list[str]:
-    """Return the labels of sizes on a logarithmic axis without those that would touch others; powers of two have priority."""
-    figure: Any = axes.figure
-    inches = 0.8 * axes.get_position().width * figure.get_size_inches()[0] / max(math.log2(max(sizes) / min(sizes)), 1)
+def _apart(sizes: Sequence[int], octave: float) -> list[str]:
+    """Return the labels of sizes on a logarithmic axis without those that would touch others; powers of two have priority.
+
+    `octave` is the distance of a size to its double, in letters.
+    """
     kept: list[int] = []
     for size in sorted(sizes, key=lambda size: (size & (size - 1) != 0, size)):
-        wide = (len(str(size)) + 1) * 0.65 * _text(axes) / 72
-        if all(abs(math.log2(size / other)) * inches >= wide for other in kept):
+        wide = {other: (len(str(size)) + len(str(other))) / 2 + 0.75 for other in kept}
+        if all(abs(math.log2(size / other)) * octave >= letters for other, letters in wide.items()):
             kept.append(size)
     return [str(size) if size in kept else "" for size in sizes]
+
+
+def _letters(data: View, columns: int) -> float:
+    """Return about how wide the panel of the squares is, in letters. The layout, which knows, comes when all is drawn."""
+    left = max(map(len, _shapes(data)), default=0) if columns == 1 else 0  # the panels of a column are aligned
+    names = max(len(data.label(kernel)) for kernel in [*data.prominent, *data.baselines])
+    return data.width / columns * 72 / (LETTER * text_size(data.width)) - max(left, 5) - 0.85 * names - 4
 
 
 def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
@@ -219,15 +236,16 @@ def _text(axes: Axes) -> float:
     return float(axes.xaxis.label.get_fontsize())
 
 
-def _draw_peaks(axes: Axes, data: View) -> None:
-    """Draw the device's peaks in this element type, with one text for both, or in a column for the measured one."""
+def _draw_peaks(axes: Axes, data: View, letters: float) -> None:
+    """Draw the device's peaks in this element type, with one text for both, or for the measured one where both are too long."""
     peaks = {"measured": data.peak, f"by {data.by_clock}": data.clock_peak}
     drawn = {name: peak for name, peak in peaks.items() if peak}
     for (name, peak), dash in zip(drawn.items(), (":", (0, (1, 3))), strict=False):
         axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"{data.peak_name}, {name}")
     if drawn:
-        named = list(drawn.items())[: 1 if data.in_column else None]
-        text = f"{data.peak_name}: {', '.join(f'{peak:.3g} {name}' for name, peak in named)}"
+        named = [f"{three(peak)} {name}" for name, peak in drawn.items()]
+        both, measured = (f"{data.peak_name}: {', '.join(it)}" for it in (named, named[:1]))
+        text = both if 0.65 * len(both) < letters else measured  # it is smaller than the labels, and its letters are narrow
         at = 0.01, 1.03 * max(drawn.values())
         axes.text(
             *at, text, transform=axes.get_yaxis_transform(), fontsize=0.8 * _text(axes), color=LIMIT, va="bottom", zorder=5,
@@ -235,14 +253,14 @@ def _draw_peaks(axes: Axes, data: View) -> None:
         )  # fmt: skip
 
 
-def _draw_squares(axes: Axes, data: View, quantity: Quantity, tall: float) -> None:
-    """Draw and name the squares in a panel that is `tall` inches high."""
-    _name_above(axes, data, _squares(axes, data, quantity))
+def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, tall: float) -> None:
+    """Draw and name the squares in a panel as wide as so many letters, and `tall` inches high."""
+    _name_above(axes, data, _squares(axes, data, quantity, letters))
     if quantity.near:
         axes.set_ylim(*quantity.near)
         axes.axhspan(*ALIKE, color="#000000", alpha=0.08, lw=0, zorder=1)
     else:
-        _draw_peaks(axes, data)
+        _draw_peaks(axes, data, letters)
         logarithmic(axes)
     axes.set_ylabel(_axis_label(data, quantity))
     _name_lines(axes, data, quantity, tall)
@@ -271,12 +289,13 @@ def scaling(data: View, quantity: Quantity) -> Figure:
     stacked = data.in_column or shapes > MANY
     rows = max(usual, inches(1.4 * shapes, text_size(data.width))) if stacked else usual
     heights = [usual if square else rows for square in drawn]
-    figure, grid = panels(data, len(drawn), heights if stacked else usual, most=1 if stacked else 2)
+    columns = 1 if stacked else len(drawn)
+    figure, grid = panels(data, len(drawn), heights if stacked else usual, most=columns)
     for axes, square in zip(grid, drawn, strict=True):
         if square:
-            _draw_squares(axes, data, quantity, 0.7 * usual)
+            _draw_squares(axes, data, quantity, _letters(data, columns), 0.7 * usual)
         else:
-            _draw_others(axes, data, quantity, 0.8 * data.width / (1 if stacked else len(drawn)), 0.7 * rows)
+            _draw_others(axes, data, quantity, 0.8 * data.width / columns, 0.7 * rows)
     low, high = quantity.near or (0, math.inf)
     values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
     beyond = int(((values < low) | (values > high)).sum())
