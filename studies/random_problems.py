@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -59,25 +59,16 @@ def drawn(dice: Random, element_type: str) -> Problem:
 
 def search(
     ways: Sequence[tuple[Kernel, Configuration, Verify]], use: Callable[[Problem], Mapping[str, Any]], seconds: float, seed: int,
-    save: Callable[[dict[str, Any]], object], now: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:  # fmt: skip
-    """Draw problems until the time is over, and return what was measured. `save` gets it too: every minute, and at the end.
+    now: Callable[[], float] = time.monotonic,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Draw problems until the time is over, at least one. Yield what was measured so far, every minute and at the end.
 
     `use` gives a problem to the device, and returns the names that it and the device have.
     """
-    dice, start, problems, saved, launches = Random(seed), now(), 0, 0.0, dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
+    dice, start, launches = Random(seed), now(), dict.fromkeys((kernel.name for kernel, _, _ in ways), 0)
+    problems, yielded, passed = 0, 0.0, 0.0
     incorrect: list[dict[str, str]] = []
-
-    def measured(passed: float) -> dict[str, Any]:
-        return {
-            "problems": problems, "launches": dict(launches), "seconds": passed, "seed": seed, "incorrect": len(incorrect),
-            "examples": incorrect[:10],
-        }  # fmt: skip
-
-    while (passed := now() - start) < seconds:
-        if passed - saved >= SAVE_SECONDS:
-            save(measured(passed))
-            saved = passed
+    while passed < seconds or not problems:
         problem = drawn(dice, dice.choice(OF_CUDA))
         names = use(problem)
         able = [it for it in ways if it[1].element_type == problem.element_type and not it[0].unmet_need(it[1], names)]
@@ -89,9 +80,13 @@ def search(
                     {"by": f"{kernel.name} {configuration.label}", "on": describe(problem), "reason": verdict.reason}
                 )
         problems += 1
-    everything = measured(now() - start)
-    save(everything)
-    return everything
+        passed = now() - start
+        if passed - yielded >= SAVE_SECONDS or passed >= seconds:
+            yielded = passed
+            yield {
+                "problems": problems, "launches": dict(launches), "seconds": passed, "seed": seed, "incorrect": len(incorrect),
+                "examples": incorrect[:10],
+            }  # fmt: skip
 
 
 def compiled(
@@ -146,8 +141,8 @@ def main() -> None:
             f"{kernel.name}.{configuration.element_type} {configuration.label}": digest
             for kernel, configuration, _, digest in built
         }
-        write = partial(STUDIES["random_problems"].write, gpu, uuids=[gpu.uuids[0]], binaries=sha256)
-        measured = search(ways, use, given.seconds, given.seed, write)
+        for measured in search(ways, use, given.seconds, given.seed):
+            STUDIES["random_problems"].write(gpu, measured, uuids=[gpu.uuids[0]], binaries=sha256)
         device.close()
     sys.exit(int(measured["incorrect"] > 0))
 

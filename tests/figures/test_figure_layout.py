@@ -82,8 +82,8 @@ def test_how_many_panels_stand_side_by_side():
 
 @pytest.mark.slow
 def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
-    problems = [*((size,) * 3 for size in (256, 1000, 1024, 2048, 6144, 8192, 16384)), (2049, 2047, 2051)]
-    close = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3)
+    problems = [*((size,) * 3 for size in (256, 512, 1000, 1024, 2048, 4096, 6144, 8192, 16384)), (16384, 16000, 16384)]
+    close = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas", "cublas_tf32"), processes=3)
     for width in (11.0, 3.4):
         figure = draw(close, "ratio", width=width)
         axes = next(axes for axes in figure.axes if axes.get_xlabel() == "M = N = K")

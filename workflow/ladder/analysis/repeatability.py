@@ -133,7 +133,7 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
     with one element if it is the same machine (`same`), and `runs` names the two. `within` says, on the same machine, whether Welch's
     interval of the difference has 0 in it.
     """
-    # one merge for all pairs of runs: a merge costs some milliseconds however short its tables are
+    # one merge for all pairs of runs, as most of the time of a short merge does not depend on its length
     tables = [run.ratios.assign(run=number) for number, run in enumerate(runs)]
     measured = pd.concat(tables or [pd.DataFrame(columns=[*RATIOS, "run"])])
     both = measured.merge(measured, on=CANDIDATE, suffixes=("", "_other")).query("run < run_other")
