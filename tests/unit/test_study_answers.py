@@ -37,8 +37,8 @@ MEASURED = {
         "2 1 0 0 180",
     ),
     "random_problems": (
-        {"problems": 1234, "launches": {"30": 7000, "31": 345}, "seconds": 600.3, "incorrect": 1},
-        "1,234 7,345 2 600 345 1",
+        {"problems": 1234, "launches": {"30": 7000, "31": 2345}, "seconds": 600.3, "incorrect": 1},
+        "1,234 9,345 2 2,345 600 1",
     ),
     "disturbance": (
         {"cores": 16, "pairs": 6, "rows": [{"busy_to_quiet": 1.001}, {"busy_to_quiet": 0.997}]},

@@ -274,7 +274,7 @@ def power_limit(measured: Measured) -> str:
 def random_problems(measured: Measured) -> str:
     """Return how many problems and launches there were, the fewest launches of a kernel, and how many launches were incorrect."""
     launches, seconds = measured["launches"].values(), f"{measured['seconds']:.0f} s"
-    counts = f"{sum(launches):,} launches of {len(launches)} kernels in {seconds}, of each at least {min(launches)}"
+    counts = f"{sum(launches):,} launches of {len(launches)} kernels (at least {min(launches):,} of each) in {seconds}"
     return f"{measured['problems']:,} problems, {counts}: {measured['incorrect']} incorrect"
 
 
