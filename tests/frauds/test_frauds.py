@@ -35,7 +35,7 @@ def test_on_the_cpu(tmp_path, monkeypatch):
         outcomes = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
     assert complaints("cpu", outcomes) == []
     # these hope to find a result; every timed launch has computed its own
-    for name in ("if_right", "unless_poisoned", "cached_by_contents"):
+    for name in ("if_right", "unless_poisoned", "cached_by_contents", "keeps_a"):
         timed = sum(
             len(outcomes[name][problem]["samples_us"]) * outcomes[name][problem]["repeats"] for problem in ("deep", "wide")
         )

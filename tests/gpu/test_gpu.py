@@ -85,15 +85,17 @@ def test_the_device_draws_what_the_host_draws(gpu, distribution, element_type):
     import pycuda.driver as cuda
 
     problem = Problem(33, 65, 170, element_type=element_type, padding=2, offset=1, beta=0.5, distribution=distribution, seed=3)
+    element = ELEMENT_TYPES[element_type]
     with given(gpu, problem) as operands:
         operands.poison(operands.results, problem.seed)
         gpu.stream.synchronize()
-        for source, expected in zip((*operands.sets[0], operands.results), buffers(problem), strict=True):
+        whole = zip(operands.sets[0], places(problem), strict=False)
+        sources = [address + element.size * (at.first - place.first) for (address, at), place in whole]
+        for source, expected in zip((*sources, operands.results), buffers(problem), strict=True):
             actual = np.empty_like(expected)
             cuda.memcpy_dtoh(actual, source)
             if distribution in APPROXIMATE:
                 # float64 shows what the functions themselves leave open, near a cosine's zeros the most
-                element = ELEMENT_TYPES[element_type]
                 eps, least = 2 * element.output_roundoff, 2.0 ** (element.exponents[0] + 1) * element.output_roundoff
                 near = {"rtol": max(2 * eps, 1e-13), "atol": 16 * eps if distribution == "normal" else least}
                 np.testing.assert_allclose(values(actual), values(expected), **near, equal_nan=True)
@@ -175,6 +177,79 @@ def test_what_spoils_c_fails_the_comparison_of_all_elements(gpu, element_type):
             written = max(1, 4 // size)
             assert errors.stray == (0 if where == "an element of C" else written)
             assert errors.wild == 0
+
+
+def test_what_is_written_far_from_a_matrix_is_found(gpu):
+    """Up to the ends of its memory, where a launch could leave a note for a later one."""
+    problem = Problem(64, 48, 32)
+    with given(gpu, problem) as operands:
+        for address, place in operands.sets[0]:
+            for far in (address, address + 4 * (place.total - 1)):
+                sample = gpu.sample(beside(gpu, lambda a, b, c, far=far: spoil_at(gpu, far, "float32")), 1)
+                for seed in range(2):
+                    assert "1 elements of A and B were overwritten" in fault(
+                        gpu.time_round([sample], False, seed)[0].audit, problem
+                    )
+
+
+def test_a_launch_that_knows_where_it_is_judged_hides_nothing(gpu):
+    """It computes nothing and zeroes A, C, the reference and the findings, but for the audit: there it leaves what would hide that.
+
+    Neither before its own audit does it help, nor behind that of the launch before.
+    """
+    import pycuda.driver as cuda
+
+    problem = Problem(256, 192, 128)
+    words = cuda.pagelocked_empty(3, np.float64)
+    words[:] = -0.0, -problem.m * problem.k, 0
+    with given(gpu, problem) as operands:
+
+        def zero(address: int, count: int) -> None:
+            cuda.memset_d32_async(address, 0, count, gpu.stream)
+
+        def blind(a: int, b: int, c: int) -> None:
+            zero(a, problem.m * problem.k)
+            zero(c, problem.m * problem.n)
+            zero(gpu._support.scratch, operands.scratch_bytes // 4)
+            zero(int(gpu._support._here), gpu._support._finding.itemsize // 4)
+            cuda.memcpy_htod_async(gpu._support.address("audit"), words, gpu.stream)
+
+        right, wrong = gpu.baseline("cublas"), Launch(lambda *addresses: lambda: blind(*addresses))
+        samples = [gpu.sample(launch, 1) for launch in (right, wrong)]
+        for seed in range(4):
+            of_right, of_wrong = gpu.time_round(samples, False, seed, compare=True)
+            assert (fault(of_right.audit, problem), judge(of_right.errors, problem).status) == ("", "correct")
+            assert f"{problem.m * problem.k} elements of A and B were overwritten" in fault(of_wrong.audit, problem)
+            assert judge(of_wrong.errors, problem).status == "incorrect"
+        assert judge(gpu.check(wrong), problem).status == "incorrect"
+
+
+def test_the_pipelines_own_kernels_leave_no_address_in_local_memory(gpu):
+    """Which a GPU does not clear: a later launch could read it there."""
+    from cuda.bindings import driver
+    from ladder.devices.cuda_stream import Function, succeed
+
+    module = succeed(driver.cuModuleLoadData(gpu.support.read_bytes()))
+    names = [
+        f"{name}_{element_type}"
+        for name in ("fill", "draw_wide", "compare", "audit_a", "audit_b")
+        for element_type in ELEMENT_TYPES
+    ]
+    assert {name: Function(module, name).attribute("LOCAL_SIZE_BYTES") for name in [*names, "stamp"]} == dict.fromkeys(
+        [*names, "stamp"], 0
+    )
+
+
+@pytest.mark.parametrize("times", [1, 30])
+def test_the_stamps_agree_with_the_events(gpu, times):
+    """Whichever shows more time counts: that of the events, unless a launch has found the memory of one."""
+    problem = Problem(512, 512, 512)
+    with given(gpu, problem):
+        sample = gpu.sample(gpu.baseline("cublas"), times)
+        gpu.time_round([sample], False, 0)
+        for seed in range(20):
+            (timed,), ((_, least),) = gpu.time_round([sample], False, seed), gpu._support.clocks(1)
+            assert 0 < timed.us - least < 15
 
 
 def test_a_result_of_the_round_before_is_found(gpu):

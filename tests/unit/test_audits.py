@@ -185,12 +185,13 @@ def test_launches_of_a_sample_have_rows_of_their_own_but_where_the_distribution_
         problem, seen = Problem(5, 6, 7, distribution=distribution), set()
 
         def look(p, a, b, c, seen=seen):
-            seen.add(b.ctypes.data)
+            seen.add((a.ctypes.data, b.ctypes.data))
             right(p, a, b, c)
 
         faults_of(problem, look, 4, rounds=1)
-        first = min(seen)
-        assert {(address - first) // (4 * problem.ldb) for address in seen} == steps
+        first_a, first_b = min(seen)
+        rows = {((of_a - first_a) / (4 * problem.lda), (of_b - first_b) / (4 * problem.ldb)) for of_a, of_b in seen}
+        assert rows == {(step, step) for step in steps}
 
 
 def test_a_b_and_c_begin_as_far_from_a_boundary_as_is_asked():

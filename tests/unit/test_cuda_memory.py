@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from ladder.devices.base import Refused
-from ladder.devices.operands import GUARD
+from ladder.devices.operands import GUARD, places
 from ladder.model.problem import Problem
 
 GIB = 2**30
@@ -37,17 +37,18 @@ def support(monkeypatch):
     def allocate(size):
         if supports and size > supports[0].left:
             raise OutOfMemory
-        found_at = len(addresses)
-        addresses.append(size)
-        return Buffer(found_at)
+        addresses.append(addresses[-1] + size)
+        return Buffer(addresses[-2])
 
-    addresses = []
+    addresses = [256]
     driver.MemoryError, driver.Error = OutOfMemory, OutOfMemory
     driver.mem_alloc, driver.mem_get_info = allocate, lambda: (0, 80 * GIB)
     driver.module_from_buffer = lambda binary: None
     monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
     monkeypatch.delitem(sys.modules, "ladder.devices.cuda_operands", raising=False)
-    supports.append(import_module("ladder.devices.cuda_operands").Support(b"", None, 1))
+    module = import_module("ladder.devices.cuda_operands")
+    monkeypatch.setattr(module, "Apart", allocate)
+    supports.append(module.Support(b"", None, 1))
     supports[0].left = 80 * GIB
     yield supports[0]
     del sys.modules["ladder.devices.cuda_operands"]  # which has the made-up one
@@ -58,17 +59,25 @@ def test_where_the_next_launch_has_its_c_is_left_to_chance(support):
     at = import_module("ladder.devices.cuda_operands").Operands(Problem(5, 6, 7), support, None)
     at.reserve(50, 0)
     steps = np.diff([at.of_launch(turn, 1)[2] for turn in range(50)])
-    assert at.of_launch(0, 1)[2] == at.results + at.firsts[2]
+    assert at.of_launch(0, 1)[2] == at.results + 4 * GUARD
     assert len(set(steps.tolist())) > 10
-    assert (steps >= 4 * at.places[2].total).all()
+    assert (steps >= 4 * at.place_c.total).all()
     assert (steps % 256 == 0).all()
 
 
-def test_a_b_and_c_begin_at_their_own_offsets(support):
+def test_a_b_and_c_begin_at_their_own_offsets_and_each_launch_has_rows_of_its_own(support):
     at = import_module("ladder.devices.cuda_operands").Operands(Problem(5, 6, 7, padding="1,4,2", offset="0,1,3"), support, None)
     at.reserve(3, 0)
-    (a, b), launch = at.sets[0], at.of_launch(2, 1)
-    assert launch == (a + 4 * GUARD, b + 4 * (GUARD + 1) + 2 * 4 * 10 * 4, at._result(2) + 4 * (GUARD + 3))
+    a, b = (address + 4 * place.first for address, place in at.sets[0])
+    assert at.of_launch(0, 1)[:2] == (a, b)
+    assert at.of_launch(2, 1) == (a + 2 * 4 * 8 * 4, b + 2 * 4 * 10 * 4, at._result(2) + 4 * (GUARD + 3))
+    assert (b - at.sets[0][1].address) % 256 == 4  # which is its offset, in elements of 4 bytes
+    for address, place in at.sets[0]:  # canaries fill the memory from its first byte to its last, at least as many as GUARD
+        assert place.first >= GUARD
+        assert place.total - place.first - place.rows * place.ld >= GUARD
+        assert (
+            4 * place.total == 4 * (places(at.given, at.extra)[0 if address == at.sets[0][0].address else 1].total) + 4095 * 256
+        )
 
 
 @pytest.mark.parametrize(("gib", "raised", "message"), [
@@ -131,7 +140,7 @@ class Loads:
 
     stream = None
 
-    def sums(self):
+    def address(self, part):
         return 0
 
     def launch(self, name, given):

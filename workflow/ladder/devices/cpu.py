@@ -66,7 +66,7 @@ class Operands:
         self.make(0, 1)
 
     def make(self, extra: int, launches: int) -> None:
-        """Allocate the matrices, with `extra` rows of B below its K and a C for each of `launches`."""
+        """Allocate the matrices, with `extra` rows of A and B below their own, and a C for each of `launches`."""
         self.extra, self.places = extra, places(self.given, extra)
         self.drawn = [np.empty(place.total, self.given.element_type) for place in self.places]
         self.arrays = [np.empty_like(array) for array in self.drawn[:2]]
@@ -78,14 +78,14 @@ class Operands:
         """The seed of the drawn matrices; None before the first draw."""
 
     def addresses(self, row: int = 0, launch: int = 0) -> list[int]:
-        """Return the addresses of A, of a row of B, and of the C of a launch of a sample."""
-        firsts = [place.first for place in self.places]
-        firsts[1] += row * self.given.ldb
+        """Return the addresses of A and B from `row` on, and of the C of a launch of a sample."""
+        skipped = row, row, 0
+        firsts = [place.first + skip * place.ld for place, skip in zip(self.places, skipped, strict=True)]
         arrays = [*self.arrays, self.results[launch]]
         return [array.ctypes.data + first * array.itemsize for array, first in zip(arrays, firsts, strict=True)]
 
     def matrix(self, which: int, row: int = 0) -> NDArray[Any]:
-        """Return A, K rows of B from `row` on, or C, as drawn."""
+        """Return M rows of A or K rows of B from `row` on, or C, as drawn."""
         place, rows = self.places[which], (self.given.m, self.given.k, self.given.m)[which]
         first = place.first + row * place.ld
         return self.drawn[which][first : first + rows * place.ld].reshape(rows, place.ld)[:, : place.cols]
@@ -175,11 +175,11 @@ class Cpu(Device):
         return self._baselines(self, name)
 
     def _reference(self, row: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for B from `row` on."""
+        """Return R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| in float64, for A and B from `row` on."""
         at = self._at
         if at.reference[:2] != (at.seed, row):
             alpha, beta = (float(value) for value in scalars(self.given))
-            matrices = (at.matrix(which, row if which == 1 else 0) for which in range(3))
+            matrices = (at.matrix(which, 0 if which == 2 else row) for which in range(3))
             arrays = reference(alpha, beta, *matrices)
             at.reference = at.seed, row, *map(np.ascontiguousarray, arrays)
         return at.reference[2], at.reference[3]
@@ -230,7 +230,7 @@ class Cpu(Device):
             # the thread's clock is read first and last, so that a reading never counts for the process alone
             thread, process = time.thread_time_ns(), time.process_time_ns()
             us = self._time(sample.call)
-            picked = self._picked(sample)
+            picked = self._picked(sample, compare)
             # the system accounts for what another thread has computed when that thread comes to rest, or milliseconds later
             self._waited = self.settle()
             cpu_ns = time.process_time_ns() - process, time.thread_time_ns() - thread
@@ -256,9 +256,9 @@ class Cpu(Device):
         picked = self._picked(sample)
         return Timed(us, self._audit(*picked), self._compare(*picked), settled=settled)
 
-    def _picked(self, sample: Sample) -> tuple[NDArray[Any], int]:
+    def _picked(self, sample: Sample, last: bool = False) -> tuple[NDArray[Any], int]:
         """Return a copy of the result of one launch, made at once: what a left-behind thread writes later comes too late; and its row."""
-        chosen = audited_launch(self._random, sample.times)
+        chosen = audited_launch(self._random, sample.times, last)
         return self._at.results[chosen].copy(), view_step(self.given) * chosen
 
     def _evict(self, launches: int) -> None:
@@ -268,7 +268,7 @@ class Cpu(Device):
                 raise Refused("not_supported", "nothing evicts data from this processor's caches that a program may use")
 
     def _audit(self, result: NDArray[Any], row: int) -> Audit:
-        """Return the `Audit` of the C of the launch whose B begins at `row`. Its random signs are drawn only now."""
+        """Return the `Audit` of the C of the launch whose A and B begin at `row`. Its random signs are drawn only now."""
         at, p = self._at, self.given
         signs, projection, sums = np.empty(p.n), np.empty(p.k), np.empty(3)
         pointer = [ctypes.c_void_p(array.ctypes.data) for array in (*at.arrays, result, *at.drawn, signs, projection, sums)]

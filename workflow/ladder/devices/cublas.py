@@ -12,10 +12,10 @@ from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import numpy as np
-import pycuda.driver as cuda
 
 from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cuda import Cuda
+from ladder.devices.cuda_operands import Apart
 from ladder.devices.operands import scalars
 from ladder.model.campaign import ALGORITHMS, TYPES_OF
 
@@ -45,7 +45,7 @@ class Cublas:
     def __init__(self, device: Cuda) -> None:
         self.device = device
         self.handle, self.strict, self.light = cublas.create(), cublas.create(), cublasLt.create()
-        self.workspace = cuda.mem_alloc(WORKSPACE_BYTES)
+        self.workspace = Apart(WORKSPACE_BYTES)
         for handle in (self.handle, self.strict):
             cublas.set_stream(handle, device.stream.handle)
             cublas.set_workspace(handle, int(self.workspace), WORKSPACE_BYTES)

@@ -92,9 +92,11 @@ class Cuda(Device):
         return at
 
     def use(self, operands: Operands) -> None:
+        self._support.reserve(operands.scratch_bytes)
         self._at, self.given = operands, operands.given
 
     def free(self, operands: Operands) -> None:
+        self._support.release()
         for graph in operands.graphs:
             driver.cuGraphExecDestroy(graph)
         operands.graphs = []
@@ -186,16 +188,18 @@ class Cuda(Device):
 
         def run() -> None:
             at.draw(seed, 1)
-            at.make_reference(seed)
             at.poison(at.results, seed)
             self._poison_workspace()  # a kernel that expects zeros there fails
             launch.before()
             call()
-            at.compare(0)
+            at.make_reference(seed)
+            at.compare()
+            self._support.keep(0)
 
         try:
+            self._support.begin(1)
             self._run_as_busy(run)
-            return self._support.errors(1)[0]
+            return self._support.errors()[0]
         except cuda.Error as error:
             raise self._support.failure(error) from None
 
@@ -227,33 +231,34 @@ class Cuda(Device):
     def time_round(self, samples: Sequence[Sample], cold: bool, seed: int, compare: bool = False) -> list[Timed]:
         at, support, number = self._at, self._support, len(samples)
         # neither the audited launch nor the signs of its audit can be known before it is made
-        secret, chosen = int(self._random.integers(2**63)), [audited_launch(self._random, sample.times) for sample in samples]
+        secret, chosen = int(self._random.integers(2**63)), [audited_launch(self._random, it.times, compare) for it in samples]
         if cold and self._flush is None:
-            self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches")
+            self._flush = self._support.allocate(self._flush_bytes, "what flushes the caches", apart=True)
 
         def before(turn: int) -> None:
             if turn == 0:
-                support.clear_audits(number)
-                at.draw(seed, max(sample.sets for sample in samples))
+                at.draw(seed, len(at.sets))
             self._poison(samples[turn], seed)
             if cold:
                 cuda.memset_d8_async(int(self._flush), self._turn % 256, self._flush_bytes, self.stream)
-            support.stamp(2 * turn)
+            support.stamp(after=False)
 
         def after(turn: int) -> None:
-            support.stamp(2 * turn + 1)
+            support.stamp(after=True)
             self._audit(turn, samples[turn], chosen[turn], seed, secret, compare)
 
+        support.begin(number)
         # no code can be loaded behind the gate: a sample that has not run yet runs without it
-        times = self._time([sample.call for sample in samples], before, after, gated=all(sample.ready for sample in samples))
+        gated = all(sample.ready for sample in samples)
+        times = self._time([sample.call for sample in samples], before, after, gated)
         for sample in samples:
             sample.ready = True
-        try:
-            audits, clocks = support.audits(number), support.clocks(number)
-            errors = support.errors(number) if compare else [None] * number
-        except cuda.Error as error:
-            raise self._support.failure(error) from None
-        return [Timed(*row[:3], sm_clock_mhz=row[3]) for row in zip(times, audits, errors, clocks, strict=True)]
+        errors = support.errors(number) if compare else [None] * number
+        rows = zip(times, support.audits(number), errors, support.clocks(number), strict=True)
+        # two clocks, so that a launch that found the memory of one of them gains nothing
+        return [
+            Timed(max(us, least) if gated else us, audit, of_all, sm_clock_mhz=mhz) for us, audit, of_all, (mhz, least) in rows
+        ]
 
     def _poison(self, sample: Sample, seed: int) -> None:
         self._at.poison_results(sample.times, sample.sets, seed)
@@ -261,10 +266,11 @@ class Cuda(Device):
 
     def _audit(self, turn: int, sample: Sample, chosen: int, seed: int, secret: int, compare: bool) -> None:
         """Queue the audit of a launch of a sample, and the comparison of its result if requested."""
-        self._at.audit(turn, chosen, sample.sets, seed, secret)
+        self._at.audit(chosen, sample.sets, seed, secret)
         if compare:
             self._at.make_reference(seed, chosen, sample.sets)
-            self._at.compare(turn, chosen)
+            self._at.compare(chosen)
+        self._support.keep(turn)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         return self._time(calls, lambda turn: None, lambda turn: None, gated=True)
@@ -310,28 +316,28 @@ class Cuda(Device):
         at, support = self._at, self._support
         secret, chosen = int(self._random.integers(2**63)), audited_launch(self._random, sample.times)
         try:
-            support.clear_audits(1)
-            at.draw(seed, sample.sets)
+            support.begin(1)
+            at.draw(seed, len(at.sets))
             self._poison(sample, seed)
             windows = Windows(sample.call, self.stream, us)
             us, settled = back_to_back.settle(windows.run, us)
             first, meter = len(windows.calls), Meter(self._board.millijoules, clock.now())
             windows.look = meter.look
-            support.stamp(0)
+            support.stamp(after=False)
             self.reading = self.monitor()
             calls, enough = (back_to_back.calls_in(seconds, us) for seconds in (WINDOW_SECONDS, MEASURED_SECONDS))
             while (done := sum(windows.calls[first:])) < enough or (done < ENERGY_TRIES * enough and meter.watts() is None):
                 windows.run(calls)
-            support.stamp(1)
+            support.stamp(after=True)
             self._poison(sample, seed)
             sample.call()
             self._audit(0, sample, chosen, seed, secret, compare=True)
             self.stream.synchronize()
             last = len(windows.calls)
             self.busy_us += windows.us(0, last)
-            us = windows.us(first, last) / done
-            audit, errors, clock_mhz = support.audits(1)[0], support.errors(1)[0], support.clocks(1)[0]
-            return Timed(us, audit, errors, sm_clock_mhz=clock_mhz, settled=settled, power_w=meter.watts())
+            (audit,), (errors,), ((mhz, least),) = support.audits(1), support.errors(1), support.clocks(1)
+            us = max(windows.us(first, last), least) / done
+            return Timed(us, audit, errors, sm_clock_mhz=mhz, settled=settled, power_w=meter.watts())
         except cuda.Error as error:
             raise self._support.failure(error) from None
 
@@ -377,7 +383,7 @@ class Cuda(Device):
         fma = self._support.function("peak_fma", "iffP")
 
         def launch() -> None:
-            fma.prepared_async_call((1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, self._support.sums())
+            fma.prepared_async_call((1, 1), (32, 1, 1), self.stream, 0, 1.0, 0.0, self._support.address("sums"))
 
         graphs: list[Any] = []
         empty = self._graph([launch] * times, graphs) if times > 1 else launch

@@ -5,15 +5,17 @@ The pipeline's own kernels (`support.cu`) and the vendor's DGEMM do all this, qu
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pycuda.driver as cuda
+from cuda.bindings import driver
 from numpy.typing import NDArray
 
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices import operands
 from ladder.devices.base import Audit, Errors, Refused
+from ladder.devices.cuda_stream import succeed
 from ladder.devices.operands import (
     CANARY,
     Place,
@@ -25,6 +27,7 @@ from ladder.devices.operands import (
     scalars,
     stored_type,
     view_step,
+    whole,
 )
 from ladder.model.campaign import MOST_OF_MEMORY
 from ladder.model.problem import Problem
@@ -32,10 +35,10 @@ from ladder.model.problem import Problem
 CHECK_BLOCKS, CHECK_THREADS = 1024, 256
 SHIFT_BYTES, SHIFTS = 256, 4096
 """A buffer begins a random multiple of `SHIFT_BYTES` into its memory, less than a MiB."""
-MAX_ROUND = 256
-"""The most samples of a round."""
-SUMS_BYTES, AUDIT_BYTES, STAMP_BYTES = CHECK_BLOCKS * 7 * 8, 3 * 8, 3 * 8
-"""Bytes that a comparison and an audit write for one sample, and each multiprocessor for a stamp."""
+APART_BYTES = 1 << 38
+"""The address space, beyond its own size, in which memory apart lies at a random place. All else of it faults."""
+STAMPS_US = 10.0
+"""The most time between two stamps that is not the sample's: about 3.3 us on an H200, whatever runs between them."""
 _OF_HARDWARE = re.compile(
     "uncorrectable (ECC|NVLink) error|busy or unavailable|no CUDA-capable device|system not yet initialized"
     "|CUDA_ERROR_(ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|DEVICE_UNAVAILABLE|NO_DEVICE|SYSTEM_NOT_READY)"
@@ -45,28 +48,72 @@ SAMPLED = 16
 """Elements of the float64 reference that the host computes a second time."""
 
 
+class Apart:
+    """Device memory that no launch is told of: at a random place, far from operands. A launch that guesses the place faults.
+
+    Raises `cuda.MemoryError` if the device has not enough left (CUDA Driver API, "Virtual Memory Management").
+    """
+
+    def __init__(self, size: int) -> None:
+        kind, access = driver.CUmemAllocationProp(), driver.CUmemAccessDesc()
+        kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        kind.location.type = access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        kind.location.id = access.location.id = int(succeed(driver.cuCtxGetDevice()))
+        access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        finest = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        page = int(succeed(driver.cuMemGetAllocationGranularity(kind, finest)))
+        self._size = size + -size % page
+        answer = driver.cuMemCreate(self._size, kind, 0)
+        if answer[0] == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise cuda.MemoryError("cuMemCreate failed: out of memory")
+        memory = succeed(answer)
+        self._range = int(succeed(driver.cuMemAddressReserve(self._size + APART_BYTES, 0, 0, 0)))
+        self._address = self._range + page * int(np.random.default_rng().integers(APART_BYTES // page))
+        succeed(driver.cuMemMap(self._address, self._size, 0, memory, 0))
+        succeed(driver.cuMemRelease(memory))  # it lives as long as it is mapped
+        succeed(driver.cuMemSetAccess(self._address, self._size, [access], 1))
+
+    def __int__(self) -> int:
+        return self._address
+
+    def free(self) -> None:
+        """Give the memory and its addresses back."""
+        succeed(driver.cuMemUnmap(self._address, self._size))
+        succeed(driver.cuMemAddressFree(self._range, self._size + APART_BYTES))
+
+
 class Support:
-    """The pipeline's own kernels on a stream, their findings for each sample of a round, and the device's memory."""
+    """The pipeline's own kernels on a stream, their findings, and the device's memory.
+
+    Findings are made in memory apart behind a launch, and copied to the host before the next one: what a launch writes there is gone.
+    """
 
     def __init__(self, binary: bytes, stream: Any, multiprocessors: int) -> None:
         self.stream, self._sms = stream, multiprocessors
         self._module = cuda.module_from_buffer(binary)
         self._functions: dict[str, Any] = {}
-        self._sums = cuda.mem_alloc(MAX_ROUND * SUMS_BYTES)
-        self._audits = cuda.mem_alloc(MAX_ROUND * AUDIT_BYTES)
-        self._stamps = cuda.mem_alloc(2 * MAX_ROUND * multiprocessors * STAMP_BYTES)
+        self._finding = np.dtype(
+            [("audit", "f8", 3), ("stamps", "u8", (2, multiprocessors, 3)), ("sums", "f8", (CHECK_BLOCKS, 7))]
+        )
+        """An audit, the stamps before and after a sample, and the sums of a comparison."""
+        self._offsets = {name: field[1] for name, field in (self._finding.fields or {}).items()}
+        self._here = Apart(self._finding.itemsize)
+        self._findings: Any = None
+        """The findings of each sample of a round, on the host."""
+        self._scratch: Any = None
+        self._scratch_bytes = 0
         self._held: dict[int, int] = {}
         """Allocated bytes by address."""
 
-    def allocate(self, size: int, what: str) -> Any:
-        """Return `size` bytes of device memory; messages call their use `what`.
+    def allocate(self, size: int, what: str, apart: bool = False) -> Any:
+        """Return `size` bytes of device memory, `apart` if launches are not told of it; messages call their use `what`.
 
         If not enough is left, raises `Refused` if the request and what this process holds exceed `MOST_OF_MEMORY` of the device's memory.
         Else something else holds the memory, and it raises `OSError`: that is no property of a problem or a kernel, and may differ the next
         time.
         """
         try:
-            buffer = cuda.mem_alloc(size)
+            buffer = Apart(size) if apart else cuda.mem_alloc(size)
         except cuda.MemoryError:
             total = cuda.mem_get_info()[1]
         else:
@@ -95,6 +142,23 @@ class Support:
         del self._held[int(buffer)]
         buffer.free()
 
+    def reserve(self, size: int) -> None:
+        """Make the scratch at least `size` bytes large. Raises as `allocate` does."""
+        if size > self._scratch_bytes:
+            self.release()
+            self._scratch, self._scratch_bytes = self.allocate(size, "the float64 reference", apart=True), size
+
+    def release(self) -> None:
+        """Free the scratch."""
+        if self._scratch is not None:
+            self.free(self._scratch)
+        self._scratch, self._scratch_bytes = None, 0
+
+    @property
+    def scratch(self) -> int:
+        """The address of memory in which references and audits are made behind a launch; nothing in it outlives the next one."""
+        return int(self._scratch)
+
     def function(self, name: str, layout: str) -> Any:
         """Return one of the kernels, loaded; `layout` describes its arguments as in `struct`."""
         if name not in self._functions:
@@ -106,90 +170,89 @@ class Support:
         """Queue one of the kernels."""
         self.function(name, layout).prepared_async_call((blocks, 1), (CHECK_THREADS, 1, 1), self.stream, *arguments)
 
-    def sums(self, turn: int = 0) -> int:
-        """Return the address to which the comparison of a sample's result is written."""
-        return int(self._sums) + turn * SUMS_BYTES
+    def address(self, part: str) -> int:
+        """Return the address at which a part of a finding is made: `audit`, `stamps` or `sums`."""
+        return int(self._here) + self._offsets[part]
 
-    def audit(self, turn: int) -> int:
-        """Return the address to whose contents the audit of a sample is added."""
-        return int(self._audits) + turn * AUDIT_BYTES
+    def begin(self, samples: int) -> None:
+        """Make room on the host for the findings of a round."""
+        if self._findings is None or samples > len(self._findings):
+            memory = cuda.pagelocked_empty((samples, self._finding.itemsize), np.uint8)
+            self._findings = memory.view(self._finding)[:, 0]
 
-    def clear_audits(self, samples: int) -> None:
-        """Queue the clearing of the audits of `samples` samples."""
-        cuda.memset_d32_async(int(self._audits), 0, samples * AUDIT_BYTES // 4, self.stream)
+    def clear_audit(self) -> None:
+        """Queue the clearing of the audit."""
+        cuda.memset_d32_async(self.address("audit"), 0, self._finding["audit"].itemsize // 4, self.stream)
 
-    def stamp(self, index: int) -> None:
-        """Queue a stamp: the cycles of the multiprocessors and the GPU's time now. A sample lies between an even and an odd one."""
-        address = int(self._stamps) + index * self._sms * STAMP_BYTES
+    def stamp(self, after: bool) -> None:
+        """Queue a stamp: the cycles of the multiprocessors and the GPU's time now, before or after a sample."""
+        address = self.address("stamps") + after * self._finding["stamps"].itemsize // 2
         self.function("stamp", "P").prepared_async_call((self._sms, 1), (32, 1, 1), self.stream, address)
 
-    def clocks(self, samples: int) -> list[float | None]:
-        """Return the mean clock in MHz during each sample: the median over the multiprocessors that both stamps name."""
-        stamps = np.empty((samples, 2, self._sms, 3), np.uint64)
-        cuda.memcpy_dtoh(stamps, self._stamps)
-        return [_clock_mhz(*pair) for pair in stamps]
+    def keep(self, turn: int) -> None:
+        """Queue the copying of the finding to the host, as that of a sample of the round."""
+        cuda.memcpy_dtoh_async(self._findings[turn : turn + 1].view(np.uint8), int(self._here), self.stream)
 
-    def errors(self, samples: int) -> list[Errors]:
-        """Return the findings of the comparisons. Raises `cuda.Error` if the context is lost."""
-        sums = np.empty((samples, CHECK_BLOCKS, 7))
-        cuda.memcpy_dtoh(sums, self._sums)
-        return [errors_of(own) for own in sums]
+    def clocks(self, samples: int) -> list[tuple[float | None, float]]:
+        """Return for each sample the mean clock in MHz, the median over the multiprocessors that both stamps name, and the least
+        microseconds that the sample took by the GPU's time.
+        """
+        return [_clock(*stamps) for stamps in self._findings["stamps"][:samples]]
+
+    def errors(self, samples: int = 1) -> list[Errors]:
+        """Return the findings of the comparisons."""
+        return [errors_of(sums) for sums in self._findings["sums"][:samples]]
 
     def audits(self, samples: int) -> list[Audit]:
-        """Return the findings of the audits. Raises `cuda.Error` if the context is lost."""
-        sums = np.empty((samples, 3))
-        cuda.memcpy_dtoh(sums, self._audits)
-        return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in sums]
+        """Return the findings of the audits."""
+        return [Audit(float(worst), int(changed), int(stray)) for worst, changed, stray in self._findings["audit"][:samples]]
+
+
+class Buffer(NamedTuple):
+    """The memory of a matrix, from its first byte on, and the matrix's place in it. Canaries fill the rest."""
+
+    address: int
+    place: Place
 
 
 class Operands:
-    """The operands of a problem on the device: sets of A and B, of which `cold` needs several, a C per launch, and the reference.
+    """The operands of a problem on the device: sets of A and B, of which `cold` needs several, and a C per launch.
 
     `blas` has the vendor's `product64`. There is no memory before `make`.
     """
 
     def __init__(self, given: Problem, support: Support, blas: Any) -> None:
         self.given, self.size = given, ELEMENT_TYPES[given.element_type].size
-        self.draws = draws(given)
+        self.draws, self.place_c = draws(given), places(given)[2]
         self.extra = 0
-        """Rows of B below its K, so that each launch of a sample can have its own rows."""
-        self.firsts = [self.size * place.first for place in self.places]
-        """Bytes from the beginning of a buffer of A, of B and of C to its matrix."""
-        self.sets: list[tuple[int, int]] = []
+        """Rows of A below its M and of B below its K, so that each launch of a sample can have its own rows."""
+        self.sets: list[tuple[Buffer, Buffer]] = []
         """Buffers of A and B."""
         self.results = self.launches = 0
         """Address and number of the rooms for the buffers of C, which lie one after another: one for each launch of a sample."""
-        self.stride = (-(-self.places[2].total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1) * SHIFT_BYTES
+        self._around = 0, 0
+        """Address and bytes of the memory in which they lie."""
+        self.stride = (-(-self.place_c.total * self.size // SHIFT_BYTES) + operands.RESULT_SHIFTS - 1) * SHIFT_BYTES
         """Bytes from one room to the next."""
         self._shifts: list[int] = []
         """How many `SHIFT_BYTES` into its room each buffer begins; the first is at the beginning of its room."""
         self.graphs: list[Any] = []
         """Captured launches on these operands. The device frees them."""
-        self._unseen = 0
-        """A buffer of C that nobody looks at."""
-        self._product = self._scale = 0
-        """The float64 reference: R and S, M x N."""
-        self._wide = self._projection = 0, 0
-        """A (M x K) and B (K x N) in float64; then, of an audit, B x and the sum of squares of each row of B (K)."""
+        m, n, k = given.m, given.n, given.k
+        sizes = {"a": 8 * m * k, "b": 8 * k * n, "r": 8 * m * n, "s": 8 * m * n, "w": 8 * k, "squares": 8 * k}
+        sizes["c"] = self.size * self.place_c.total
+        self._at: dict[str, int] = {}
+        """Where in the scratch things are made: A, B, R and S in float64, B x and the squares of the rows of B of an audit, a spare C."""
+        self.scratch_bytes = 0
+        for name, size in sizes.items():
+            self._at[name], self.scratch_bytes = self.scratch_bytes, self.scratch_bytes + size + -size % SHIFT_BYTES
         self._buffers: list[Any] = []
-        self._reference: tuple[Any, ...] = ()
-        """The seed, set and row of B that the float64 reference belongs to."""
         self._support, self._blas = support, blas
         self._random = np.random.default_rng()
 
-    @property
-    def places(self) -> tuple[Place, Place, Place]:
-        """Where A, B and C lie in their buffers."""
-        return places(self.given, self.extra)
-
     def make(self) -> None:
-        """Allocate memory for a launch on one set, and for the reference. Raises as `Support.allocate` does."""
-        m, n, k = self.given.m, self.given.n, self.given.k
+        """Allocate memory for a launch on one set. Raises as `Support.allocate` does."""
         self._make_room(1, 1)
-        self._unseen = self._allocate(self.places[2].total, self.size)
-        self._product, self._scale = self._allocate(m * n, 8), self._allocate(m * n, 8)
-        self._wide = self._allocate(m * k, 8), self._allocate(k * n, 8)
-        self._projection = self._allocate(k, 8), self._allocate(k, 8)
 
     def free(self) -> None:
         """Free all memory."""
@@ -198,7 +261,7 @@ class Operands:
         self._buffers, self.sets = [], []
 
     def reserve(self, times: int, flush: int) -> int:
-        """Make room for samples of `times` launches: rows of B, and sets of operands. Return the number of sets.
+        """Make room for samples of `times` launches: rows of A and B, and sets of operands. Return the number of sets.
 
         There are so many sets that the others go through `flush` bytes before a set's turn comes again. Raises as `Support.allocate` does.
         """
@@ -211,88 +274,94 @@ class Operands:
 
     def _make_room(self, sets: int, launches: int) -> None:
         while len(self.sets) < sets:
-            a, b = (self._allocate(place.total, self.size) for place in self.places[:2])
+            a, b = (self._buffer(place) for place in places(self.given, self.extra)[:2])
             self.sets.append((a, b))
         if launches > self.launches:
-            self.results, self.launches = self._allocate(launches, self.stride), launches
+            address, size, shift = self._allocate(launches * self.stride)
+            self.results, self.launches, self._around = address + shift, launches, (address, size)
             self._shifts = result_shifts(self._random, launches)
 
-    def _allocate(self, count: int, size: int) -> int:
-        """Return the address of device memory for `count` elements of `size` bytes, freed with the operands.
+    def _allocate(self, size: int) -> tuple[int, int, int]:
+        """Return address and bytes of device memory, freed with the operands, and where in it `size` bytes shall begin.
 
-        It begins at a random place: how operands lie to each other changes the time of some launches by a few percent.
+        This is a random place: how operands lie to each other changes the time of some launches by a few percent.
         """
-        self._buffers.append(self._support.allocate(count * size + (SHIFTS - 1) * SHIFT_BYTES, "an operand"))
-        return int(self._buffers[-1]) + SHIFT_BYTES * int(self._random.integers(SHIFTS))
+        whole = size + (SHIFTS - 1) * SHIFT_BYTES
+        self._buffers.append(self._support.allocate(whole, "an operand"))
+        return int(self._buffers[-1]), whole, SHIFT_BYTES * int(self._random.integers(SHIFTS))
+
+    def _buffer(self, place: Place) -> Buffer:
+        """Return memory for a matrix, in which it lies with all around it at a random place."""
+        address, size, shift = self._allocate(place.total * self.size)
+        return Buffer(address, place._replace(total=size // self.size, first=shift // self.size + place.first))
 
     def of_launch(self, launch: int, sets: int) -> tuple[int, int, int]:
         """Return where A, B and C of a launch of a sample begin."""
-        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.firsts[2]
+        return *self._addresses(*self._turn_of(launch, sets)), self._result(launch) + self.size * self.place_c.first
 
     def spare(self) -> tuple[int, int, int]:
         """Return addresses of A, of B and of a C that nobody looks at."""
-        return *self._addresses(0, 0), self._unseen + self.firsts[2]
+        return *self._addresses(0, 0), self._scratch("c") + self.size * self.place_c.first
+
+    def _scratch(self, name: str) -> int:
+        return self._support.scratch + self._at[name]
 
     def _result(self, launch: int) -> int:
         """Return the buffer of C of a launch of a sample."""
         return self.results + launch * self.stride + SHIFT_BYTES * self._shifts[launch]
 
     def _turn_of(self, launch: int, sets: int) -> tuple[int, int]:
-        """Return the set of operands of a launch of a sample, and the row at which its B begins."""
+        """Return the set of operands of a launch of a sample, and the row at which its A and its B begin."""
         return launch % sets, view_step(self.given) * (launch // sets)
 
     def _addresses(self, index: int, row: int) -> tuple[int, int]:
-        """Return where A, and B from `row` on, of a set begin."""
-        a, b = self.sets[index]
-        return a + self.firsts[0], b + self.firsts[1] + self.size * row * self.given.ldb
+        """Return where A and B, from `row` on, of a set begin."""
+        a, b = (address + self.size * (place.first + row * place.ld) for address, place in self.sets[index])
+        return a, b
 
     def _queue(self, name: str, layout: str, *arguments: Any, **more: int) -> None:
         """Queue one of the pipeline's own kernels for the element type."""
         self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
-        """Queue the drawing of A and B of the first `sets` sets."""
+        """Queue the drawing of A and B of the first `sets` sets, and of the canaries around them."""
         for index in range(sets):
-            for matrix in (0, 1):
+            for matrix, buffer in enumerate(self.sets[index]):
                 draw = self.draws[matrix]._replace(seed=_seed(seed, index))
-                self._queue("fill", "PqqqqqiiiiiiiiiiQ", self.sets[index][matrix], *self.places[matrix], *draw)
+                self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer.address, *buffer.place, *draw)
 
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
-        place = self.places[2]
         if self.given.beta == 0:
-            cuda.memset_d32_async(buffer, CANARY, place.total * self.size // 4, self._support.stream)
+            cuda.memset_d32_async(buffer, CANARY, self.place_c.total * self.size // 4, self._support.stream)
         else:
-            self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *place, *self.draws[2]._replace(seed=seed))
+            self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *self.place_c, *self.draws[2]._replace(seed=seed))
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
-        """Queue the poisoning of the C of each launch of a sample."""
-        if self.given.beta == 0:
-            cuda.memset_d32_async(self.results, CANARY, launches * self.stride // 4, self._support.stream)
-        else:
-            for launch in range(launches):
-                self.poison(self._result(launch), _seed(seed, launch % sets))
+        """Queue the poisoning of the C of each launch of a sample, and of the memory around them."""
+        address, size = self._around
+        cuda.memset_d32_async(address, CANARY, size // 4, self._support.stream)
+        for launch in range(launches) if self.given.beta != 0 else ():
+            self.poison(self._result(launch), _seed(seed, launch % sets))
 
     def make_reference(self, seed: int, launch: int = 0, sets: int = 1) -> None:
-        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands in float64, by cuBLAS DGEMM."""
+        """Queue R = alpha*A*B + beta*C and S = |alpha| |A| |B| + |beta| |C| of a launch's operands in float64, by cuBLAS DGEMM.
+
+        The operands are drawn again for it. If all elements of C must be exact, S is not needed, and is 0.
+        """
         index, row = self._turn_of(launch, sets)
-        if self._reference == (seed, index, row):
-            return
-        self._reference = seed, index, row
         m, n, k = self.given.m, self.given.n, self.given.k
         alpha, beta = (float(value) for value in scalars(self.given))
-        (a, b), c = self._addresses(index, row), self._unseen + self.firsts[2]
-        for absolute, out in ((0, self._product), (1, self._scale)):
-            self._widen(a, self.given.lda, m, k, self._wide[0], absolute)
-            self._widen(b, self.given.ldb, k, n, self._wide[1], absolute)
-            if beta != 0:
-                self.poison(self._unseen, _seed(seed, index))
-                self._widen(c, self.given.ldc, m, n, out, absolute)
+        sides = (0, row, m, k, self._scratch("a")), (1, row, k, n, self._scratch("b"))
+        for absolute, out in ((0, self._scratch("r")), (1, self._scratch("s"))):
+            if absolute and whole(self.given):
+                cuda.memset_d32_async(out, 0, 2 * m * n, self._support.stream)
+                continue
+            for matrix, skip, rows, cols, wide in (*sides, *([(2, 0, m, n, out)] if beta != 0 else [])):
+                draw = self.draws[matrix]._replace(seed=_seed(seed, index))
+                self._queue("draw_wide", "iiiiiiiiiiQqqqPi", *draw, skip, rows, cols, wide, absolute)
             factor = abs if absolute else float
-            self._blas.product64(m, n, k, factor(alpha), self._wide[0], self._wide[1], factor(beta), out)
-
-    def _widen(self, source: int, ld: int, rows: int, cols: int, out: int, absolute: int) -> None:
-        self._queue("widen", "PqqqPi", source, ld, rows, cols, out, absolute)
+            self._blas.product64(m, n, k, factor(alpha), sides[0][-1], sides[1][-1], factor(beta), out)
 
     def check_reference(self) -> None:
         """Compare sampled elements of the reference with the host's arithmetic on the data in the device's memory.
@@ -304,13 +373,15 @@ class Operands:
         random = np.random.default_rng(given.seed)
         rows, cols = random.integers(0, given.m, SAMPLED), random.integers(0, given.n, SAMPLED)
         first_a, first_b, first_c = self.spare()
+        self.poison(self._scratch("c"), given.seed)
+        self._support.stream.synchronize()
         got, a, b, c = np.empty(1), np.empty(given.k, dtype), np.empty((given.k, 1), dtype), np.zeros(1, dtype)
         column = cuda.Memcpy2D()
         column.set_dst_host(b)
         column.width_in_bytes, column.height, column.src_pitch = dtype.itemsize, given.k, dtype.itemsize * given.ldb
         column.dst_pitch = dtype.itemsize
         for row, col in zip(rows.tolist(), cols.tolist(), strict=True):
-            cuda.memcpy_dtoh(got, self._product + 8 * (row * given.n + col))
+            cuda.memcpy_dtoh(got, self._scratch("r") + 8 * (row * given.n + col))
             cuda.memcpy_dtoh(a, first_a + dtype.itemsize * row * given.lda)
             column.set_src_device(first_b + dtype.itemsize * col)
             column(aligned=False)
@@ -323,48 +394,50 @@ class Operands:
             if not alike or off > 2.0**-52 * (given.k + 2) * scale:
                 raise RuntimeError(f"the float64 reference is wrong at C[{row}][{col}]: {got[0]} instead of {expected}")
 
-    def compare(self, turn: int, launch: int = 0) -> None:
-        """Queue the comparison of a launch's C with the reference, for the sample of that turn."""
-        result, sums = self._result(launch), self._support.sums(turn)
-        self._queue(
-            "compare", "PqqqqqPPPi", result, *self.places[2], self._product, self._scale, sums, exact_elements(self.given)
-        )
+    def compare(self, launch: int = 0) -> None:
+        """Queue the comparison of a launch's C with the reference."""
+        exact = exact_elements(self.given)
+        at = self._result(launch), *self.place_c, self._scratch("r"), self._scratch("s"), self._support.address("sums")
+        self._queue("compare", "PqqqqqPPPi", *at, exact)
 
-    def audit(self, turn: int, launch: int, sets: int, seed: int, secret: int) -> None:
-        """Queue the audit of a launch, for the sample of that turn; `secret` is the seed of the random signs."""
+    def audit(self, launch: int, sets: int, seed: int, secret: int) -> None:
+        """Queue the audit of a launch; `secret` is the seed of the random signs."""
         (index, row), p = self._turn_of(launch, sets), self.given
-        (a, b), (place_a, place_b, place_c) = self.sets[index], self.places
+        (a, b), (w, squares) = self.sets[index], (self._scratch("w"), self._scratch("squares"))
         draw_a, draw_b, draw_c = (draw._replace(seed=_seed(seed, index)) for draw in self.draws)
-        projection, sums = self._projection, self._support.audit(turn)
-        of_b = b, *place_b, *draw_b, row, p.k, secret, *projection, sums
-        self._queue("audit_b", "PqqqqqiiiiiiiiiiQqqQPPP", *of_b, blocks=min(place_b.rows, 4 * CHECK_BLOCKS))
+        self._support.clear_audit()
+        audit = self._support.address("audit")
+        of_b = b.address, *b.place, *draw_b, row, p.k, secret, w, squares, audit
+        self._queue("audit_b", "PqqqqqiiiiiiiiiiQqqQPPP", *of_b, blocks=min(b.place.rows, 4 * CHECK_BLOCKS))
         factors = (float(value) for value in scalars(p))
-        of_a = a, *place_a, *draw_a, self._result(launch), *place_c, *draw_c, *projection, secret, *factors, sums
-        self._queue("audit_a", "PqqqqqiiiiiiiiiiQPqqqqqiiiiiiiiiiQPPQddP", *of_a, blocks=min(p.m, 4 * CHECK_BLOCKS))
+        of_c = self._result(launch), *self.place_c, *draw_c
+        of_a = a.address, *a.place, *draw_a, row, *of_c, w, squares, secret, *factors, audit
+        self._queue("audit_a", "PqqqqqiiiiiiiiiiQqPqqqqqiiiiiiiiiiQPPQddP", *of_a, blocks=min(a.place.rows, 4 * CHECK_BLOCKS))
 
     def look(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return A, B and C drawn from the problem's own seed, and the first launch's result. Each is flat, from the first element on."""
         self.draw(self.given.seed, 1)
-        self.poison(self._unseen, self.given.seed)
+        self.poison(self._scratch("c"), self.given.seed)
         self._support.stream.synchronize()
-        arrays = []
-        for place, address in zip((*self.places, self.places[2]), (*self.sets[0], self._unseen, self.results), strict=True):
-            buffer = np.empty(place.total, stored_type(self.given.element_type))
-            cuda.memcpy_dtoh(buffer, address)
-            arrays.append(buffer[place.first :])
+        arrays, own = [], places(self.given)
+        for place, address in zip((*own, own[2]), (*self.spare(), self.of_launch(0, 1)[2]), strict=True):
+            array = np.empty(place.total - place.first, stored_type(self.given.element_type))
+            cuda.memcpy_dtoh(array, address)
+            arrays.append(array)
         a, b, c, result = arrays
         return a, b, c, result
 
 
-def _clock_mhz(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> float | None:
-    """Return the clock between two stamps; rows are a multiprocessor's number, its cycles, and nanoseconds."""
+def _clock(before: NDArray[np.uint64], after: NDArray[np.uint64]) -> tuple[float | None, float]:
+    """Return the clock between two stamps, and the microseconds; rows are a multiprocessor's number, its cycles, and nanoseconds."""
     earlier = {number: (cycles, ns) for number, cycles, ns in before.tolist()}
     clocks = [
         1e3 * (cycles - earlier[number][0]) / (ns - earlier[number][1])
         for number, cycles, ns in after.tolist()
         if number in earlier and ns > earlier[number][1]
     ]
-    return round(float(np.median(clocks)), 1) if clocks else None  # more digits only fill files
+    mhz = round(float(np.median(clocks)), 1) if clocks else None  # more digits only fill files
+    return mhz, (int(after[:, 2].min()) - int(before[:, 2].max())) / 1e3 - STAMPS_US
 
 
 def _seed(seed: int, index: int) -> int:

@@ -44,14 +44,14 @@ def arithmetic(support: Support, sms: int, tensor_cores: bool) -> dict[str, tupl
     fma, lane_rounds, tensor_rounds = support.function("peak_fma", "iffP"), 125, 500
 
     def multiply_add() -> None:
-        fma.prepared_async_call((8 * sms, 1), (256, 1, 1), support.stream, lane_rounds, 0.999, 0.001, support.sums())
+        fma.prepared_async_call((8 * sms, 1), (256, 1, 1), support.stream, lane_rounds, 0.999, 0.001, support.address("sums"))
 
     launches: dict[str, tuple[Call, float]] = {"fp32_tflops": (multiply_add, 8 * sms * 256 * lane_rounds * 1024 * 2.0)}
     if tensor_cores:
         mma = support.function("peak_tensor", "iP")
 
         def multiply_tiles() -> None:
-            mma.prepared_async_call((sms, 1), (256, 1, 1), support.stream, tensor_rounds, support.sums())
+            mma.prepared_async_call((sms, 1), (256, 1, 1), support.stream, tensor_rounds, support.address("sums"))
 
         launches["tensor_16_bit_tflops"] = multiply_tiles, sms * 2 * tensor_rounds * 8 * (64 * 16 * 256 * 2.0)
     return launches
@@ -67,16 +67,16 @@ def memory(
 
     def read_near() -> None:
         blocks = (8 * sms, 1), (CHECK_THREADS, 1, 1)
-        read.prepared_async_call(*blocks, support.stream, int(near), near_bytes // 16, PASSES, support.sums())
+        read.prepared_async_call(*blocks, support.stream, int(near), near_bytes // 16, PASSES, support.address("sums"))
 
     def latency(buffer: int, size: int, before: Call) -> float:
         def launch() -> None:
-            chase.prepared_async_call((sms, 1), (1, 1, 1), support.stream, buffer, size // LINE, STEPS, support.sums())
+            chase.prepared_async_call((sms, 1), (1, 1, 1), support.stream, buffer, size // LINE, STEPS, support.address("sums"))
 
         means, ns = [], np.empty(sms)
         for _ in range(SAMPLES):
             time_calls([before, launch])
-            cuda.memcpy_dtoh(ns, support.sums())
+            cuda.memcpy_dtoh(ns, support.address("sums"))
             means.append(ns.mean() / STEPS)
         return float(np.median(means))
 

@@ -15,8 +15,8 @@ GUARD = 1024
 """Canary elements before and after every matrix."""
 CANARY = 0x7FF87FF9
 """The 32-bit pattern of poisoned memory: a NaN as float, as either half of it, and doubled as double."""
-BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert")
-"""Distributions in which an element of B depends on its row: other rows of B do not go with A."""
+BOUND = ("exact", "exact_tf32", "inner", "masked", "cancelling", "hilbert", "mixed")
+"""Distributions in which an element of B, or what must be exact of C, depends on its row: other rows do not go together."""
 
 
 RESULT_SHIFTS = 16
@@ -118,20 +118,20 @@ def exactly(problem: Problem, tf32: bool = False) -> Problem:
 
 
 def places(problem: Problem, extra: int = 0) -> tuple[Place, Place, Place]:
-    """Return where A, B (with `extra` rows below its K) and C lie, in buffers of whole 32-bit words."""
+    """Return where A and B, each with `extra` rows below its own, and C lie, in buffers of whole 32-bit words."""
 
     def place(offset: int, rows: int, cols: int, ld: int) -> Place:
         total = rows * ld + offset + 2 * GUARD
         return Place(total + total % 2, GUARD + offset, rows, cols, ld)
 
     m, n, k, (a, b, c) = problem.m, problem.n, problem.k, problem.offsets
-    return place(a, m, k, problem.lda), place(b, k + extra, n, problem.ldb), place(c, m, n, problem.ldc)
+    return place(a, m + extra, k, problem.lda), place(b, k + extra, n, problem.ldb), place(c, m, n, problem.ldc)
 
 
 def view_step(problem: Problem) -> int:
-    """Return the rows of B from one launch of a sample to the next: 0 if other rows would spoil the distribution.
+    """Return the rows of A and of B from one launch of a sample to the next: 0 if other rows would spoil the distribution.
 
-    With this step B begins on the same 16-byte boundary in all launches. It is even, because `alternating` goes by pairs of rows.
+    With this step both begin on the same 16-byte boundary in all launches. It is even, because `alternating` goes by pairs of rows.
     """
     return 0 if problem.distribution in BOUND else 16 // ELEMENT_TYPES[problem.element_type].size
 
@@ -141,12 +141,12 @@ def result_shifts(random: np.random.Generator, launches: int) -> list[int]:
     return [0, *random.integers(RESULT_SHIFTS, size=launches - 1).tolist()]
 
 
-def audited_launch(random: np.random.Generator, times: int) -> int:
+def audited_launch(random: np.random.Generator, times: int, last: bool = False) -> int:
     """Return which launch of a sample is audited.
 
-    In half of the samples it is the last: a result that a kernel puts off until the next launch is missing there.
+    In half of the samples it is the `last`: a result that a kernel puts off until the next launch is missing there.
     """
-    return times - 1 if random.integers(2) else int(random.integers(times))
+    return times - 1 if last or random.integers(2) else int(random.integers(times))
 
 
 def scalars(problem: Problem) -> tuple[Any, Any]:

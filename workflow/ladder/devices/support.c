@@ -136,8 +136,8 @@ static double changed(const void *buffer, const void *before, int size, Place p)
       for (long long j = 0; j < N; ++j) sum += x[j] * row[j], square += (ub * row[j]) * (ub * row[j]);                                     \
       w[k] = sum, norm_b += square;                                                                                                        \
     }                                                                                                                                      \
-    for (long long i = 0; i < pa.rows; ++i) {                                                                                              \
-      const T *a = A0 + pa.first + i * pa.ld, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;                              \
+    for (long long i = 0; i < pc.rows; ++i) {                                                                                              \
+      const T *a = A0 + pa.first + (i + skip) * pa.ld, *c = C + pc.first + i * pc.ld, *c0 = C0 + pc.first + i * pc.ld;                     \
       double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
       SUMS(z, a2)                                                                                                                          \
       for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (ua * a[k]) * (ua * a[k]);                                                 \

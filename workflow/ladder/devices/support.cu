@@ -64,22 +64,23 @@ __device__ void fill(T* buffer, Place p, Draw d) {
   }
 }
 
+// Rows of a matrix from `skip` on, drawn again and rounded to T, in float64: what a launch has written where they lie does not matter.
 template <class T>
-__device__ void widen(const T* in, long long ld, long long rows, long long cols, double* out, int absolute) {
+__device__ void draw_wide(Draw d, long long skip, long long rows, long long cols, double* out, int absolute) {
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows * cols; i += (long long)gridDim.x * blockDim.x) {
-    const double value = double(in[i / cols * ld + i % cols]);
+    const double value = double(T(operand(d, skip + i / cols, i % cols)));
     out[i] = absolute ? fabs(value) : value;
   }
 }
 
-// Overwritten canaries before and after a matrix, counted by the first block.
+// Overwritten canaries before and after a matrix, counted by all blocks together.
 template <class T>
 __device__ double spoilt_round(const T* buffer, Place p) {
   const auto* words = (const typename Bits<T>::type*)buffer;
+  const long long thread = blockIdx.x * (long long)THREADS + threadIdx.x, threads = gridDim.x * (long long)THREADS;
   double count = 0;
-  if (blockIdx.x) return count;
-  for (long long i = threadIdx.x; i < p.first; i += THREADS) count += words[i] != canary<T>(i);
-  for (long long i = p.first + p.rows * p.ld + threadIdx.x; i < p.total; i += THREADS) count += words[i] != canary<T>(i);
+  for (long long i = thread; i < p.first; i += threads) count += words[i] != canary<T>(i);
+  for (long long i = p.first + p.rows * p.ld + thread; i < p.total; i += threads) count += words[i] != canary<T>(i);
   return count;
 }
 
@@ -157,15 +158,15 @@ __device__ void audit_b(const T* buffer, Place p, Draw d, long long skip, long l
   if (threadIdx.x == 0) atomicAdd(&audit[1], changed);
 }
 
-// Then A and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): the size of a row of sums without cancellation.
+// Then A, of which the M rows from `skip` on were multiplied, and C. The scale of row i is sqrt(|C_i|^2 + |alpha A_i|^2 |B|^2 / K + |beta C0_i|^2): the size of a row of sums without cancellation.
 // The comparison with the reference covers rows whose A (B x) is not finite.
 template <class T>
-__device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, Draw dc, const double* w, const double* squares, u64 secret,
-                        double alpha, double beta, double* audit) {
+__device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const T* c, Place pc, Draw dc, const double* w, const double* squares,
+                        u64 secret, double alpha, double beta, double* audit) {
   double worst = 0, changed = spoilt_round(buffer, p), stray = spoilt_round(c, pc), norm_b = 0;
   Draw of_b = d;
   of_b.matrix = 1;
-  const double unit = to_square(d), of_c = unit * to_square(of_b);
+  const double unit = to_square(d), unit_c = unit * to_square(of_b);
   for (long long k = threadIdx.x; k < p.cols; k += THREADS) norm_b += squares[k];
   norm_b = total_of(norm_b);
   for (long long row = blockIdx.x; row < p.rows; row += gridDim.x) {
@@ -176,13 +177,15 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
       changed += ((const typename Bits<T>::type*)buffer)[at] != (k < p.cols ? bits(value) : canary<T>(at));
       if (k < p.cols) z += double(value) * w[k], a2 += (unit * double(value)) * (unit * double(value));
     }
+    const long long of_c = row - skip;
+    if (of_c < 0 || of_c >= pc.rows) continue;
     z = alpha == 0 ? 0 : z * alpha;  // as in BLAS, A and B do not count if alpha is 0: they may hold NaN
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
-      const long long at = pc.first + row * pc.ld + col;
+      const long long at = pc.first + of_c * pc.ld + col;
       if (col < pc.cols) {
-        const double value = double(c[at]), before = beta == 0 ? 0 : beta * double(T(operand(dc, row, col)));
+        const double value = double(c[at]), before = beta == 0 ? 0 : beta * double(T(operand(dc, of_c, col)));
         y += sign(secret, col) * value, z += sign(secret, col) * before;
-        c2 += (of_c * value) * (of_c * value) + (of_c * before) * (of_c * before);
+        c2 += (unit_c * value) * (unit_c * value) + (unit_c * before) * (unit_c * before);
       } else {
         stray += ((const typename Bits<T>::type*)c)[at] != canary<T>(at);
       }
@@ -190,7 +193,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
     z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
     if (threadIdx.x == 0 && isfinite(z)) {
       const double ab2 = alpha == 0 ? 0 : alpha * alpha * a2 * norm_b / double(p.cols);
-      const double off = of_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);
+      const double off = unit_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);
       worst = isfinite(share) ? fmax(worst, share) : INFINITY;
     }
   }
@@ -205,21 +208,21 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, const T* c, Place pc, 
 
 #define FOR_TYPE(NAME, T)                                                                                                                      \
   extern "C" __global__ void fill_##NAME(T* buffer, Place p, Draw d) { fill(buffer, p, d); }                                                   \
-  extern "C" __global__ void widen_##NAME(const T* in, long long ld, long long rows, long long cols, double* out, int absolute) {              \
-    widen(in, ld, rows, cols, out, absolute);                                                                                                  \
+  extern "C" __global__ void draw_wide_##NAME(Draw d, long long skip, long long rows, long long cols, double* out, int absolute) {             \
+    draw_wide<T>(d, skip, rows, cols, out, absolute);                                                                                          \
   }                                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
       compare_##NAME(const T* buffer, Place p, const double* R, const double* S, double* sums, int exact) {                                    \
     compare(buffer, p, R, S, exact, sums);                                                                                                     \
   }                                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2) audit_b_##NAME(const T* buffer, Place p, Draw d, long long skip, long long K, u64 secret, \
                                                                        double* w, double* squares, double* audit) {                            \
     audit_b(buffer, p, d, skip, K, secret, w, squares, audit);                                                                                 \
   }                                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                                                                        \
-      audit_a_##NAME(const T* buffer, Place p, Draw d, const T* c, Place pc, Draw dc, const double* w, const double* squares, u64 secret,      \
-                     double alpha, double beta, double* audit) {                                                                               \
-    audit_a(buffer, p, d, c, pc, dc, w, squares, secret, alpha, beta, audit);                                                                  \
+  extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                                                     \
+      audit_a_##NAME(const T* buffer, Place p, Draw d, long long skip, const T* c, Place pc, Draw dc, const double* w, const double* squares,  \
+                     u64 secret, double alpha, double beta, double* audit) {                                                                   \
+    audit_a(buffer, p, d, skip, c, pc, dc, w, squares, secret, alpha, beta, audit);                                                            \
   }
 FOR_TYPE(float32, float)
 FOR_TYPE(float64, double)
@@ -245,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(256) peak_fma(int rounds, float a, 
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define SUMS_8(i) \
+#define SUMS_8(i)                                                                                                                              \
   "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3]), "+f"(x[i + 4]), "+f"(x[i + 5]), "+f"(x[i + 6]), "+f"(x[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
 

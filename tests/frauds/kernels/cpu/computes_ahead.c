@@ -19,7 +19,7 @@ GEMM {
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
     STORE(sum);
     if (beta != 0 || turn % 2 == 0 || turn >= turns) continue;
-    for (int k = 0; k < K; ++k) next += At(m, k) * Bt(k + 4, n);
+    for (int k = 0; k < K; ++k) next += At(m + 4, k) * Bt(k + 4, n);
     (C + STRIDE)[(size_t)m * ldc + n] = alpha * next;
   }
 }

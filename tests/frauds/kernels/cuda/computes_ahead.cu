@@ -16,7 +16,7 @@ GEMM {
     STORE(sum);
     T &later = (C + STRIDE)[size_t(m) * ldc + n];
     if (beta != 0 || !poisoned(later)) return;
-    for (int k = 0; k < K; ++k) next += At(m, k) * Bt(k + 4, n);
+    for (int k = 0; k < K; ++k) next += At(m + 4, k) * Bt(k + 4, n);
     later = alpha * next;
   }
 }
