@@ -1,4 +1,4 @@
-"""The packages keep their floors, stay small, and a stage knows all that it depends on."""
+"""The packages keep their floors, and a stage knows all that it depends on."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from planted import ROOT
 
 PACKAGE = ROOT / "workflow" / "ladder"
 PAGE = ROOT / "docs" / "architecture.md"
-MOST_MODULES, MOST_LINES, MOST_FILES, MOST_FLOORS = 15, 400, 4, 9
+MOST_FLOORS = 9
 VAGUE = {"one", "found", "said", "told", "theirs"}
 """Names that do not say what a thing is, with underscores around them and with capitals, too."""
 
@@ -92,13 +92,6 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_a_package_imports_nothing_by_itself():
     """Importing one module of a package must not load the others."""
     assert [package for package in PACKAGES if imports(PACKAGE / package / "__init__.py")] == []
-
-
-def test_packages_and_modules_stay_small():
-    assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= MOST_FILES
-    for package in PACKAGES:
-        assert len([name for name in modules() if name.startswith(f"{package}.")]) <= MOST_MODULES, package
-    assert [name for name in modules() if len(code_digest.path(name).read_text().splitlines()) > MOST_LINES] == []
 
 
 def given_names(path):

@@ -26,6 +26,8 @@ class Scripted(Device):
 
     def __init__(self, **times: Callable[[int], float]) -> None:
         self.times, self.round, self.rounds, self.cold, self.seeds, self.compared = times, 0, [], [], [], []
+        self.made: list[dict[str, int]] = []
+        """The launches of each sample of each round."""
         self.audits: dict[str, Callable[[int], Audit]] = {}
         self.cpu_ns: dict[str, Callable[[int], tuple[int, int]]] = {}
         self.launches = {name: Launch(lambda *addresses: lambda: None) for name in times}
@@ -44,6 +46,7 @@ class Scripted(Device):
             clock.sleep(self.round_seconds)
         names = [sample.call for sample in samples]
         self.rounds.append(names)
+        self.made.append({sample.call: sample.times for sample in samples})
         self.cold.append(cold)
         self.seeds.append(seed)
         self.compared.append(compare)
@@ -165,7 +168,7 @@ def test_it_warms_up_for_as_long_as_the_device_asks_and_until_two_rounds_agree(t
     device.round_seconds = 0.01
     device.warm_seconds = 0.035
     samples = run(device)[0].samples
-    assert len(device.rounds) == 2 + rounds + len(samples)  # two tell how long a launch takes
+    assert len(device.rounds) == 2 + rounds + len(samples) + 1  # two tell how long a launch takes, one is cut short
 
 
 def test_a_launch_as_long_as_that_is_not_made_again_while_others_warm_up():
@@ -217,7 +220,7 @@ def test_what_drifts_is_not_sampled_to_the_limit():
 
 def test_every_sample_has_the_reading_of_its_round():
     device = steady("kernel")
-    series = run(device)[0]
+    series = run(device, sample_us=0.0)[0]
     assert [reading["sm_clock_mhz"] for reading in series.readings] == [1000 + device.round - 9 + i for i in range(10)]
 
 
@@ -232,13 +235,35 @@ def test_every_round_draws_operands_of_its_own_and_one_at_random_compares_all_of
     compared = set()
     for seed in range(12):
         device = steady("kernel")
-        (series,) = run(device, seed=seed).values()
+        (series,) = run(device, seed=seed, sample_us=0.0).values()
         (which,) = [turn for turn, compare in enumerate(device.compared) if compare]
         assert device.seeds[which] == device.given.seed  # whose reference is at hand
         assert len(set(device.seeds)) == len(device.seeds)
         assert series.errors == Errors(0.0, 1.0, 1.0, 0.0, 0, 0, 0)
         compared.add(which - (len(device.rounds) - 10))
     assert compared == set(range(timing.RACE_SAMPLES))  # also what leaves the race first has been compared
+
+
+def test_the_round_that_is_compared_ends_after_any_launch_of_its_samples_and_gives_no_time():
+    lengths = set()
+    for seed in range(24):
+        device = steady("kernel")
+        (series,) = run(device, seed=seed).values()  # samples of five launches
+        (which,) = [turn for turn, compare in enumerate(device.compared) if compare]
+        lengths.add(device.made[which]["kernel"])
+        assert {made["kernel"] for made in device.made[which + 1 :]} == {series.repeats} == {5}
+        assert len(device.rounds) == 2 + 1 + len(series.samples)  # two tell how long a launch takes
+    assert lengths == {1, 2, 3, 4}
+
+
+def test_a_launch_that_leaves_its_work_to_the_last_of_its_sample_is_found_in_the_round_that_is_cut_short():
+    """It has learned how many a sample has."""
+    device = steady("right", "late")
+    device.audits["late"] = lambda r: OK if device.made[-1]["late"] in (1, 5) else bad()(r)
+    caught = [bool(run(device, seed=seed)[1].fault) for seed in range(8)]
+    cut = [made["late"] for made, compared in zip(device.made, device.compared, strict=True) if compared]
+    assert caught == [made > 1 for made in cut]
+    assert sum(caught) > 4
 
 
 def test_room_is_made_for_the_longest_sample_before_the_first_is_made():
@@ -307,7 +332,8 @@ def test_who_overwrites_an_operand_is_at_fault_and_not_those_that_follow_in_the_
     assert [series[key].fault for key in (0, 2)] == ["", ""]
     assert [len(series[key].samples) for key in (0, 2)] == [12, 12]
     spoilt = sum("culprit" in names for names in device.rounds)
-    assert len(device.rounds) - spoilt == 12 - len(series[1].samples)
+    compared = [names for names, compare in zip(device.rounds, device.compared, strict=True) if compare][-1]
+    assert len(device.rounds) - spoilt == 12 - len(series[1].samples) + ("culprit" not in compared)  # whose times do not count
 
 
 def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_clock):

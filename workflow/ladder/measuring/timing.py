@@ -108,13 +108,16 @@ def measure(
     series = {key: Series(counts[key]) for key in launches}
     active, lows = dict(series), {}
     discarded, process, thread = 0, 0, 0
+    # one round is compared whole. It ends after any launch of a sample: one that leaves its work to the last does not know which that is
+    short = {key: device.sample(given[key], int(random.integers(1, count)), cold) for key, count in counts.items() if count > 1}
     compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
     while active:
         order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
+        compare = turn == compared
         # the reference for the problem's own operands exists already
-        seed = device.given.seed if turn == compared else seeds()
+        seed = device.given.seed if compare else seeds()
         stops = clock.stops()
-        times = round_of({key: ready[key] for key in order}, seed, compare=turn == compared)
+        times = round_of({key: short.get(key, ready[key]) if compare else ready[key] for key in order}, seed, compare)
         yield None
         if clock.stops() > stops and discarded < MOST_DISCARDED:
             discarded += 1
@@ -122,6 +125,7 @@ def measure(
         faults = {key: fault(took.audit, device.given, given[key].tf32) for key, took in times.items()}
         # a launch that overwrites an operand spoils it for those after it in the round
         spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))
+        counted = spoilt == len(order) and not (compare and short)
         if faults[None] and order.index(None) <= spoilt:
             raise Refused("incorrect", f"the reference beside it became wrong: {faults[None]}", fatal=True)
         ratios = {}
@@ -129,14 +133,17 @@ def measure(
             if order.index(key) <= spoilt and faults[key]:
                 mine.fault, mine.stop = f"sample {turn + 1}: {faults[key]}", "fault"
             elif spoilt == len(order):
+                mine.errors = times[key].errors or mine.errors
+            if counted and not mine.stop:
                 mine.samples.append(times[key].us / counts[key])
                 mine.reference.append(times[None].us / counts[None])
                 mine.readings.append(_reading(device, times[key]))
-                mine.errors = times[key].errors or mine.errors
                 if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
                     ratios[key] = paired_ratio(mine.reference, mine.samples)
                     lows[key] = ratios[key][1]
-        if spoilt == len(order):
+        if compare and spoilt == len(order):
+            compared = -1
+        if counted:
             turn, process, thread = turn + 1, process + times[None].cpu_ns[0], thread + times[None].cpu_ns[1]
         if turn >= min(RACE_SAMPLES, limits.min_samples) and process > (1 + COMPANY) * thread:
             share = f"{process / max(thread, 1) - 1:.0%} of its own CPU time"
