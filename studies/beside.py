@@ -42,6 +42,7 @@ from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.stats import median_interval, paired_ratio
+from ladder.core.surroundings import cores
 from ladder.devices import cpu, operands
 from ladder.devices.back_to_back import MEASURED_SECONDS
 from ladder.devices.base import Launch
@@ -209,7 +210,7 @@ def neighbours(bench: Bench, rounds: int, sizes: Sequence[int] = (256, 1024), sa
             {"size": size, "name": name, **{how: median(values) for how, values in by.items()}, "ratios": by}
             for name, by in ratios.items()
         ]
-    return {"cores": cpu.available_cores(), "sizes": sizes, "pairs": rounds, "rows": rows}
+    return {"cores": cores(), "sizes": sizes, "pairs": rounds, "rows": rows}
 
 
 def thin(
@@ -330,7 +331,7 @@ def tensor(bench: Bench, rounds: int, dataset: str, sizes: Sequence[int] = (512,
         [(configuration, "") for configuration in configurations.values()],
         bench.here.arch,
         bench.folder / kernel.name,
-        cpu.available_cores(),
+        cores(),
     )
     names, rows = ("rung_us", "sgemm_us"), []
     for size in sizes:

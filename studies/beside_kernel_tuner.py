@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -51,6 +52,7 @@ from ladder.devices import detect
 from ladder.devices.lock import first_gpu
 from ladder.measuring import probe, verify
 from ladder.measuring.session import Job
+from ladder.measuring.supervisor import Child
 from ladder.measuring.sweep import run
 from ladder.model import campaign_file
 from ladder.model.kernel import Configuration, Kernel
@@ -165,8 +167,8 @@ def compare(size: int, samples: int) -> None:
     binaries: dict[str, str] = {}
     with tempfile.NamedTemporaryFile(suffix=".bin") as support:
         Path(support.name).write_bytes(compile_support("cuda", gpu.arch))
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
-            facts = pool.submit(probe.probe, gpu, gpu.uuids[0], Path(support.name)).result()
+        with closing(Child("cuda", gpu.uuids[0], Path(support.name), None)) as child:
+            facts = probe.probe(gpu, child)
     for parameters, cores in CASES:
         legal = [configuration for configuration, objection in kernel.expand(parameters, ["float32"]) if not objection]
         cache = os.environ["CUDA_CACHE_PATH"] = tempfile.mkdtemp(prefix="kernel-tuner-compare-")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import planted_frauds
 import pytest
+from ladder.compiling import toolchain
 from ladder.compiling.toolchain import nvcc
 from ladder.core import clock
 from ladder.devices.detect import detect_cpu
@@ -30,6 +31,7 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setenv(NOTES, str(notes))
+    monkeypatch.setattr(toolchain, "PASSED", (*toolchain.PASSED, NOTES))
     monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
     with clock.use(StuckClock(notes / "hangs")):
         outcomes = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)

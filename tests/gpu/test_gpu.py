@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,8 @@ from ladder.devices.lock import first_gpu
 from ladder.devices.operands import exactly, places, stored_type, values
 from ladder.measuring.gauntlet import describe, problems
 from ladder.measuring.protocol import Candidate, RunGauntlet
+from ladder.measuring.session import Session
+from ladder.measuring.trial import LIMITS
 from ladder.measuring.verify import INEXACT, fault, judge
 from ladder.measuring.worker import Worker
 from ladder.model import kernel_file
@@ -63,6 +66,38 @@ def test_cublas_with_fp32_sums_is_exact_where_cublas_may_not_be(gpu):
     problem = exactly(Problem(2049, 2047, 2051, element_type="bfloat16"))
     with given(gpu, problem):
         assert judge(gpu.check(gpu.baseline("cublas_fp32_sums")), problem).status == "correct"
+
+
+@pytest.mark.parametrize("variables", [
+    {"NVIDIA_TF32_OVERRIDE": "0"},
+    {"NVIDIA_TF32_OVERRIDE": "1"},
+    {"CUDA_LAUNCH_BLOCKING": "1", "CUDA_FORCE_PTX_JIT": "1", "CUDA_MODULE_LOADING": "EAGER", "CUBLAS_WORKSPACE_CONFIG": ":0:0"},
+])  # fmt: skip
+def test_no_variable_changes_what_cublas_does(gpu, monkeypatch, variables):
+    (uuid,), problem = first_gpu().uuids, Problem(2048, 2048, 2048)
+    candidates = {Candidate("cublas"): True, Candidate("cublas_tf32", precision="tf32"): True}
+
+    def outcomes():
+        session = Session("cuda", uuid, gpu.support, {}, 60, None)
+        session.environment = {
+            "kind": "cuda",
+            "device": "d",
+            "attributes": session.worker().attributes,
+            "peaks": {"copy_tb_s": 99},
+        }
+        timed = [columns for _, columns in session.time(problem, candidates, LIMITS, 0)]
+        session.end()
+        assert [columns["status"] for columns in timed] == ["correct"] * 2
+        return session.environment, [(median(columns["samples_us"]), columns["frobenius_error"]) for columns in timed]
+
+    plain = outcomes()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    bent = outcomes()
+    assert bent[0] == plain[0]
+    for (us, error), (expected_us, expected_error) in zip(bent[1], plain[1], strict=True):
+        assert us == pytest.approx(expected_us, rel=0.1)
+        assert error == pytest.approx(expected_error, rel=0.1)
 
 
 def test_tf32_does_not_pass_for_float32(gpu):

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing import get_context
@@ -17,6 +18,7 @@ from ladder.core.stats import median_interval
 from ladder.devices.detect import Device
 from ladder.measuring import session, sweep
 from ladder.measuring.probe import probe
+from ladder.measuring.supervisor import Child
 from ladder.model.campaign import BASELINES, Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
@@ -99,7 +101,8 @@ def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict
         )
     support = folder / "support"
     support.write_bytes(compile_support(device.kind, device.arch))
-    environment = probe(device, uuid, support)
+    with closing(Child(device.kind, uuid, support, None)) as child:
+        environment = probe(device, child)
     rows = {(name, "float32", row["configuration"]): row for name, row in binaries.items()}
     alike: dict[str, list[Kernel]] = {}
     for kernel in mine:

@@ -36,6 +36,7 @@ from ladder.storage.published_index import HEADLINE, featured
 from threadpoolctl import threadpool_limits
 
 VARIABLE = "SIMULATED_GPUS"
+VARIABLES = (VARIABLE, "RENDEZVOUS")
 ATTRIBUTES = featured(Path(__file__).resolve().parents[2] / PUBLISHED)[HEADLINE] / "environment.json"
 """What a simulated GPU describes itself as."""
 LAUNCH_US, TFLOPS, NOISE = 2.0, 20.0, 0.002
@@ -182,6 +183,13 @@ class Library:
         return "simulated"
 
 
+def environment() -> dict[str, Any]:
+    """The `environment.json` of a simulated GPU."""
+    known: dict[str, Any] = json.loads(ATTRIBUTES.read_text())
+    library = f"cuBLAS {Library().version()}"
+    return known | {"attributes": {"clusters_of_4": 30, **known["attributes"], "library": library}}
+
+
 class Gpu(Cpu):
     """A simulated GPU: the host's memory, draws and audits; results and times are simulated."""
 
@@ -191,7 +199,7 @@ class Gpu(Cpu):
     def __init__(self, uuid: str) -> None:
         self.settings = Path(os.environ[VARIABLE])
         assert uuid in visible("")
-        assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid  # the probe's own process sees all
+        assert os.environ.get("CUDA_VISIBLE_DEVICES", uuid) == uuid
         super().__init__(support(self.settings), lambda device, name: self._launch("right()", {}))
         self.blas, self.timing, self.factor = Library(), False, 1.0
         self._noise = np.random.default_rng(int(digest(uuid), 16) % 2**32)
@@ -284,8 +292,8 @@ class Gpu(Cpu):
         return counts[0]
 
     def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = json.loads(ATTRIBUTES.read_text())["attributes"]
-        return {"clusters_of_4": 30, **described}
+        described: dict[str, Any] = environment()["attributes"]
+        return described
 
     def peaks(self) -> dict[str, float]:
         return {"fp32_tflops": 60.0, "copy_tb_s": 4.0}

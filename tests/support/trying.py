@@ -13,7 +13,7 @@ from inprocess import InProcess
 from ladder.cli import best_rung, new_kernel, trial
 from ladder.cli.main import main
 from ladder.compiling import compile, compilers
-from ladder.measuring import probe, session, worker
+from ladder.measuring import session, worker
 from ladder.measuring import trial as measuring_trial
 
 INTERVAL = r"[\d.e+-]+ \(interval [\d.e+-]+ to [\d.e+-]+\)"
@@ -101,5 +101,4 @@ def simulate_cpu(monkeypatch: Any) -> None:
     """Put a simulated device in place of the CPU too, with what is compiled for it."""
     monkeypatch.setattr(compile, "_cc", lambda source, *_: simulated.compile(source))
     monkeypatch.setattr(compilers, "_cc", lambda source, *_: simulated.compile(source))
-    for module in (probe, worker):
-        monkeypatch.setattr(module, "open_device", lambda kind, uuid, support: SimulatedCpu("GPU-1"))
+    monkeypatch.setattr(worker, "open_device", lambda kind, uuid, support: SimulatedCpu("GPU-1"))

@@ -2,23 +2,26 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from host import host
 from ladder.compiling import toolchain
 from ladder.compiling.compile import compile_support
-from ladder.core import clock, errors
+from ladder.core import clock, errors, surroundings
 from ladder.core.errors import InputError
-from ladder.devices import cpu
+from ladder.devices import blas, cpu
 from ladder.measuring import supervisor
 from ladder.measuring.protocol import Alive, Check, Done, encode
 from ladder.measuring.supervisor import Child, Failure
+from planted import written
 
 
 @pytest.fixture
@@ -206,3 +209,90 @@ def test_a_text_from_outside_is_printable_and_bounded():
     assert errors.plain("\x1b[2J\a\0\r") == r"\x1b[2J\x07\x00\r"
     assert errors.plain("x" * 3000) == "x" * (errors.REASON_CHARACTERS - 1) + "…"
     assert len(errors.plain("\0" * 3000)) == errors.REASON_CHARACTERS
+
+
+BENDING = {
+    "OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "1", "MKL_CBWR": "COMPATIBLE", "BLIS_ARCH_TYPE": "generic",
+    "OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1", "GOMP_CPU_AFFINITY": "0", "KMP_AFFINITY": "compact", "NVIDIA_TF32_OVERRIDE": "0",
+    "CUBLAS_WORKSPACE_CONFIG": ":0:0", "CUBLASLT_LOG_LEVEL": "5", "CUDA_LAUNCH_BLOCKING": "1", "CUDA_FORCE_PTX_JIT": "1",
+    "CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "1", "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.check=3",
+    "LD_AUDIT": "", "LD_BIND_NOW": "1", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/nowhere", "LC_ALL": "C",
+}  # fmt: skip
+"""Variables of each kind in the table of docs/method.md, LD_PRELOAD apart."""
+FLUSHES = """#include <xmmintrin.h>
+__attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0x8040); }
+"""
+
+
+def test_no_variable_reaches_what_measures(start, monkeypatch, tmp_path):
+    plain = start().attributes
+    (tmp_path / "flush.c").write_text(FLUSHES)
+    subprocess.run([toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True)
+    for name, value in (BENDING | {"LD_PRELOAD": str(tmp_path / "flush.so")}).items():
+        monkeypatch.setenv(name, value)
+    child = start()
+    assert child.attributes == plain  # the library's kernels, the cores
+    assert "flush.so" not in Path(f"/proc/{child.process.pid}/maps").read_text()
+    set_there = dict(pair.split("=", 1) for pair in Path(f"/proc/{child.process.pid}/environ").read_text().split("\0")[:-1])
+    assert set(set_there) <= {*toolchain.PASSED, *supervisor.IDLE, supervisor.MARK}
+
+
+def test_the_last_words_of_a_worker_are_words(start):
+    """PyCUDA ends a process in which something was raised with a banner, whose last line is dashes."""
+    child = start()
+    with pytest.raises(Failure, match=r"ended with exit code 1: KeyError: 7$"):
+        list(child.ask(Check(7), 60))
+    child = start()
+    child.errors.write(b"RuntimeError: the reason\n  ----------\n\n")
+    child.errors.flush()
+    child.process.kill()
+    with pytest.raises(Failure, match=r"by signal 9: RuntimeError: the reason$"):
+        list(child.ask(Check(0), 60))
+
+
+@pytest.mark.parametrize(("files", "quota", "cores", "memory"), [
+    ({}, None, 8, 2**40),
+    ({"cpu.max": "max 100000", "memory.max": "max"}, None, 8, 2**40),
+    ({"cpu.max": "150000 100000", "a/b/cpu.max": "max 100000", "a/b/memory.max": "1024", "a/memory.max": "512"}, 1.5, 1, 512),
+    ({"cpu.max": "1600000 100000"}, 16.0, 8, 2**40),
+    ({"cpu,cpuacct/cpu.cfs_quota_us": "400000", "cpu,cpuacct/cpu.cfs_period_us": "100000", "memory/memory.limit_in_bytes": "9"}, 4.0, 4, 9),
+    ({"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, None, 8, 2**40),
+])  # fmt: skip
+def test_the_cores_and_the_memory_are_those_that_a_container_grants(monkeypatch, tmp_path, files, quota, cores, memory):
+    written(tmp_path / "proc" / "cgroup", "5:cpu,cpuacct:/docker/c\n4:memory:/docker/c\n0::/a/b\n")
+    for name, text in files.items():
+        written(tmp_path / "groups" / name, text)
+    monkeypatch.setattr(surroundings, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(surroundings, "CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(surroundings.os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(surroundings.psutil, "virtual_memory", lambda: SimpleNamespace(total=2**40))
+    assert (surroundings.cpu_quota(), surroundings.cores.__wrapped__(), surroundings.memory()) == (quota, cores, memory)
+
+
+def test_what_cannot_be_taken_away_is_described_and_told(monkeypatch, tmp_path):
+    host()  # NumPy's BLAS is loaded, and the C library of the support library's OpenMP
+    plain = surroundings.described("cpu")
+    ((name, identity),) = plain.pop("libraries").items()
+    assert "blas" in name and re.fullmatch(r"build [0-9a-f]{40}|sha256 [0-9a-f]{64}", identity)
+    assert surroundings.remarks(plain) == []
+    loaded = [Path(path) for path in re.findall(r" (/.*)$", Path("/proc/self/maps").read_text(), re.MULTILINE)]
+    (openmp,) = {path for path in loaded if path.name.startswith("libgomp")}
+    monkeypatch.setattr(surroundings, "PRELOAD", written(tmp_path / "ld.so.preload", f"{openmp}\n/not/loaded.so"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{openmp.parent}")
+    bent = surroundings.described("cpu")
+    assert list(bent["preloaded"]) == [openmp.name]
+    assert openmp.name in bent["from_ld_library_path"]
+    told = surroundings.remarks({**bent, "cpu_quota": 1.5, "cores_in_mask": 8})
+    assert told[0] == f"{tmp_path}/ld.so.preload loads {openmp.name} into every process"
+    assert told[1].startswith("LD_LIBRARY_PATH provides ")
+    assert told[2] == "a control group grants the time of 1.5 cores; the mask has 8"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"), [("Katmai", "openblas 0.3 (Katmai, which leave AVX2 unused)"), ("Zen", "openblas 0.3 (Zen)")]
+)
+def test_kernels_for_an_older_processor_are_told(monkeypatch, tmp_path, kernels, told):
+    loaded = {"internal_api": "openblas", "version": "0.3", "architecture": kernels}
+    monkeypatch.setattr(blas, "controller", lambda: SimpleNamespace(info=lambda: [loaded]))
+    monkeypatch.setattr(blas, "CPUINFO", written(tmp_path / "cpuinfo", "flags\t\t: fpu avx avx2 fma\n"))
+    assert blas.version() == told

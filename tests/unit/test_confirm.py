@@ -66,7 +66,7 @@ class Child:
 
     def __init__(self, kind, uuid, support, lock):
         Child.count += 1
-        self.number, self.busy_us = Child.count, 1.0
+        self.number, self.busy_us, self.attributes = Child.count, 1.0, FACTS["attributes"]
 
     def ask(self, request, timeout):
         what, who = WHAT[type(request)], ()
@@ -103,7 +103,12 @@ class Child:
         pass
 
 
-FACTS = {"kind": "cpu", "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3}, "attributes": {"cores": 4, "cache_bytes": 1 << 30}}
+FACTS = {
+    "device": "d",
+    "kind": "cpu",
+    "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3},
+    "attributes": {"cores": 4, "cache_bytes": 1 << 30},
+}
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def run(tmp_path, monkeypatch, gpus):
         (tmp_path / "any.cubin").write_bytes(binary)
         row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(tmp_path / "any.cubin")}
         binaries = {("90_fake", "float32", configuration.label): row for configuration, _ in plan.configurations["cuda/90_fake"]}
-        planned, attributes = plan.plan("cuda", "90_fake.float32"), json.loads(simulated.ATTRIBUTES.read_text())
+        planned, attributes = plan.plan("cuda", "90_fake.float32"), simulated.environment()
         job = session.Job("fake", "cuda", planned, binaries, tmp_path / "support", {}, "code", attributes)
         sweep.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-1"])
         return samples.read(tmp_path / "fake.parquet")[0]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from ladder.storage import samples
 from ladder.storage.journal import Journal
 
 ENVIRONMENT = {
+    "device": "d",
     "kind": "cuda",
     "attributes": {"compute_capability": "9.0", "sm_count": 100, "max_sm_clock_mhz": 1000, "cache_bytes": 10**6},
     "peaks": {"fp32_tflops": 20.0, "copy_tb_s": 4.0},
@@ -32,8 +34,8 @@ class Child:
 
     process = SimpleNamespace(pid=os.getpid())
 
-    def __init__(self, asked, answers, *_):
-        self.asked, self.answers, self.busy_us = asked, answers, 0.0
+    def __init__(self, asked, answers, attributes, *_):
+        self.asked, self.answers, self.attributes, self.busy_us = asked, answers, attributes, 0.0
 
     def ask(self, request, timeout):
         self.asked.append(request)
@@ -69,7 +71,7 @@ def timed(us=100.0, status="correct", reason="", ours=5):
 def make(tmp_path, monkeypatch):
     def run(
         answers=None, problems=(512, 640), parameters=None, binary=b"code", environment=ENVIRONMENT, job="03_shared_tile.float32",
-        **limits,
+        attributes=None, **limits,
     ):  # fmt: skip
         data = {
             "campaign": "t", "problems": {"cuda": [{"square": list(problems)}]}, "kernels": ["cuda/03_shared_tile"],
@@ -86,7 +88,7 @@ def make(tmp_path, monkeypatch):
             rows[name] = {"status": "compiled", "sha256": sha256, "binary": str(path)}
         asked = []
         given = {RunGauntlet: lambda _: verdict(), Check: lambda _: verdict(), Time: timed()} | (answers or {})
-        monkeypatch.setattr(session, "Child", partial(Child, asked, given))
+        monkeypatch.setattr(session, "Child", partial(Child, asked, given, attributes or environment["attributes"]))
         job = Job("d", "cuda", plan, rows, tmp_path, {}, "code", environment)
         made = Sweep(job, Journal(tmp_path / "journal"), "uuid", lock=0)
         made.asked = asked
@@ -164,6 +166,40 @@ def test_a_problem_that_cannot_be_set_up_is_an_error_and_nothing_is_recorded(mak
     with pytest.raises(InputError, match=message):
         run.measure_all()
     assert not [entry for entry in run.entries if entry.key in run.journal.records]
+
+
+def attributes(**changes):
+    return ENVIRONMENT | {"attributes": ENVIRONMENT["attributes"] | changes}
+
+
+def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(make):
+    preloaded, told = attributes(preloaded={"flush.so": "build 1"}), "/etc/ld.so.preload loads flush.so into every process"
+    run = make({SetProblem: Mock(side_effect=INCORRECT)}, environment=preloaded)
+    with pytest.raises(InputError, match=f"the reference is incorrect; {told}; no fault of"):
+        run.measure_all()
+    run.journal.close()
+    run = make({Time: timed(status="incorrect", reason="off")}, environment=preloaded, job="baselines.float32")
+    run.measure_all()
+    assert {run.journal.records[entry.key]["reason"] for entry in run.entries} == {f"while timed: off; {told}"}
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"power_limit_w": 500}, r"d/environment\.json: attributes\.power_limit_w: got None; expected 500, as on this machine"),
+    ({"libraries": {"x": "build 1"}, "uuid": "GPU-2"}, r"attributes\.libraries: got None; expected \{'x': 'build 1'\}"),
+    ({"clusters_of_4": 7, "uuid": "GPU-2"}, ""),
+])  # fmt: skip
+def test_another_library_and_a_changed_gpu_are_refused_but_not_another_of_its_model(make, changes, message):
+    run = make(attributes=attributes(**changes)["attributes"])
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        run.measure_all()
+    assert bool(of_kind(Time, run.asked)) == (not message)
+
+
+def test_samples_belong_to_one_description(make):
+    outcomes(make())
+    probed_again = make(environment=ENVIRONMENT | {"peaks": {"fp32_tflops": 20.1, "copy_tb_s": 4.0}})
+    outcomes(probed_again)
+    assert of_kind(Time, probed_again.asked)
 
 
 def test_what_the_journal_has_is_not_asked_for_again(make):

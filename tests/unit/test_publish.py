@@ -174,6 +174,8 @@ def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_p
     assert provenance.differs_from_lock({"numpy": "2.5.2", "pandas": "3.1.1"}) == {"numpy": "2.5.2 (lock 2.4.6 or 2.5.5)"}
     monkeypatch.setattr(toolchain.importlib.metadata, "version", {"numpy": "2.4.6", "pandas": "3.0.6"}.get)
     assert provenance.differs_from_lock() == {"pandas": "3.0.6 (lock 3.1.1)"}
+    monkeypatch.setattr(provenance, "package_versions", lambda _: {"pandas": "3.1.1"})
+    assert provenance.differs_from_lock() == {"numpy": "missing (lock 2.4.6 or 2.5.5)"}
 
 
 def test_another_figure_or_table_is_named(copy):

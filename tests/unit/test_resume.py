@@ -8,7 +8,7 @@ import pytest
 import simulated
 from inprocess import InProcess
 from ladder.devices.lock import WAIT_SECONDS, exclusive
-from ladder.measuring import confirmation, session, sweep
+from ladder.measuring import confirmation, probe, session, sweep
 from ladder.measuring.protocol import Time
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
@@ -56,7 +56,9 @@ class Machine:
         monkeypatch.setattr(InProcess, "ask", count)
         monkeypatch.setattr(sweep, "GROUP", GROUP)
         monkeypatch.setattr(session, "ROOT", folder)
-        monkeypatch.setattr(session, "project_state", lambda: {"commit": "c"})
+        self.project = {"commit": "c", "dirty": True}
+        for module in (session, sweep, confirmation):
+            monkeypatch.setattr(module, "project_state", lambda: self.project)
         written(folder / "kernels" / "cuda" / "90_many.cu", KERNEL)
         self.plan = campaign_file.load(CAMPAIGN, "t", discover(folder))
         binary = simulated.cubin("right()")
@@ -64,7 +66,7 @@ class Machine:
         sha256 = hashlib.sha256(binary).hexdigest()
         binary = {"status": "compiled", "sha256": sha256, "binary": str(folder / "any.cubin")}
         self.binaries = {("90_many", "float32", f"U={u}"): binary for u in (1, 2, 3)}
-        self.environment = json.loads(simulated.ATTRIBUTES.read_text())
+        self.environment = simulated.environment()
 
     def sweep(self, name):
         """Run the measure job; returns the Parquet file."""
@@ -136,7 +138,9 @@ def test_a_sweep_that_is_killed_at_every_write_loses_nothing(machine):
     assert same(rows) == same(whole)
     kept = {record["key"]: record["samples_us"] for record in measured(journal)}
     assert {row["key"]: row["samples_us"] for row in rows} == kept
-    assert machine.sweep("killed")
+    machine.project = {"commit": "d", "dirty": False}
+    of_another_commit = records.read(machine.sweep("killed"))[1]
+    assert (of_another_commit["commit"], of_another_commit["dirty"]) == ("c", True)  # which measured nothing
     assert machine.timed() == 0
 
 
@@ -152,6 +156,21 @@ def test_a_confirmation_that_is_killed_at_every_write_loses_nothing(machine):
     assert same(rows) == same(whole)
     kept = {(row["key"], row["configuration"]): row["samples_us"] for row in measured(journal)}
     assert {(row["key"], row["configuration"]): row["samples_us"] for row in rows} == kept
+
+
+def test_a_forced_probe_gives_the_description_that_the_samples_have(machine):
+    (device,), journal = simulated.detect(), Journal(machine.folder / "environment.journal")
+    child = InProcess("cuda", "GPU-1", machine.folder, None)
+    first = probe.probe_once(device, child, journal, "code")
+    assert (first["attributes"], first["peaks"]) == (
+        simulated.environment()["attributes"],
+        {"fp32_tflops": 60.0, "copy_tb_s": 4.0},
+    )
+    journal.append({"key": "any", "environment": {}})
+    assert probe.probe_once(device, child, journal, "code") is first
+    assert probe.probe_once(device, child, journal, "other code") is not first
+    child.attributes = {**first["attributes"], "library": "cuBLAS 14"}
+    assert probe.probe_once(device, child, journal, "code")["attributes"]["library"] == "cuBLAS 14"
 
 
 @pytest.mark.parametrize("job", ["sweep", "confirmation"])

@@ -21,7 +21,7 @@ with job(snakemake.log[0]):
     device = here(plan, snakemake.wildcards.device)
     output = Path(snakemake.output.confirmed)
     environment = read_environment(snakemake.input.environment)
-    check_alike(fingerprint(device), environment["fingerprint"])
+    check_alike(fingerprint(device), environment["fingerprint"], f"{snakemake.input.environment}: fingerprint")
     task = ConfirmationJob(
         device=device.slug,
         kind=device.kind,

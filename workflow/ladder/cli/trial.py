@@ -27,6 +27,7 @@ from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
 from ladder.core import clock
 from ladder.core.errors import InputError, unwritable
 from ladder.core.files import ROOT, write_whole
+from ladder.core.surroundings import remarks
 from ladder.devices.detect import Device, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe
@@ -35,7 +36,7 @@ from ladder.measuring.trial import LIMITS, Entry, Trial
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
-from ladder.model.kernel_file import DEVICE_NAMES, parse
+from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
 from ladder.pipeline import code_digest
 from ladder.storage.dataset_layout import read_environment
@@ -121,7 +122,7 @@ class Tries:
             support = self._support(arch)
             with exclusive([self.session.uuid] if self.session else uuids(self.device)) as (uuid, _):
                 session = self._open(uuid, support)  # first: if the device cannot be used, the user gets one line of error
-                session.environment = self._environment(uuid, support)
+                session.environment = self._environment(session)
                 last = self._last(kernel)
                 compiled = {entry.resource["sha256"] for entry in mine}
                 changed = [entry for entry in last if entry.resource["sha256"] not in compiled]
@@ -197,19 +198,15 @@ class Tries:
             write_whole(path, compile_support(self.kind, arch))
         return path
 
-    def _environment(self, uuid: str, support: Path) -> dict[str, Any]:
-        """Return the device's `environment.json`. It is measured at the first try on the device, and when the fingerprint has changed.
-
-        One that an older version kept lacks the values of newer `DEVICE_NAMES`, and is measured again, too.
-        """
+    def _environment(self, session: Session) -> dict[str, Any]:
+        """Return the device's `environment.json`. It is measured at the first try on the device, and when what it describes has changed."""
         assert self.device
-        path = FOLDER / self.device.slug / "environment.json"
+        path, child = FOLDER / self.device.slug / "environment.json", session.worker()
         if path.exists():
-            known, needed = read_environment(path), set(DEVICE_NAMES.values() if self.device.kind == "cuda" else ())
-            if known["fingerprint"] == fingerprint(self.device) and known["attributes"].keys() >= needed:
+            known = read_environment(path)
+            if (known["fingerprint"], known["attributes"]) == (fingerprint(self.device), child.attributes):
                 return known
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # this process does not touch the device
-            measured = pool.submit(probe, self.device, uuid, support).result()
+        measured = probe(self.device, child)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(measured).encode())
         return measured
@@ -256,6 +253,8 @@ class Tries:
             print("  intervals: 95 %, within-run")
             if others := trial_report.beside(self.kind, trial.others):
                 print(f"  {others}")
+            for remark in remarks(environment["attributes"]):
+                print(f"  {remark}")
             for entry in last:
                 print(f"  since the last correct try: {trial_report.changes(timed[0], entry)}")
         if timed and self.arguments.counters:

@@ -8,8 +8,8 @@ from ladder.analysis.measurements import FEW_PROBLEMS, disturbance
 from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval
+from ladder.core.surroundings import cores
 from ladder.core.types import rate_unit, tflops
-from ladder.devices.cpu import available_cores
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.trial import Entry, label_of
 from ladder.model.campaign import BASELINES
@@ -77,7 +77,7 @@ def resources(resource: Mapping[str, Any]) -> str:
 
 def beside(kind: str, others: float) -> str:
     """Return what other processes did during the timing, in words; "" for nothing."""
-    return disturbance(kind, others, f" of {available_cores()}")
+    return disturbance(kind, others, f" of {cores()}")
 
 
 def changes(best: Entry, last: Entry) -> str:

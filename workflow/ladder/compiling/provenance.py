@@ -1,6 +1,5 @@
 """Record what a measurement depends on: versions, the project's commit, and the machine."""
 
-import os
 import platform
 import re
 import subprocess
@@ -10,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from ladder.compiling.toolchain import COMPILER, cc, compiler_version, nvcc, package_versions
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
+from ladder.core.surroundings import cores, memory
 from ladder.devices.detect import Device, detect_cpu
 from ladder.devices.simulation import simulated
 
@@ -25,13 +23,17 @@ PACKAGES = ("snakemake", "pycuda", "numpy", "pandas", "seaborn", "pyarrow", "nvm
 """What measurements and figures depend on."""
 
 
-def check_alike(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise `InputError` if this machine's fingerprint differs from `environment.json`: a dataset has only one environment."""
-    for key in sorted({*actual, *expected}):
-        if actual.get(key) != expected.get(key):
+def check_alike(actual: Mapping[str, Any], recorded: Mapping[str, Any], where: str) -> None:
+    """Raise `InputError` if facts about this machine differ from those in `environment.json`: a dataset has only one environment.
+
+    `where` names the file and the key that hold the recorded facts.
+    """
+    for key in sorted({*actual, *recorded}):
+        if actual.get(key) != recorded.get(key):
             raise InputError(
-                f"{platform.node()}: {key} is {actual.get(key)!r}; expected {expected.get(key)!r}, as in environment.json. "
-                f"Name resources under `partitions` that only machines alike have, or let `--forcerun probe` describe it anew"
+                f"{where}.{key}: got {recorded.get(key)!r}; expected {actual.get(key)!r}, as on this machine, {platform.node()}. Run in "
+                "another folder, or measure everything again: `--forcerun probe`. On a cluster, name resources under `partitions` that "
+                "only machines alike have"
             )
 
 
@@ -40,16 +42,18 @@ def differs_from_lock(installed: Mapping[str, str] | None = None) -> dict[str, s
 
     `installed` are versions by package, by default those of this environment. A package of the lock that is not among them does
     not count: an image leaves out what only developers need. A package has several versions in the lock if Pythons need
-    different ones, and each of them will do.
+    different ones, and each of them will do. In this environment what measurements depend on may not be missing: another library
+    would take its place.
     """
     locked: dict[str, list[str]] = {}
     for name, version in LOCKED.findall((ROOT / LOCK).read_text()):
         locked.setdefault(name, []).append(version)
+    needed = PACKAGES if installed is None else ()
     installed = package_versions(locked) if installed is None else installed
     return {
-        name: f"{installed[name]} (lock {' or '.join(versions)})"
+        name: f"{installed.get(name, 'missing')} (lock {' or '.join(versions)})"
         for name, versions in sorted(locked.items())
-        if name in installed and installed[name] not in versions
+        if installed.get(name, "" if name in needed else versions[0]) not in versions
     }
 
 
@@ -85,7 +89,7 @@ def fingerprint(device: Device) -> dict[str, Any]:
             **{p: versions.get(p) for p in ("pycuda", "nvidia-cublas")},
             **({"simulated": True} if simulated() else {}),
         }
-    return common | {"cores": os.cpu_count(), "python": platform.python_version()}
+    return common | {"cores": cores(), "python": platform.python_version()}
 
 
 def describe(device: Device) -> dict[str, Any]:
@@ -102,8 +106,8 @@ def describe(device: Device) -> dict[str, Any]:
         },
         "host": {
             "cpu": detect_cpu().name,
-            "cores": os.cpu_count(),
-            "memory_bytes": psutil.virtual_memory().total,
+            "cores": cores(),
+            "memory_bytes": memory(),
             "system": f"{platform.system()} {platform.release()}",
         },
         "python": {

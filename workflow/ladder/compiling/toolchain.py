@@ -25,10 +25,11 @@ NVCC_FLAGS = ("-std=c++17", "-O3", "-Xptxas", "-v")
 PTXAS_FLAGS = ("-O3", "-v")
 NVRTC_FLAGS = ("-std=c++17", "--ptxas-options=-v")
 PASSED = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
-"""The environment variables that compilers see, and no others.
+"""The environment variables that compilers and workers see, and no others.
 
-Many variables change what they make, and no table would say so: NVCC_APPEND_FLAGS, PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH, COMPILER_PATH,
-LD_RUN_PATH and more. Without LANG and LC_* their messages are in English, as `compilers` expects.
+Many variables change what compilers make, and no table would say so: NVCC_APPEND_FLAGS, PTXAS_FLAGS, NVRTC_APPEND_FLAGS, CPATH,
+COMPILER_PATH, LD_RUN_PATH and more. Without LANG and LC_* their messages are in English, as `compilers` expects.
+docs/method.md lists those that change what a worker measures. LD_LIBRARY_PATH stays, because some machines have the driver there only.
 """
 TRITON = ROOT / ".venv-triton" / "bin" / "python"
 """The Python of the environment that `make setup-triton` makes."""
@@ -57,7 +58,7 @@ def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for a compiler: those of `PASSED` that are set."""
+    """Return the environment for a compiler or a worker: those of `PASSED` that are set."""
     return {name: os.environ[name] for name in PASSED if name in os.environ}
 
 

@@ -1,17 +1,22 @@
 """NumPy's BLAS, called as BLAS so that alpha, beta and leading dimensions mean the same. threadpoolctl fixes its threads."""
 
 import ctypes
+import re
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np  # noqa: F401 - loads the BLAS
 from threadpoolctl import ThreadpoolController
 
+from ladder.core.surroundings import cores
 from ladder.devices.base import Call, Launch, Refused
-from ladder.devices.cpu import Cpu, available_cores
+from ladder.devices.cpu import Cpu
+from ladder.devices.detect import CPUINFO
 
 ROW_MAJOR, NO_TRANSPOSE = 101, 111
 """The values of CblasRowMajor and CblasNoTrans in CBLAS."""
+WITH_AVX2 = ("haswell", "zen", "skylakex", "cooperlake", "sapphirerapids")
+"""OpenBLAS's x86 kernels that use AVX2 (its TargetList.txt)."""
 _SYMBOLS = ("scipy_cblas_{0}gemm64_", "scipy_cblas_{0}gemm", "cblas_{0}gemm64_", "cblas_{0}gemm")
 
 
@@ -33,15 +38,24 @@ def _gemm(letter: str) -> tuple[Any, Any]:
 
 
 def version() -> str:
-    """Return name and version of the BLAS, and the processor that it chose its kernels for: `openblas 0.3.30 (SkylakeX)`."""
-    return ", ".join(f"{b['internal_api']} {b['version']} ({b.get('architecture', 'unknown')})" for b in controller().info())
+    """Return name and version of the BLAS, and the processor that its kernels are for: `openblas 0.3.30 (SkylakeX)`.
+
+    OpenBLAS takes the kernels of an old processor if it does not know this one. If these leave AVX2 unused, the text says so.
+    """
+    has_avx2 = re.search(r"^flags\s*:.* avx2\b", CPUINFO.read_text(), re.MULTILINE)
+    words = []
+    for library in controller().info():
+        kernels = library.get("architecture", "unknown")
+        slow = has_avx2 and library["internal_api"] == "openblas" and kernels.lower() not in WITH_AVX2
+        words.append(f"{library['internal_api']} {library['version']} ({kernels}{', which leave AVX2 unused' if slow else ''})")
+    return ", ".join(words)
 
 
 def launch(device: Cpu, name: str) -> Launch:
     """Return the launch of `blas_1` or `blas_all` on the device's operands, with one thread or one per core."""
     gemm, integer = _gemm("s" if device.given.element_type == "float32" else "d")
     gemm.restype = None
-    threads = 1 if name == "blas_1" else available_cores()
+    threads = 1 if name == "blas_1" else cores()
 
     def bind(*addresses: int) -> Call:
         m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = device.arguments(*addresses)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder.core import clock
+from ladder.core.surroundings import cores, memory
 from ladder.devices import back_to_back
 from ladder.devices.base import Audit, Call, Device, Errors, Launch, Refused, Sample, Timed
 from ladder.devices.detect import last_level_cache
@@ -103,7 +104,8 @@ class Cpu(Device):
         self._support = _load_from(Path(self._scratch.name), support)
         self._support.peak_fma.restype = ctypes.c_double
         self._random = np.random.default_rng()
-        self._cores, self._threads = os.sched_getaffinity(0), self._support.default_threads()
+        self._mask = os.sched_getaffinity(0)
+        self._undo()
         self._at: Operands
         self._waited = False
 
@@ -291,8 +293,8 @@ class Cpu(Device):
 
     def _undo(self) -> None:
         """Undo what a kernel may have set for this thread: how it rounds, how many threads it starts, and on which cores."""
-        self._support.restore(self._threads)
-        os.sched_setaffinity(0, self._cores)
+        self._support.restore(cores())
+        os.sched_setaffinity(0, self._mask)
 
     def time_calls(self, calls: Sequence[Call]) -> list[float]:
         times = []
@@ -306,12 +308,11 @@ class Cpu(Device):
         return {"sm_clock_mhz": int(path.read_text()) // 1000} if path.exists() else {}
 
     def describe(self) -> dict[str, Any]:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return {"cores": available_cores(), "memory_bytes": memory} | last_level_cache()
+        return {"cores": cores(), "memory_bytes": memory()} | last_level_cache()
 
     def peaks(self) -> dict[str, float]:
-        support, rounds, copied, cores = self._support, 200_000, 64 << 20, available_cores()
-        source, target = np.ones((cores, copied), np.uint8), np.zeros((cores, copied), np.uint8)
+        support, rounds, copied, threads = self._support, 200_000, 64 << 20, cores()
+        source, target = np.ones((threads, copied), np.uint8), np.zeros((threads, copied), np.uint8)
 
         def fma(thread: int) -> float:
             out = ctypes.c_float()
@@ -323,7 +324,7 @@ class Cpu(Device):
             support.peak_copy(*arguments, ctypes.c_size_t(copied))
             return 2.0 * copied
 
-        return {"fp32_tflops": _rate(fma, cores) * 1e-6, "copy_tb_s": _rate(copy, cores) * 1e-6}
+        return {"fp32_tflops": _rate(fma, threads) * 1e-6, "copy_tb_s": _rate(copy, threads) * 1e-6}
 
     def launch_us(self, times: int) -> float:
         arguments = 0, ctypes.c_float(), ctypes.c_float(), ctypes.byref(ctypes.c_float())
@@ -391,8 +392,3 @@ def _rate(work: Callable[[int], float], threads: int) -> float:
             done = sum(pool.map(work, range(threads)))
             best = max(best, done / (time.perf_counter_ns() - start) * 1e3)
     return best
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0))

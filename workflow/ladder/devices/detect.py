@@ -9,9 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from ladder.core.errors import InputError
+from ladder.core.surroundings import memory
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign, check_memory
 
@@ -160,7 +159,7 @@ def detect_cpu() -> Device:
     """Return the host CPU."""
     name = cpu_name(CPUINFO.read_text() if CPUINFO.exists() else "")
     slug = "cpu-" + slugify(name.split("@")[0].replace("CPU", ""))
-    return Device(slug, "cpu", name, slug, psutil.virtual_memory().total)
+    return Device(slug, "cpu", name, slug, memory())
 
 
 def cpu_name(text: str) -> str:

@@ -14,12 +14,19 @@ from typing import Any
 VARIABLE = "LADDER_SIMULATION"
 
 
+def variables() -> dict[str, str]:
+    """Return the variables of a simulation, which its processes need. There are none unless `LADDER_SIMULATION` is set."""
+    module = simulated()
+    return {name: os.environ[name] for name in (VARIABLE, *module.VARIABLES) if name in os.environ} if module else {}
+
+
 @lru_cache
 def simulated() -> Any:
     """Return the module that stands in for the GPUs, or None.
 
     It has `detect() -> list[Device]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`, `compile(source) -> (cubin, usage)`
-    and `open_device(uuid, support) -> Device`.
+    and `open_device(uuid, support) -> Device`. `VARIABLES` names
+    the variables that its processes need.
     """
     path = os.environ.get(VARIABLE)
     if not path:

@@ -20,12 +20,9 @@ static int is_canary(const void *buffer, int size, long long at) {
   return word[0] == CANARY && (size == 4 || word[1] == CANARY);
 }
 
-/* Returns how many threads OpenMP starts unless a kernel sets another number. */
-int default_threads(void) { return omp_get_max_threads(); }
-
 /* Restores rounding to nearest and denormals, whatever a kernel has set: MXCSR as after a reset (Intel 64 and IA-32 Architectures Software
  * Developer's Manual, volume 1, "MXCSR Control and Status Register"), or FPCR (Arm Architecture Reference Manual, "FPCR"). OpenMP starts
- * `threads` threads again. */
+ * `threads` threads, unless a kernel asks for another number. */
 void restore(int threads) {
   omp_set_num_threads(threads);
 #ifdef __SSE__

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ladder.compiling.provenance import project_state
 from ladder.core import clock
 from ladder.core.files import digest
 from ladder.core.stats import median_interval, paired_ratio
@@ -14,7 +15,7 @@ from ladder.core.types import FAILED
 from ladder.devices.lock import exclusive
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
-from ladder.measuring.session import Job, Name
+from ladder.measuring.session import Job, Name, made_by
 from ladder.measuring.supervisor import Failure
 from ladder.model.campaign import SUSTAINED, Limits, is_baseline
 from ladder.model.problem import Problem
@@ -128,6 +129,7 @@ class Confirmation:
         self.job, self.journal, self.uuid = job, journal, uuid
         self.limits = Limits(**job.plan["limits"])
         self.session = job.open(uuid, lock)
+        self.project = project_state()
         self.groups = [
             self._group(process, problem, state, together)
             for process in range(1, job.plan["processes"] + 1)
@@ -160,7 +162,7 @@ class Confirmation:
             for candidate, finalist in candidates.items()
         ]
         asked = [self.job.plan[name] for name in ("limits", "target", "seed", "reference")]
-        given = [vars(problem), state, process, who, asked, self.job.fingerprint, self.job.code, self.uuid]
+        given = [vars(problem), state, process, who, asked, self.job.described, self.job.code, self.uuid]
         return _Group(process, problem, state, candidates, digest(given))
 
     def _round_us(self, state: str, finalists: Iterable[Finalist]) -> float:
@@ -216,7 +218,7 @@ class Confirmation:
             for candidate, outcome in outcomes.items()
         ]
         self._learn(rows)
-        self.journal.append({"key": group.key, "rows": rows})
+        self.journal.append({"key": group.key, "project": self.project, "rows": rows})
         self.progress.done(group.key, f"{group.problem.label} {group.state}, process {group.process}")
 
     def _time(self, group: _Group, candidates: Sequence[Candidate]) -> dict[Candidate, dict[str, Any]]:
@@ -299,11 +301,12 @@ def run(job: ConfirmationJob, journal_path: Path, output: Path, uuids: Sequence[
             "wall_seconds": round(clock.now() - locked, 3),
             "waited_seconds": round(locked - start, 3),
             "fingerprint": dict(job.fingerprint),
+            "described": job.described,
             "code": job.code,
             "swept": job.swept,
             **confirmation.session.summary(),
         }
-        write(output, confirmation.rows(), session)
+        write(output, confirmation.rows(), session | made_by(journal.records[group.key] for group in confirmation.groups))
     finally:
         journal.close()
     return session

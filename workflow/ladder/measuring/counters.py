@@ -20,6 +20,8 @@ import pandas as pd
 
 from ladder.analysis.kernel_model import KEY
 from ladder.analysis.tables import headline_problem
+from ladder.compiling import toolchain
+from ladder.devices import simulation
 from ladder.measuring.worker import open_device
 from ladder.model import kernel_file
 from ladder.model.kernel import SUFFIXES, Configuration, Kernel
@@ -117,7 +119,7 @@ def profile(task: Mapping[str, Any], metrics: Iterable[str] = (*METRICS.values()
                "--kernel-name", f"regex:^({'|'.join(task['functions'])})$",
                "--metrics", ",".join([*metrics, CYCLES]), sys.executable, "-m", "ladder.measuring.counters", json.dumps(task)]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                               env=os.environ | {"LC_ALL": "C"})  # fmt: skip
+                               env=toolchain.environment() | simulation.variables() | {"LC_ALL": "C"})  # fmt: skip
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,31 +1,34 @@
 """Describe a device and measure its peaks, for `environment.json`."""
 
-from pathlib import Path
 from typing import Any
 
-from ladder.compiling.provenance import describe
+from ladder.compiling.provenance import describe, fingerprint
+from ladder.core.errors import InputError
+from ladder.core.files import digest
 from ladder.devices.detect import Device
-from ladder.measuring.worker import open_device
-
-REPEATS = 100
-"""Empty launches in a sample, which show the overhead that a launch has if launches are repeated."""
-
-
-def library(device: Any) -> str:
-    """Return name and version of the vendor's library that a device is compared with."""
-    if device.kind == "cuda":
-        return f"cuBLAS {device.blas.version()}"
-    from ladder.devices import blas
-
-    return blas.version()
+from ladder.measuring import protocol
+from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
+from ladder.storage.journal import Journal
 
 
-def probe(device: Device, uuid: str, support: Path) -> dict[str, Any]:
-    """Return the description of a device and the peaks measured on it; `support` is the compiled `devices/support.*`."""
-    opened = open_device(device.kind, uuid, support)
+def probe(device: Device, child: Child) -> dict[str, Any]:
+    """Return the description of a device, and the peaks that its worker measures. Raises `InputError` if that fails."""
     try:
-        empty = {"launch_us": opened.launch_us(1), "repeated_launch_us": opened.launch_us(REPEATS)}
-        measured = {"peaks": opened.peaks(), **empty, "idle": opened.monitor()}
-        return describe(device) | {"attributes": opened.describe() | {"library": library(opened)}} | measured
-    finally:
-        opened.close()
+        (answer,) = child.ask(protocol.Probe(), START_SECONDS)
+    except Failure as failure:
+        raise InputError(f"{device.slug}: its peaks cannot be measured: {failure.reason}; {NO_FAULT}") from None
+    assert isinstance(answer, protocol.Probed)
+    return describe(device) | {"attributes": child.attributes} | dict(answer.measured)
+
+
+def probe_once(device: Device, child: Child, journal: Journal, code: str) -> dict[str, Any]:
+    """Return the description that the journal has of the same device, software and surroundings; probe only if it has none.
+
+    A forced run then finds the description that the samples were measured with, and no other. `code` is the digest of the modules
+    that probe.
+    """
+    key = digest([fingerprint(device), child.attributes, code])
+    if key not in journal.records:
+        journal.append({"key": key, "environment": probe(device, child)})
+    environment: dict[str, Any] = journal.records[key]["environment"]
+    return environment

@@ -33,11 +33,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Open:
-    """Open the device. `support` is the file of the pipeline's own device code."""
+    """Open the device. `support` is the file of the pipeline's own device code. Answer: `Opened`."""
 
     kind: str
     uuid: str
     support: Path
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Measure the limits of the device. Answer: `Probed`."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class Time:
     best: float
 
 
-Request = Open | SetProblem | RunGauntlet | Load | Check | Diagnose | Time
+Request = Open | Probe | SetProblem | RunGauntlet | Load | Check | Diagnose | Time
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,20 @@ class Unusable:
     """The machine keeps the worker from its work."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The `attributes` of `environment.json`: the facts that the device reports, and what surrounds the worker."""
+
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The measured values of `environment.json`."""
+
+    measured: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -169,8 +188,8 @@ class Sampled:
     verdict: Mapping[str, Any]
 
 
-Answer = Done | Declined | Unusable | Alive | Trying | Judged | Diagnosed | Sampled
-ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Alive, Trying, Judged, Diagnosed, Sampled)}
+Answer = Done | Declined | Unusable | Opened | Probed | Alive | Trying | Judged | Diagnosed | Sampled
+ANSWERS = {kind.__name__: kind for kind in (Done, Declined, Unusable, Opened, Probed, Alive, Trying, Judged, Diagnosed, Sampled)}
 
 
 def encode(answer: Answer) -> bytes:

@@ -17,11 +17,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psutil
 
-from ladder.compiling.provenance import project_state
+from ladder.compiling.provenance import check_alike, project_state
 from ladder.core import clock
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
+from ladder.core.files import ROOT, digest
 from ladder.core.stats import median_interval
+from ladder.core.surroundings import remarks
 from ladder.devices.operands import exactly
 from ladder.measuring import protocol
 from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Judged, Request, Sampled, Trying
@@ -37,6 +38,8 @@ T = TypeVar("T")
 Name = tuple[str, str, str]
 """A kernel, an element type and the label of a configuration."""
 
+SOFTWARE = ("library", "libraries", "preloaded", "from_ld_library_path")
+"""The attributes of `environment.json` that are not a device's own."""
 WORKER_BYTES = 3_000_000_000
 """Host memory that a worker needs beside the operands of a problem, at most."""
 OTHERS = 0.25
@@ -60,6 +63,11 @@ class Job:
     """Digest of the package's modules that measure."""
     environment: Mapping[str, Any]
     """`environment.json`, with the limits of the device."""
+
+    @property
+    def described(self) -> str:
+        """The digest of `environment.json`, which describes what the samples are measured with and belongs to them."""
+        return digest(self.environment)
 
     def binary(self, name: str, element_type: str, configuration: str) -> Mapping[str, Any]:
         """Return the row of a binary; empty for a baseline, and if the binary was not compiled."""
@@ -91,6 +99,13 @@ class Job:
             "time": now(),
             **columns,
         }
+
+
+def made_by(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the commit that made the last of a journal's records, and whether a checkout with changes made any of them."""
+    states = [record["project"] for record in records]
+    dirty = [state["dirty"] for state in states]
+    return {"commit": states[-1]["commit"], "dirty": any(dirty) if None not in dirty else None} if states else project_state()
 
 
 def read_binaries(paths: Iterable[Path]) -> dict[Name, dict[str, Any]]:
@@ -154,7 +169,19 @@ class Session:
         if self._child is None:
             self._child = Child(self.kind, self.uuid, self.support, self.lock)
             self.children += 1
+            if self.environment:
+                self._check_alike(self._child.attributes)
         return self._child
+
+    def _check_alike(self, attributes: Mapping[str, Any]) -> None:
+        """Raise `InputError` if the worker has other libraries, or another device, than `environment.json` says.
+
+        GPUs of one model count as one device, and differ in detail. But one GPU must be as it was: its power limit, for example.
+        """
+        recorded = self.environment["attributes"]
+        if attributes.get("uuid") != recorded.get("uuid"):
+            attributes, recorded = ({name: facts.get(name) for name in SOFTWARE} for facts in (attributes, recorded))
+        check_alike(attributes, recorded, f"{self.environment['device']}/environment.json: attributes")
 
     def kill(self) -> None:
         """Kill the worker, whatever it does."""
@@ -208,8 +235,9 @@ class Session:
                     raise
                 self.end()
                 if last:
+                    why = "; ".join([failure.reason, *remarks(worker.attributes)])
                     raise InputError(
-                        f"{self.uuid}: {problem.label}: the problem could not be set up: {failure.reason}; {NO_FAULT}"
+                        f"{self.uuid}: {problem.label}: the problem could not be set up: {why}; {NO_FAULT}"
                     ) from None
 
     def load(self, problem: Problem, candidates: Iterable[Candidate]) -> list[int]:
@@ -294,7 +322,6 @@ class Session:
             "busy_seconds": round(self._busy_us / 1e6, 3),
             "children": self.children,
             "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
-            **project_state(),
         }
 
     def _used_by_others(self) -> float:

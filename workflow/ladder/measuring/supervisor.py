@@ -19,11 +19,13 @@ from typing import Any
 
 import psutil
 
+from ladder.compiling import toolchain
 from ladder.core import clock
 from ladder.core.errors import InputError, plain
 from ladder.core.types import Status
+from ladder.devices import simulation
 from ladder.measuring import protocol, worker_start
-from ladder.measuring.protocol import Answer, Declined, Done, Request, Unusable, decode
+from ladder.measuring.protocol import Answer, Declined, Done, Opened, Request, Unusable, decode
 
 START_SECONDS = 120.0
 """Time limit for a child to open its device, or to make the operands of a problem."""
@@ -98,8 +100,10 @@ class Child:
         for last in (False, True):
             self._start(kind, {"CUDA_VISIBLE_DEVICES": uuid} if kind == "cuda" else IDLE, lock)
             try:
-                for _ in self.ask(protocol.Open(kind, uuid, support), START_SECONDS):
-                    pass
+                (answer,) = self.ask(protocol.Open(kind, uuid, support), START_SECONDS)
+                assert isinstance(answer, Opened)
+                self.attributes = answer.attributes
+                """What the device, and the libraries in the child, are."""
                 return
             except Failure as failure:
                 self.close()
@@ -114,8 +118,6 @@ class Child:
         self.errors = tempfile.TemporaryFile()
         self.mark = f"{os.getpid()}-{next(_numbers)}"
         ctypes.CDLL(None).prctl(36, 1)  # prctl(2), PR_SET_CHILD_SUBREAPER: orphans below this process become its children
-        # Snakemake sets the threads of every library to those of the job; here the measurement decides
-        inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", worker_start.__name__, str(childs_end.fileno()), kind],
@@ -123,7 +125,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=self.errors,
                 stderr=self.errors,
-                env=inherited | settings | {MARK: self.mark},
+                env=toolchain.environment() | simulation.variables() | settings | {MARK: self.mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -180,7 +182,8 @@ class Child:
     def _epitaph(self) -> str:
         code = self.process.returncode
         self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - LAST_BYTES))
-        last = self.errors.read().decode(errors="replace").strip().splitlines()[-1:]
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        last = [line.strip() for line in lines if any(map(str.isalpha, line))][-1:]
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ": ".join([f"the child process {how}", *last])
 

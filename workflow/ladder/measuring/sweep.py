@@ -7,14 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ladder.compiling.provenance import project_state
 from ladder.core import clock
 from ladder.core.files import digest
 from ladder.core.stats import paired_ratio
+from ladder.core.surroundings import remarks
 from ladder.core.types import OF_CUDA
 from ladder.devices.lock import exclusive
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate, Judged
-from ladder.measuring.session import Job
+from ladder.measuring.session import Job, made_by
 from ladder.measuring.supervisor import Failure
 from ladder.measuring.verify import INEXACT
 from ladder.model.campaign import REDUCING, Limits
@@ -46,6 +48,7 @@ class Sweep:
     def __init__(self, job: Job, journal: Journal, uuid: str, lock: int) -> None:
         self.job, self.journal, self.uuid, self.warned = job, journal, uuid, False
         self.session = job.open(uuid, lock)
+        self.project = project_state()
         self.gauntlet_seconds = 0.0
         """Wall time of this run's gauntlets."""
         # baselines are not configurations of one kernel: they do not race
@@ -68,7 +71,7 @@ class Sweep:
                 row = self._binary(problem, planned)
                 key = digest(
                     [row.get("sha256"), row.get("status"), plan["geometry"], planned, everyone, vars(problem), vars(self.limits),
-                     plan["reference"], self.job.fingerprint, self.job.code]
+                     plan["reference"], self.job.described, self.job.code]
                 )  # fmt: skip
                 entries.append(_Entry(planned, candidate, problem, key))
         return entries
@@ -129,7 +132,7 @@ class Sweep:
         """Return the outcome of the gauntlet for a candidate. It runs once per binary and device, whatever the problem."""
         element_type, sha256 = entry.problem.element_type, self._binary(entry.problem, entry.planned).get("sha256")
         key = digest(["gauntlet", sha256, self.job.plan["geometry"], entry.planned, element_type,
-                      self.job.fingerprint, self.job.code])  # fmt: skip
+                      self.job.described, self.job.code])  # fmt: skip
         if key not in self.journal.records:
             self.session.worker()  # the start of a process does not count as the gauntlet's time
             start = clock.now()
@@ -177,8 +180,10 @@ class Sweep:
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
         if entry.key in self.journal.records:
             return
+        if entry.candidate.path is None and outcome["status"] == "incorrect":  # the vendor's library, or what was loaded into it
+            outcome = {**outcome, "reason": "; ".join([outcome["reason"], *remarks(self.job.environment["attributes"])])}
         row = self.job.row(self.uuid, entry.candidate, entry.problem, "warm", outcome)
-        self.journal.append({"key": entry.key, "binary_sha256": entry.candidate.sha256 or None} | row)
+        self.journal.append({"key": entry.key, "project": self.project, "binary_sha256": entry.candidate.sha256 or None} | row)
         if outcome.get("other_processes") and not self.warned:
             self.warned = True
             print(
@@ -215,10 +220,12 @@ def run(job: Job, journal_path: Path, output: Path, uuids: Sequence[str]) -> dic
             "waited_seconds": round(locked - start, 3),
             "gauntlet_seconds": round(sweep.gauntlet_seconds, 3),
             "fingerprint": dict(job.fingerprint),
+            "described": job.described,
             "code": job.code,
             **sweep.session.summary(),
         }
-        write(output, (journal.records[entry.key] for entry in sweep.entries), session)
+        records = [journal.records[entry.key] for entry in sweep.entries]
+        write(output, records, session | made_by(records))
     finally:
         journal.close()
     return session

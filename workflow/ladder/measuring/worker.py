@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+import traceback
 from dataclasses import replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 from ladder.compiling import cubin
 from ladder.core import clock, yaml_schema
 from ladder.core.errors import InputError
+from ladder.core.surroundings import described
 from ladder.core.types import OF_CUDA
 from ladder.devices.base import Device, Launch, Refused
 from ladder.devices.operands import whole
@@ -34,6 +36,8 @@ Files = tuple[Kernel, bytes] | None
 """A candidate's kernel and binary as they are on disk; None for a baseline."""
 MOST_WRITTEN = 1 << 28
 """The most bytes of a file written in the worker; its own files are binaries of kernels."""
+REPEATS = 100
+"""Empty launches in a sample, which show the overhead that a launch has if launches are repeated."""
 LAUNCHES = 2
 """Launches per problem of the gauntlet: one seldom shows a race."""
 
@@ -67,6 +71,15 @@ def open_device(kind: str, uuid: str, support: Path) -> Device:
     return Cpu(support, blas.launch)
 
 
+def library(device: Any) -> str:
+    """Return name and version of the vendor's library that a device is compared with."""
+    if device.kind == "cuda":
+        return f"cuBLAS {device.blas.version()}"
+    from ladder.devices import blas
+
+    return blas.version()
+
+
 class Worker:
     """A device, the operands of a problem, and the launches made for it."""
 
@@ -86,6 +99,11 @@ class Worker:
         match request:
             case protocol.Open(kind, uuid, support):
                 self.device = open_device(kind, uuid, support)
+                attributes = self.device.describe() | {"library": library(self.device)} | described(kind)
+                self._send(protocol.Opened(attributes))
+            case protocol.Probe():
+                empty = {"launch_us": self.device.launch_us(1), "repeated_launch_us": self.device.launch_us(REPEATS)}
+                self._send(protocol.Probed({"peaks": self.device.peaks(), **empty, "idle": self.device.monitor()}))
             case protocol.SetProblem(problem, reference):
                 self._set_problem(problem, reference)
             case protocol.RunGauntlet(element_type, candidate):
@@ -247,5 +265,10 @@ def main(descriptor: int) -> NoReturn:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = MOST_WRITTEN if hard == resource.RLIM_INFINITY else min(MOST_WRITTEN, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    Worker(Connection(descriptor)).serve()
+    try:
+        Worker(Connection(descriptor)).serve()
+    except BaseException:
+        traceback.print_exc()  # the last words: libraries print more if the interpreter ends as usual
+        sys.stderr.flush()
+        os._exit(1)
     os._exit(0)  # the system frees everything sooner than the interpreter and the libraries do

@@ -22,6 +22,9 @@ def make_context() -> None:
 if __name__ == "__main__":
     if sys.argv[2] == "cuda":
         threading.Thread(target=make_context, daemon=True).start()
+    from ladder.core.surroundings import cores
+
+    cores()  # before a library binds this thread
     from ladder.measuring import worker  # now, while the driver is at work
 
     worker.main(int(sys.argv[1]))

@@ -44,7 +44,7 @@ def peak_tflops(environment: Mapping[str, Any], element_type: str = "float32", t
     """
     per_clock, attributes = flop_per_clock(environment), environment["attributes"]
     if per_clock is None:
-        return CORE_TFLOPS * float(attributes["cores"])
+        return CORE_TFLOPS * float(attributes.get("cores_in_mask", attributes["cores"]))  # a quota allows bursts on more
     if not attributes.get("max_sm_clock_mhz"):
         return UNKNOWN_CLOCK_SLACK * float(environment["peaks"]["fp32_tflops"])
     if tensor_cores:
