@@ -13,7 +13,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 from ladder.pipeline import final_table
-from ladder.storage import csv_files, published_index
+from ladder.storage import csv_files, published_index, samples
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_table_has_every_kernel_at_one_size_in_the_order_of_the_ladder(datas
     assert failures == ""
     best = csv_files.read_csv(dataset / "best.csv").query("problem == '4096' and state == 'warm'")
     lines = result.strip().splitlines()
-    assert lines[0] == "NVIDIA Made Up, M=4096 N=4096 K=4096, float32, warm; intervals between-process"
+    assert lines[0] == "NVIDIA Made Up, M=4096 N=4096 K=4096, float32, warm; cuBLAS 13.1.0; intervals between-process"
     shown = lines[2 : 2 + len(best)]
     context = ["20_tensor_cores", "cublas_tf32", "cublaslt_best"]
     rungs = [kernel for kernel in synthetic.SHARES if kernel[0].isdigit() and kernel not in context]
@@ -226,14 +226,18 @@ def test_a_damaged_file_is_a_line_that_names_it(dataset, tmp_path, name, garbage
         final_table.summary({"aggregate": [folder / "best.csv"]}, 24, 80)
 
 
-def test_a_run_that_measured_nothing_says_so(dataset):
-    made = {"measure": [dataset / "best.csv"], "aggregate": [dataset / "summary.csv"]}
-    assert final_table.nothing_measured(made, {"all", "measure"}) == ""
-    assert final_table.nothing_measured(made, {"all", "confirm", "figures"}) == ""
-    assert final_table.nothing_measured({"compile": [dataset / "best.csv"]}, {"all"}) == ""  # for want of a device
-    for ran in ({"all"}, {"all", "figures"}):
-        message = final_table.nothing_measured(made, ran)
-        assert message.startswith("Nothing was measured: all measurements are from earlier runs, the")
+def test_a_run_that_measured_nothing_says_so(dataset, tmp_path):
+    (first, *_), best = (dataset / "samples").glob("*.parquet"), dataset / "best.csv"
+    made = {"measure": [first], "confirm": [dataset / "confirmed.parquet"], "aggregate": [best]}
+    assert final_table.nothing_measured(made, {first}) == ""
+    assert final_table.nothing_measured({"compile": [best]}, {best}) == ""  # for want of a device
+    forced = tmp_path / first.name
+    rows, session = samples.read(first)
+    samples.write(forced, [row | {"time": "2026-01-02T12:00:00+00:00"} for row in rows], session | {"measured": 0})
+    # neither were jobs forced whose journals had everything
+    for files, written in ((made, set()), (made, {best}), ({"measure": [forced]}, {forced})):
+        message = final_table.nothing_measured(files, written)
+        assert message.startswith("Nothing was measured: all measurements are from earlier runs, the last of 2026-01-0")
 
 
 def test_times_that_are_no_result_are_told_at_the_end(dataset, tmp_path):

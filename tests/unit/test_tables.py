@@ -11,6 +11,7 @@ from ladder.analysis import dataset, tables
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.finalists import Finalists
 from ladder.core.errors import InputError
+from ladder.core.files import digest
 from ladder.storage import csv_files, samples
 from rows import made, row, summarise
 
@@ -79,6 +80,13 @@ def test_two_environments_are_never_one_dataset(tmp_path):
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             dataset.load(paths, environment)
+    probed, again = ({**of_a, "peaks": {"fp32_tflops": peak}} for peak in (60.0, 61.0))
+    samples.write(a, [row(kernel="a")], {**of_a, "described": digest(probed)})
+    assert dataset.load([a], probed)
+    with pytest.raises(
+        InputError, match=r"a\.float32\.parquet: described: got \w+; expected \w+, the digest of environment.json"
+    ):
+        dataset.load([a], again)
 
 
 def test_what_was_timed_beside_another_process_is_marked():

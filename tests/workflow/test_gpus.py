@@ -5,6 +5,7 @@ import re
 
 import pytest
 import rendezvous
+from ladder.core.errors import NOTHING_MEASURED
 from ladder.core.types import ELEMENT_TYPES, OF_CUDA
 from ladder.storage import journal
 from ladder.storage import samples as records
@@ -97,3 +98,27 @@ def test_a_campaign_of_every_element_type_is_planned(project, monkeypatch):
     for element_type in ELEMENT_TYPES:
         assert f"samples/baselines.{element_type}.parquet" in plan
     assert all(f"samples/40_half_fitted_tile.{element_type}.parquet" in plan for element_type in OF_CUDA)
+
+
+def test_a_forced_run_measures_nothing_again_and_says_so(four):
+    four.ok(*SHARDS, "--configfile", "config/test.yaml")
+    environment = four.folder / "results/four/fake/environment.json"
+    described, measured = environment.read_bytes(), [records.read(four.folder / path)[0] for path in SHARDS]
+    again = four.ok(*SHARDS, "--configfile", "config/test.yaml", "--forcerun", "probe", "measure", code=NOTHING_MEASURED)
+    assert "Nothing was measured: all measurements are from earlier runs" in again
+    assert environment.read_bytes() == described
+    assert [records.read(four.folder / path)[0] for path in SHARDS] == measured
+
+
+def test_results_of_another_driver_are_refused_even_if_snakemake_does_not_look(four):
+    settings = four.folder / "gpus.json"
+    before = settings.read_text()
+    settings.write_text(before.replace('"driver": "1.0"', '"driver": "2.0"'))
+    command = ["results/four/fake/summary.csv", "--configfile", "config/test.yaml", "--forcerun", "aggregate"]
+    run = four.snakemake(*command, "--rerun-triggers", "mtime")
+    settings.write_text(before)
+    assert run.returncode == 1
+    assert (
+        "Error: results/four/fake/environment.json: fingerprint.driver: got '1.0'; expected '2.0', as on this machine"
+        in run.stdout
+    )

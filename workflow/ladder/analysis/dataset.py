@@ -13,6 +13,7 @@ from ladder.analysis import tables
 from ladder.analysis.finalists import Finalists
 from ladder.analysis.measurements import Record, labelled
 from ladder.core.errors import InputError
+from ladder.core.files import digest
 from ladder.model.campaign import BASELINE_JOB, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
@@ -155,7 +156,7 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
     together:
 
     - `environment` names another device than its fingerprint,
-    - a file was measured in another environment,
+    - a file was measured in another environment, or described by another `environment.json`,
     - the files were measured by different versions of the measuring code,
     - a file holds the measurements of another job than its name says, or
     - the sweep's files are not those that the confirmation was made from.
@@ -173,6 +174,12 @@ def load(samples: Sequence[Path], environment: Mapping[str, Any]) -> tuple[list[
                 f"{key} was {json.dumps(measured.get(key))}; expected {json.dumps(described.get(key))}" for key in differs
             )
             raise InputError(f"{path}: measured in another environment: {what}, as in environment.json")
+        belongs = session.get("described", "")  # samples of older programs do not say
+        if belongs and belongs != digest(environment):
+            raise InputError(
+                f"{path}: described: got {belongs}; expected {digest(environment)}, the digest of environment.json, which is not the "
+                f"one that it was measured with. {MEND}"
+            )
         _check_name(path, rows, session)
         records += rows
         sessions.append({"job": path.stem} | session)

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 from ladder.analysis.tables import headline_problem
 from ladder.core import verdicts
 from ladder.core.files import ROOT
+from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel_file import path_of
@@ -19,6 +19,7 @@ from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, read_environment
 from ladder.storage.published_index import HEADLINE, INDEX, featured, read
+from ladder.storage.samples import last_time, session
 
 KERNELS_FAILED = 2
 """The exit code of a run that made everything, but in which a kernel failed.
@@ -85,15 +86,16 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
     return "\n".join(text).rstrip(), "\n".join(failures(folders, compiled))
 
 
-def nothing_measured(made: Mapping[str, Sequence[Path]], ran: Collection[str]) -> str:
+def nothing_measured(made: Mapping[str, Sequence[Path]], written: Collection[Path]) -> str:
     """Return a message if a run has measurements, and all of them are from earlier runs; else "".
 
-    `made` are the files of all jobs by rule, `ran` the rules of the jobs that this run has done.
+    `made` are the files of all jobs by rule, `written` those of the jobs that this run has done. A job may have measured nothing: if it
+    was forced, the journal had everything.
     """
     measured = [path for rule in MEASURING for path in made.get(rule, []) if path.exists()]
-    if not measured or not set(MEASURING).isdisjoint(ran):
+    if not measured or any(session(path)["measured"] for path in measured if path in written):
         return ""
-    last = datetime.fromtimestamp(max(path.stat().st_mtime for path in measured))
+    last = max(map(last_time, measured)).astimezone()
     return (
         f"Nothing was measured: all measurements are from earlier runs, the last of {last:%Y-%m-%d %H:%M}. To measure again, run in "
         f"another folder, or remove {measured[0].parts[0]}/{measured[0].parts[1]} first"
@@ -180,7 +182,8 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
     wide[1] = max(len(cells[0][1]), min(wide[1], columns - 2 * len(wide) - sum(wide) + wide[1]))
     m, n, k = (int(rows[0][name]) for name in "mnk")
     at = f"M={m} N={n} K={k}, {rows[0]['element_type']}, {rows[0]['state']}"
-    text = [f"{environment['name']}, {at}; intervals {rows[0]['interval']}"]
+    library = environment.get("attributes", {}).get("library", rows[0]["reference"])
+    text = [f"{environment['name']}, {at}; {library}; intervals {rows[0]['interval']}"]
     for line in cells:
         padded = [
             cell.rjust(width) if 2 <= index <= 4 else _cut(cell, width).ljust(width)
@@ -231,11 +234,11 @@ def unrated(folder: Path) -> list[str]:
 
 
 def doubtful(folder: Path) -> list[str]:
-    """Return lines on times beside which other processes computed, and on problems where the reference differs from itself."""
+    """Return lines on what could change times: surroundings, other processes, and problems where the reference differs from itself."""
     rated = _rated(folder)
     marks = rated["marks"].fillna("").str.split("; ")
     disturbed, unsteady = (rated[marks.map(lambda of_row, mark=mark: mark in of_row)] for mark in ("disturbed", "unsteady"))
-    lines = []
+    lines = [f"Warning: {folder.name}: {remark}" for remark in remarks(_environment(folder).get("attributes", {}))]
     if len(disturbed):
         reason = disturbed["reason"].iloc[0].split("; ")[0]
         lines.append(f"Warning: {folder.name}: {reason} ({len(disturbed)} of {len(rated)} rows, marked disturbed)")

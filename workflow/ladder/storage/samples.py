@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def _checksum(rows: list[dict[str, Any]], session: dict[str, Any]) -> str:
 def is_known(field: pa.Field) -> bool:
     """Return whether a column is one of ours, in this program's type or an older one's."""
     return field in SCHEMA or (field.name in (*THREES, "other_processes") and field.type == pa.int32())
+
+
+def session(path: Path) -> dict[str, Any]:
+    """Return the session of a Parquet file: how its measurements were made."""
+    made: dict[str, Any] = json.loads(pq.read_metadata(path).metadata[b"session"])
+    return made
+
+
+def last_time(path: Path) -> datetime:
+    """Return when the last measurement in a Parquet file began."""
+    times = pq.ParquetFile(path).read(columns=["time"])["time"].to_pylist()
+    return max(map(datetime.fromisoformat, times), default=datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
