@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # The folder is rebuilt when the lock changes. It has bytecode: where Python may not write any, every job would translate its imports again.
 READY := $(VENV)/.ready
 # And where the checkout was moved or copied: what is installed names its folder.
-MOVED := $(shell grep -qsF " $(CURDIR)/$(VENV)" $(VENV)/pyvenv.cfg || echo moved)
+MOVED := $(shell grep -qsF " $$(pwd -P)/$(VENV)" $(VENV)/pyvenv.cfg || echo moved)
 
 export UV_PYTHON_DOWNLOADS = never
 export UV_NO_PROGRESS = 1
@@ -32,6 +32,10 @@ all: setup
 
 setup: $(BIN)/ladder
 
+# What the path of the checkout may not have: Python makes no environment below a colon, its commands' first lines would take a backslash
+# for an escape, and Snakemake takes braces for wildcards.
+REFUSED := $(strip $(foreach it,: { } \,$(findstring $(it),$(CURDIR))))
+
 define NO_PYTHON
 PYTHON: got $(or $(PYTHON),none); expected Python 3.11 to 3.14. To get one:
   Debian 12 or later, Ubuntu 24.04 or later: apt-get install python3-venv python3-dev
@@ -39,10 +43,11 @@ PYTHON: got $(or $(PYTHON),none); expected Python 3.11 to 3.14. To get one:
 endef
 
 $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
+	$(if $(REFUSED),$(error $(CURDIR): got a path with $(REFUSED); expected one without : { } and \: move or rename the folder))
 	$(if $(shell $(PYTHON) -c '$(SUITS)' && echo yes),,$(error $(NO_PYTHON)))
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	PATH="$(CURDIR)/envs:$$PATH" COMPILER="$(CXX)" CC=parallel-c++ CXX=parallel-c++ \
+	PATH="$$PWD/envs:$$PATH" COMPILER="$(CXX)" CC=parallel-c++ CXX=parallel-c++ \
 	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
 	touch $@
 
@@ -50,7 +55,7 @@ $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 $(BIN)/ladder: $(READY) pyproject.toml envs/start.py
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall --editable .
 	packages=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
-	cp envs/start.py $$packages/gemm_ladder_start.py && echo 'import gemm_ladder_start' > $$packages/gemm_ladder_start.pth
+	cp envs/start.py "$$packages/gemm_ladder_start.py" && echo 'import gemm_ladder_start' > "$$packages/gemm_ladder_start.pth"
 	touch $@
 
 # what submits to a cluster
@@ -116,8 +121,8 @@ $(CLUSTER)/.ready: $(BIN)/ladder envs/cluster.lock
 	$(BIN)/uv pip install --quiet --python $(CLUSTER)/bin/python --no-deps --require-hashes -r envs/cluster.lock
 	$(BIN)/uv pip uninstall --quiet --python $(CLUSTER)/bin/python -r envs/requirements.lock
 	packages=$$($(CLUSTER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
-	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$packages/below.pth && \
-	$(BIN)/python -m compileall -q $$packages
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > "$$packages/below.pth" && \
+	$(BIN)/python -m compileall -q "$$packages"
 	touch $@
 
 # the committed tables, pages and claims, made again from the published data, and a published figure of each kind

@@ -1,13 +1,31 @@
-"""Run at each start of the environment's Python: keeps out what the shell and unused engines bring in.
+"""Run at each start of the environment's Python: reads files as UTF-8, and keeps out what the shell and unused engines bring in.
 
 `make setup` copies this file into the environment, with a `.pth` file that imports it (Python documentation, "site").
 """
 
+import codecs
+import locale
 import os
 import sys
 import tempfile
 import warnings
 from pathlib import Path
+
+
+def _use_utf8() -> None:
+    """Start again in UTF-8 mode if the locale has another encoding (Python documentation, "Python UTF-8 Mode").
+
+    The project's files and those of its packages are UTF-8 whatever the locale is, and the mode can only be set at the start. A terminal
+    still gets its own encoding, and an escape for a character that it lacks.
+    """
+    encoding = codecs.lookup(locale.getencoding()).name
+    if encoding != "utf-8" and not sys.flags.utf8_mode:
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        if stream:  # None if it is closed
+            shown = encoding if encoding != "ascii" and stream.isatty() else stream.encoding
+            stream.reconfigure(encoding=shown, errors="backslashreplace")
 
 
 def _forget_pythonpath() -> None:
@@ -37,6 +55,7 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
+_use_utf8()
 _forget_pythonpath()
 _find_cache()
 # Snakemake imports all engines that are installed, and HTCondor's warns everybody who does not use it

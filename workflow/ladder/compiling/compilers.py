@@ -116,9 +116,10 @@ def _nvcc(source: str, arch: str, include: Path, options: Sequence[str] = ()) ->
         return built
     from pycuda import compiler
 
-    options = [*NVCC_FLAGS, *options, "-arch", arch, f"-I{include}"]
+    folders = [str(include), *(option[2:] for option in options if option.startswith("-I"))]
+    options = [*NVCC_FLAGS, *(option for option in options if not option.startswith("-I")), "-arch", arch]
     with tempfile.TemporaryDirectory() as scratch:
-        record = _Record(Path(scratch))
+        record = _Record(Path(scratch), folders)
         try:
             cubin: bytes = compiler.compile_plain(source, options, keep=False, nvcc=str(record.program), cache_dir=None)
         except Exception as error:  # PyCUDA's CompileError, or an error on importing it: it needs libcuda, which may be absent
@@ -135,16 +136,27 @@ class _Record:
     """A script that runs nvcc and records its output, its exit status and its working folder.
 
     PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda. On an error it leaves its own folder
-    behind.
+    behind. nvcc passes paths through a shell and splits them at commas. So the script links the toolkit and the folders to include
+    into that folder, by names that are plain whatever the path of the checkout is.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, includes: Sequence[str]) -> None:
         self.folder, self.program = folder, folder / "nvcc"
         here, passed = shlex.quote(str(folder)), shlex.join(f"{name}={value}" for name, value in environment().items())
+        links = {f"include{number or ''}": path for number, path in enumerate(includes)}
+        lines = [f"ln -s {shlex.quote(path)} {name}" for name, path in {**links, "toolkit": str(Path(nvcc()).parents[1])}.items()]
+        options = " ".join(f"-I{name}" for name in links)
         self.program.write_text(
-            f'#!/bin/sh\npwd > {here}/folder\nenv -i {passed} {shlex.quote(nvcc())} "$@" > {here}/output 2>&1\n'
-            f"status=$?\necho $status > {here}/status\nexit $status\n"
-        )
+            "\n".join([
+                "#!/bin/sh",
+                f"pwd > {here}/folder",
+                *lines,
+                f'env -i {passed} toolkit/bin/nvcc {options} "$@" > {here}/output 2>&1',
+                "status=$?",
+                f"echo $status > {here}/status",
+                "exit $status\n",
+            ])
+        )  # fmt: skip
         self.program.chmod(0o700)
 
     def _read(self, name: str) -> str:
