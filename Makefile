@@ -42,12 +42,13 @@ PYTHON: got $(or $(PYTHON),none); expected Python 3.11 to 3.14. To get one:
   elsewhere, with uv and without root: uv python install 3.13 && make PYTHON="$$(uv python find 3.13)"
 endef
 
+$(READY): export COMPILER = $(CXX)
 $(READY): envs/requirements.lock envs/bootstrap.lock $(MOVED)
 	$(if $(REFUSED),$(error $(CURDIR): got a path with $(REFUSED); expected one without : { } and \: move or rename the folder))
 	$(if $(shell $(PYTHON) -c '$(SUITS)' && echo yes),,$(error $(NO_PYTHON)))
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	PATH="$$PWD/envs:$$PATH" COMPILER="$(CXX)" CC=parallel-c++ CXX=parallel-c++ \
+	PATH="$$PWD/envs:$$PATH" CC=parallel-c++ CXX=parallel-c++ \
 	  $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r envs/requirements.lock
 	touch $@
 

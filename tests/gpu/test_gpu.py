@@ -414,7 +414,7 @@ extern "C" void launch(CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, CUstream str
 ''')
     include = Path(toolchain.nvcc()).resolve().parents[1] / "include"
     flags = ["-x", "c++", "-isystem", str(include), "-shared", "-fPIC", str(source), "-lstdc++", "-o", str(library)]
-    subprocess.run([*toolchain.cc().split(), *flags], check=True)
+    subprocess.run([*toolchain.cc(), *flags], check=True)
     ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
     in_cpp = ctypes.CDLL(str(library)).launch
 

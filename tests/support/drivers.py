@@ -77,6 +77,6 @@ def make(folder: Path) -> Drivers:
     """Compile both libraries."""
     for name, library, source in (("nvml", "libnvidia-ml.so.1", NVML), ("cuda", "libcuda.so.1", CUDA)):
         (folder / name).mkdir()
-        command = [toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name / library)]
+        command = [*toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name / library)]
         subprocess.run(command, input=source, text=True, check=True)
     return Drivers(folder)

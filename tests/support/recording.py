@@ -80,7 +80,7 @@ def clusters_query(function: str) -> list[str]:
 def make(folder: Path) -> None:
     """Compile the library into a folder."""
     for name in ("libcuda.so.1", "libcuda.so"):
-        command = [toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name)]
+        command = [*toolchain.cc(), "-x", "c", "-w", "-shared", "-fPIC", "-", "-o", str(folder / name)]
         subprocess.run(command, input=SOURCE, text=True, check=True)
 
 

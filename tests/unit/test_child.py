@@ -195,7 +195,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { printf("cuDevicePrima
 )
 def test_the_first_gpu_s_context_is_made_as_a_worker_starts(tmp_path, status, called):
     (tmp_path / "driver.c").write_text(DRIVER % status)
-    subprocess.run([toolchain.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
+    subprocess.run([*toolchain.cc(), "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"], cwd=tmp_path, check=True)
     code = "from ladder.measuring import worker_start as start; start.make_context()"
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True,

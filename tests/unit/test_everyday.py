@@ -56,6 +56,52 @@ def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
     assert set(ignored.split()) == names
 
 
+ODD = """a é b'c (d) $e&f,g%h#i"j[k]*m;n|o<p`q=r!s~"""
+"""A folder with each character that a shell, Make or a compiler may mistake."""
+
+
+def test_the_environment_is_set_up_in_a_folder_with_an_odd_name(tmp_path):
+    """With stand-ins for Python and uv. `python -c` says where packages are installed, as the real one does."""
+    folder = bare(tmp_path / ODD / "gemm ladder", "", None)
+    packages = folder / ".venv" / "site packages"
+    python = f"""#!/bin/sh
+case $* in
+*purelib*) echo {shlex.quote(str(packages))} ;;
+*version_info*) echo yes ;;
+*venv*) mkdir -p .venv/bin {shlex.quote(str(packages))}; cp bin/* .venv/bin; echo {shlex.quote(f"command = {folder}/.venv")} > .venv/pyvenv.cfg ;;
+esac
+"""
+    written(folder / "bin" / "python", python, 0o755)
+    written(folder / "bin" / "uv", "#!/bin/sh\nparallel-c++ >> said || true\n", 0o755)
+    written(folder / "envs" / "parallel-c++", '#!/bin/sh\necho "$COMPILER"\n', 0o755)
+    setup = ["make", "setup", "PYTHON=bin/python", "CXX='/a path/ccache' g++"]
+    subprocess.run(setup, cwd=folder, check=True)
+    assert (folder / "said").read_text() == "'/a path/ccache' g++\n"
+    assert (packages / "gemm_ladder_start.pth").read_text() == "import gemm_ladder_start\n"
+    assert "venv" not in subprocess.run([*setup, "-n"], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", ["a:b", "a{b", "a}b", "a\\b"])
+def test_a_folder_in_which_nothing_can_be_set_up_is_refused_at_once(tmp_path, name):
+    folder = bare(tmp_path / name, "", None)
+    done = subprocess.run(["make", "setup"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{folder}: got a path with {name[1]}; expected one without" in done.stderr
+    assert not (folder / ".venv").exists()
+
+
+def test_a_c_plus_plus_compiler_of_several_words_compiles(tmp_path):
+    """What PyCUDA is built with: all that is noted before the linker's turn."""
+    cache = written(tmp_path / "a cache", '#!/bin/sh\necho "$0" >> said; exec "$@"\n', 0o755)
+    for name in ("a", "b"):
+        written(tmp_path / f"{name} '.cpp", f"int {name}() {{ return 0; }}\n")
+    for arguments in (("-c", "a '.cpp", "-o", "a '.o"), ("-c", "b '.cpp", "-o", "b.o"), ("-shared", "a '.o", "b.o", "-o", "made")):
+        environment = os.environ | {"COMPILER": f"{shlex.quote(str(cache))} g++"}
+        subprocess.run([ROOT / "envs" / "parallel-c++", *arguments], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "made").exists()
+    assert (tmp_path / "said").read_text() == f"{cache}\n" * 3
+
+
 @pytest.mark.parametrize(("python", "version"), [("python3.10", (3, 10)), ("python3.15", (3, 15)), ("", None)])
 def test_without_a_python_that_suits_it_says_how_to_get_one(tmp_path, python, version):
     folder = bare(tmp_path, python, version)

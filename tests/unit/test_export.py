@@ -92,7 +92,7 @@ def build(folder, driver, kernel):
     source.write_text(MAIN.replace("@CLASS@", f"Gemm_{kernel.name}"))
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-isystem", str(CUDA_H), f"-L{driver}"]
     subprocess.run(
-        [*toolchain.cc().split(), "-x", "c++", *flags, str(source), "-o", str(program), "-lcuda", "-lstdc++", "-lm"], check=True
+        [*toolchain.cc(), "-x", "c++", *flags, str(source), "-o", str(program), "-lcuda", "-lstdc++", "-lm"], check=True
     )
     return program
 
@@ -323,7 +323,7 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
     functions = [line for line in header.splitlines() if line.startswith("  static double") and line.endswith("}")]
     source = ["#include <algorithm>", "#include <cmath>", "#include <cstdio>", *(it for it in functions if "aligned" not in it)]
     source += [f"int main() {{ const double M = 7, N = 12, K = -5; {body} }}"]
-    command = [*toolchain.cc().split(), "-x", "c++", "-std=c++11", "-", "-o", str(tmp_path / "it"), "-lstdc++", "-lm"]
+    command = [*toolchain.cc(), "-x", "c++", "-std=c++11", "-", "-o", str(tmp_path / "it"), "-lstdc++", "-lm"]
     subprocess.run(command, input="\n".join(source), text=True, check=True)
     printed = subprocess.run([tmp_path / "it"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert dict(zip(texts, map(float, printed.split()), strict=True)) == {text: evaluate(text, names) for text in texts}

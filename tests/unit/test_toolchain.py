@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+import tempfile
 from functools import cache
 
 import pytest
 from ladder.compiling import compilers, toolchain
-from planted import ROOT
+from ladder.core.errors import InputError
+from planted import ROOT, written
 
 SOURCES = {
     "nvcc": '#include <cuda_fp16.h>\n#include <cstdint>\nextern "C" __global__ void gemm(float* a, int n) { a[n] = expf(a[n]) / n; }',
@@ -47,6 +49,48 @@ def test_a_variable_changes_no_binary(tmp_path, monkeypatch, compiler, name, val
         (tmp_path / file).chmod(0o700)
     monkeypatch.setenv(name, value.format(tmp_path))
     assert made(compiler) == expected
+
+
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
+def test_headers_and_temporary_files_may_lie_in_a_folder_with_an_odd_name(tmp_path, monkeypatch, compiler):
+    folder = tmp_path / """a é b'c (d) $e&f,g%h#i"j[k]*m;n|o<p=r!s~"""
+    written(folder / "include" / "one.h", "#define ONE 1\n")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    source = '#include "one.h"\n' + (SOURCES[compiler] or SOURCES["nvcc"]).replace("[n]", "[n + ONE - 1]")
+    by = {"nvcc": compilers._nvcc, "nvrtc": compilers._nvrtc, "cc": compilers._cc}[compiler]
+    assert by(source, "sm_90", folder / "include")[0]
+
+
+@pytest.fixture
+def fresh():
+    """The compiler is looked up once in a process."""
+    for found in (toolchain.cc, toolchain._version):
+        found.cache_clear()
+    yield
+    for found in (toolchain.cc, toolchain._version):
+        found.cache_clear()
+
+
+@pytest.mark.parametrize(("given", "words"), [("gcc", ""), ("", ""), ("gcc -O2", "gcc -O2"), ("'{}/a cache' gcc", "'a cache' gcc")])
+def test_cc_may_be_several_words(tmp_path, monkeypatch, fresh, given, words):
+    """As for make. What a compiler does with arguments is another compiler: results of the one are stale with the other."""
+    written(tmp_path / "a cache", '#!/bin/sh\nexec "$@"\n', 0o755)
+    monkeypatch.setenv("CC", given.format(tmp_path))
+    assert made("cc")
+    version, _, named = toolchain.compiler_version("cc").partition(", as ")
+    assert "gcc" in version
+    assert named == words == (toolchain.named(toolchain.cc()) if words else "")
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ("nogcc -m64", "CC: the C compiler nogcc was not found"), ("gcc 'x", "CC: got gcc 'x: No closing quotation; expected a C compiler"),
+    ("true gcc", "true gcc --version: exit code 0; expected a compiler"),
+])  # fmt: skip
+def test_a_cc_that_does_not_work_is_named(monkeypatch, fresh, given, says):
+    monkeypatch.setenv("CC", given)
+    with pytest.raises(InputError, match=says):
+        toolchain.compiler_version("cc")
 
 
 def test_nvrtc_sees_no_other_variables_either(tmp_path, monkeypatch):

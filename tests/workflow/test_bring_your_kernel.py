@@ -91,7 +91,7 @@ def test_every_stage_gets_the_message_of_the_page(text, message, tmp_path, monke
             built, usage = compilers._nvcc(source, arch, include, options)
         if b"_Z5sgemm" not in built:
             library = tmp_path / f"{len(LIBRARIES)}.so"
-            command = [*toolchain.cc().split(), "-x", "c++", "-w", "-O2", "-shared", "-fPIC", "-", "-o", str(library)]
+            command = [*toolchain.cc(), "-x", "c++", "-w", "-O2", "-shared", "-fPIC", "-", "-o", str(library)]
             subprocess.run(command, input=BEFORE + source + RUN, text=True, check=True)
             LIBRARIES[library.name] = ctypes.CDLL(str(library))
         code = f"import test_bring_your_kernel as it; it.emulate('{len(LIBRARIES) - 1}.so', a, b, c, p)"

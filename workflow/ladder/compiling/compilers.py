@@ -137,7 +137,7 @@ class _Record:
 
     PyCUDA passes nvcc's output on only in a warning, or in an error that needs libcuda. On an error it leaves its own folder
     behind. nvcc passes paths through a shell and splits them at commas. So the script links the toolkit and the folders to include
-    into that folder, by names that are plain whatever the path of the checkout is.
+    into that folder, by names that are plain whatever the paths of the checkout and of TMPDIR are.
     """
 
     def __init__(self, folder: Path, includes: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ class _Record:
                 "#!/bin/sh",
                 f"pwd > {here}/folder",
                 *lines,
-                f'env -i {passed} toolkit/bin/nvcc {options} "$@" > {here}/output 2>&1',
+                f'env -i {passed} TMPDIR=. toolkit/bin/nvcc {options} "$@" > {here}/output 2>&1',
                 "status=$?",
                 f"echo $status > {here}/status",
                 "exit $status\n",
@@ -257,7 +257,7 @@ def _triton(source: str, arch: str, include: Path, options: Sequence[str] = ()) 
 
 def _cc(source: str, arch: str, include: Path, options: Sequence[str] = ()) -> tuple[bytes, dict[str, Any]]:
     """Return the shared object, made for this machine's CPU, and no resources."""
-    return _run([cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "made"], "kernel.c", source)[0], {}
+    return _run([*cc(), *CPU_FLAGS, *options, f"-I{include}", "kernel.c", "-o", "made"], "kernel.c", source)[0], {}
 
 
 def _run(command: Sequence[str], name: str, source: str) -> tuple[bytes, str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ladder.compiling.toolchain import COMPILER, cc, compiler_version, nvcc, package_versions
+from ladder.compiling.toolchain import COMPILER, cc, compiler_version, named, nvcc, package_versions
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.surroundings import cores, memory
@@ -101,7 +101,7 @@ def describe(device: Device) -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "fingerprint": fingerprint(device),
         "compiler": {
-            "path": Path(nvcc() if device.kind == "cuda" else cc()).name,
+            "path": named([nvcc()] if device.kind == "cuda" else cc()),
             "version": compiler_version(COMPILER[device.kind]),
         },
         "host": {

@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -89,14 +90,17 @@ def _known_architectures() -> list[str]:
 
 
 @lru_cache
-def cc() -> str:
-    """Return the path of the C compiler, `$CC` or gcc. Raises `InputError` if there is none."""
-    path = shutil.which(os.environ.get("CC", "gcc"))
+def cc() -> tuple[str, ...]:
+    """Return the path of the C compiler and its first arguments: the words of `$CC`, or gcc. Raises `InputError` if there is none."""
+    given = os.environ.get("CC") or "gcc"
+    try:
+        program, *arguments = shlex.split(given)
+    except ValueError as error:
+        raise InputError(f"CC: got {given}: {error}; expected a C compiler, perhaps with arguments") from None
+    path = shutil.which(program)
     if not path:
-        raise InputError(
-            f"the C compiler {os.environ.get('CC', 'gcc')} was not found; expected gcc, which comes with g++, or $CC"
-        )
-    return path
+        raise InputError(f"CC: the C compiler {program} was not found; expected gcc, which comes with g++, or $CC")
+    return path, *arguments
 
 
 def compiler_version(compiler: str) -> str:
@@ -115,11 +119,19 @@ def _version(compiler: str) -> str:
         return importlib.metadata.version("nvidia-cuda-nvrtc")
     if compiler == "triton":
         return f"triton {triton_version() or 'missing'}, {_version('ptxas')}"
-    path = nvcc() if compiler == "nvcc" else ptxas() if compiler == "ptxas" else cc()
-    done = subprocess.run([path, "--version"], env=environment(), capture_output=True, text=True, check=False)
+    command = (nvcc(),) if compiler == "nvcc" else (ptxas(),) if compiler == "ptxas" else cc()
+    done = subprocess.run([*command, "--version"], env=environment(), capture_output=True, text=True, check=False)
     if done.returncode or not done.stdout.strip():
-        raise InputError(f"{path} --version: exit code {done.returncode}; expected a compiler, which says its version")
-    return done.stdout.strip().splitlines()[0 if compiler == "cc" else -1]
+        raise InputError(
+            f"{shlex.join(command)} --version: exit code {done.returncode}; expected a compiler, which says its version"
+        )
+    version = done.stdout.strip().splitlines()[0 if compiler == "cc" else -1]
+    return f"{version}, as {named(command)}" if command[1:] else version  # arguments can change what it makes
+
+
+def named(command: Sequence[str]) -> str:
+    """Return a compiler's command without the folder of its program."""
+    return shlex.join([Path(command[0]).name, *command[1:]])
 
 
 def include_folders(kernel: Kernel) -> list[str]:
