@@ -68,7 +68,8 @@ def test_the_environment_is_set_up_in_a_folder_with_an_odd_name(tmp_path):
 case $* in
 *purelib*) echo {shlex.quote(str(packages))} ;;
 *version_info*) echo yes ;;
-*venv*) mkdir -p .venv/bin {shlex.quote(str(packages))}; cp bin/* .venv/bin; echo {shlex.quote(f"command = {folder}/.venv")} > .venv/pyvenv.cfg ;;
+*venv*) mkdir -p .venv/bin {shlex.quote(str(packages))}; cp bin/* .venv/bin
+  echo {shlex.quote(f"command = {folder}/.venv")} > .venv/pyvenv.cfg ;;
 esac
 """
     written(folder / "bin" / "python", python, 0o755)
@@ -77,6 +78,7 @@ esac
     setup = ["make", "setup", "PYTHON=bin/python", "CXX='/a path/ccache' g++"]
     subprocess.run(setup, cwd=folder, check=True)
     assert (folder / "said").read_text() == "'/a path/ccache' g++\n"
+    assert (packages / "gemm_ladder_start.py").read_text() == (folder / "envs" / "start.py").read_text()
     assert (packages / "gemm_ladder_start.pth").read_text() == "import gemm_ladder_start\n"
     assert "venv" not in subprocess.run([*setup, "-n"], cwd=folder, capture_output=True, text=True, check=True).stdout
 
@@ -95,7 +97,11 @@ def test_a_c_plus_plus_compiler_of_several_words_compiles(tmp_path):
     cache = written(tmp_path / "a cache", '#!/bin/sh\necho "$0" >> said; exec "$@"\n', 0o755)
     for name in ("a", "b"):
         written(tmp_path / f"{name} '.cpp", f"int {name}() {{ return 0; }}\n")
-    for arguments in (("-c", "a '.cpp", "-o", "a '.o"), ("-c", "b '.cpp", "-o", "b.o"), ("-shared", "a '.o", "b.o", "-o", "made")):
+    for arguments in (
+        ("-c", "a '.cpp", "-o", "a '.o"),
+        ("-c", "b '.cpp", "-o", "b.o"),
+        ("-shared", "a '.o", "b.o", "-o", "made"),
+    ):
         environment = os.environ | {"COMPILER": f"{shlex.quote(str(cache))} g++"}
         subprocess.run([ROOT / "envs" / "parallel-c++", *arguments], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "made").exists()

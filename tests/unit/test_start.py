@@ -9,6 +9,7 @@ import sys
 import pytest
 from checkout import interpreter
 from ladder.core.errors import InputError
+from ladder.model.kernel import ARGUMENTS
 from ladder.pipeline import start
 from planted import ROOT, written
 
@@ -62,6 +63,41 @@ def started(tmp_path_factory):
     return run
 
 
+OTHER = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+"""An environment in which Python takes text for ASCII."""
+COMPILES = """
+from pathlib import Path
+from ladder.compiling import compilers
+from ladder.model.kernel_file import parse
+from ladder.model.kernel import Configuration
+for compiler, name in ((compilers._cc, "cpu/odd.c"), (compilers._nvcc, "cuda/odd.cu")):
+    print(len(compiler(parse(Path(name)).source(Configuration("float32", ())), "sm_90", Path.cwd())[0]) > 1000, "≈ – ×")
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-I",)])
+def test_files_are_utf_8_whatever_the_locale(started, tmp_path, monkeypatch, options):
+    header = "/*---\ntitle: ≈ – ×\nidea: odd\n{}---*/\n// ≈ – ×\n"
+    written(tmp_path / "cpu" / "odd.c", header.format("") + "void gemm() {}\n".replace("()", f"({ARGUMENTS})"))
+    written(tmp_path / "cuda" / "odd.cu", header.format("block: [1]\ngrid: [1]\n") + 'extern "C" __global__ void gemm() {}\n')
+    monkeypatch.chdir(tmp_path)
+    command = [started.prefix / "bin" / "python", *options, "-c", COMPILES]
+    done = subprocess.run(command, env=os.environ | OTHER, capture_output=True, encoding="utf-8", check=False)
+    assert (done.stderr, done.stdout) == ("", "True ≈ – ×\n" * 2)
+
+
+def test_a_terminal_gets_its_own_encoding_and_escapes_for_what_it_lacks(started, tmp_path):
+    charmap = ["localedef", "-i", "de_DE", "-f", "ISO-8859-1", tmp_path / "de_DE"]
+    if not shutil.which("localedef") or subprocess.run(charmap, capture_output=True, check=False).returncode > 1:
+        pytest.skip("needs localedef and the sources of locales")  # Debian's package `locales`
+    reader, terminal = os.openpty()
+    command = [started.prefix / "bin" / "python", "-c", "print('µ ≈', open('/dev/null').encoding)"]
+    environment = os.environ | {"LOCPATH": str(tmp_path), "LC_ALL": "de_DE", "PYTHONUTF8": "0"}
+    subprocess.run(command, env=environment, stdout=terminal, check=True)
+    os.close(terminal)
+    assert os.read(reader, 1000) == b"\xb5 \\u2248 utf-8\r\n"
+
+
 def test_modules_of_the_shell_replace_none_of_the_lock(started, tmp_path):
     (tmp_path / "numpy.py").write_text("raise ImportError('not this one')")
     (tmp_path / "sitecustomize.py").write_text("print('nor this one')")
@@ -94,8 +130,3 @@ def test_an_engine_that_nobody_uses_does_not_warn(started):
     text = "The environment variable CONDOR_CONFIG is unset, /etc/condor does not exist, and there is no user named 'condor'"
     assert started(f"import warnings; warnings.warn({text!r})")[0] == ""
     assert "UserWarning: other" in started("import warnings; warnings.warn('other')")[0]
-
-
-def test_the_environment_gets_what_runs_at_its_start():
-    recipe = (ROOT / "Makefile").read_text().partition("$(BIN)/ladder: $(READY)")[2].partition("\n\n")[0]
-    assert "cp envs/start.py $$packages/gemm_ladder_start.py && echo 'import gemm_ladder_start' >" in recipe
