@@ -241,11 +241,24 @@ def script(path, text):
     return str(path)
 
 
+@pytest.mark.parametrize("name", ["cpu/mine.c", "cuda/mine.cu"])
+def test_a_kernel_that_is_a_symbolic_link_includes_as_one_in_its_place(folder, tmp_path, name):
+    written(folder / "kernels" / "include" / "mine.h", "// mine\n")
+    text = c_kernel("t", "") if name.endswith(".c") else cuda_kernel("t", CU_RIGHT)
+    written(tmp_path / "elsewhere" / name, text.replace("---*/", '---*/\n#include "mine.h"'))
+    (folder / "kernels" / name).symlink_to(tmp_path / "elsewhere" / name)
+    kernel = kernel_file.parse(folder / "kernels" / name)
+    assert kernel.includes
+    configuration, *_ = kernel.expand({}, ["float32"])
+    (row,) = compiling.compile_kernel(kernel, [configuration], "sm_90", folder / "build", 1)
+    assert (row.status, row.reason) == ("compiled", "")
+
+
 def test_a_compiler_that_refuses_everything_is_not_the_kernels_fault(folder, tmp_path, monkeypatch):
     broken = script(tmp_path / "broken", "echo 'as: not found' >&2\nexit 1")
     kernel = kernel_file.parse(ROOT / "kernels" / "cpu" / "01_naive_ijk.c")
     configurations = list(kernel.expand({}, ["float32"]))
-    monkeypatch.setattr(compilers, "cc", lambda: broken)
+    monkeypatch.setattr(compilers, "cc", lambda: (broken,))
     with pytest.raises(InputError, match="refuses an empty kernel too, so it says nothing of cpu/01_naive_ijk: as: not found"):
         compiling.compile_kernel(kernel, configurations, "cpu-x", tmp_path / "build", 1)
 
@@ -265,7 +278,7 @@ def compiled_under_a_limit(kernel, build):
 @pytest.mark.slow
 def test_a_compiler_that_computes_for_ever_is_stopped(folder, tmp_path, monkeypatch):
     endless = script(tmp_path / "endless", "case $PWD in *stop*) exit 1;; esac\nwhile :; do :; done")
-    monkeypatch.setattr(compilers, "cc", lambda: endless)
+    monkeypatch.setattr(compilers, "cc", lambda: (endless,))
     monkeypatch.setattr(compilers, "COMPILE_SECONDS", 1)
     monkeypatch.setattr(compiling, "_check_compiler", lambda *_: None)
     path = folder / "kernels" / "cpu" / "a.c"

@@ -114,8 +114,8 @@ def test_an_interval_that_says_nothing_is_not_known():
 @pytest.mark.parametrize("code", [0, 1])
 def test_what_says_no_version_is_no_compiler(code, monkeypatch, tmp_path):
     written(tmp_path / "cc", f"#!/bin/sh\nexit {code}\n", 0o755)
-    monkeypatch.setattr(toolchain, "cc", lambda: str(tmp_path / "cc"))
-    monkeypatch.setattr(provenance, "cc", lambda: str(tmp_path / "cc"))
+    monkeypatch.setattr(toolchain, "cc", lambda: (str(tmp_path / "cc"),))
+    monkeypatch.setattr(provenance, "cc", lambda: (str(tmp_path / "cc"),))
     toolchain._version.cache_clear()
     with pytest.raises(InputError, match=f"/cc --version: exit code {code}; expected a compiler, which says its version"):
         toolchain.compiler_version("cc")

@@ -189,6 +189,19 @@ def test_without_a_gpu_a_cuda_kernel_is_compiled_and_not_run(trials, monkeypatch
     assert output.splitlines()[-1].startswith("Error: no usable GPU was found here: compiled, not run")
 
 
+def test_a_kernel_may_be_a_symbolic_link(trials, tmp_path, monkeypatch):
+    """As in a campaign: a repository of one's own has the file, and the checkout may be reached through a link, too."""
+    path = trials.root / trials.write("right()")
+    path.rename(tmp_path / "elsewhere.cu")
+    path.symlink_to(tmp_path / "elsewhere.cu")
+    (tmp_path / "checkout").symlink_to(trials.root)
+    for given in (path, tmp_path / "checkout" / "kernels" / "cuda" / "mine.cu"):
+        assert "\ncorrect; " in trials.ladder("try", str(given), "--size", "32")
+    monkeypatch.chdir(path.parent)
+    assert "\ncorrect; " in trials.ladder("try", "mine.cu", "--size", "32")
+    trials.ladder("try", str(tmp_path / "elsewhere.cu"), code=2)
+
+
 def test_what_cannot_be_tried_is_one_line_and_another_exit_code(trials):
     trials.ladder("new", "mine", "--cpu")
     for path in ("cpu/03_blocked.c", "cuda/01_naive_uncoalesced.cu"):

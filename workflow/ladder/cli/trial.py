@@ -62,9 +62,9 @@ class Tries:
 
     def __init__(self, arguments: Arguments) -> None:
         self.arguments = arguments
-        path = arguments.path.resolve()
-        self.kind = next((kind for kind, suffixes in SUFFIXES.items() if path.suffix in suffixes), "")
-        if not self.kind or path.parent != ROOT / "kernels" / self.kind:
+        self.kind = next((kind for kind, suffixes in SUFFIXES.items() if arguments.path.suffix in suffixes), "")
+        path = ROOT / "kernels" / self.kind / arguments.path.name  # which may itself be a symbolic link
+        if not self.kind or arguments.path.parent.resolve() != path.parent.resolve():
             known = " or ".join(f"kernels/{kind}/*{suffix}" for kind, suffixes in SUFFIXES.items() for suffix in suffixes)
             raise InputError(f"{arguments.path}: expected a kernel in {known} of {ROOT}")
         self.path = path

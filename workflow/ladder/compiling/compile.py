@@ -110,7 +110,7 @@ EMPTY = {"cuda": 'extern "C" __global__ void gemm() {}\n', "cpu": "void gemm(voi
 
 def _check_compiler(kernel: Kernel, arch: str) -> None:
     """Raise `InputError` if an empty kernel does not compile either: then the kernel is not at fault."""
-    include = kernel.path.resolve().parents[1] / "include"
+    include = kernel.path.absolute().parents[1] / "include"
     try:
         {"cuda": _nvcc, "cpu": _cc}[kernel.kind](EMPTY[kernel.kind], arch, include)
     except CompileError as error:
@@ -147,7 +147,7 @@ def _compile_or_reuse(kernel: Kernel, arch: str, folder: Path, item: tuple[Confi
         if made["key"] == key and made["row"]["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest():
             return Resource(**made["row"])
     start = time.perf_counter()
-    include = kernel.path.resolve().parents[1] / "include"  # absolute, because the compilers run in their own folders
+    include = kernel.path.absolute().parents[1] / "include"  # absolute, because the compilers run in their own folders
     libraries = [f"-I{folder}" for folder in folders]
     if libraries and compiler == "nvrtc":  # the functions of such headers are host functions too, which NVRTC refuses
         libraries.append("-default-device")
