@@ -135,7 +135,8 @@ def test_configurations_are_compiled_in_every_way_asked_for():
     ({"partitions": {"a": {"device": "cpu-x", "resources": {"gpu": 1.5}}}}, "resources.gpu: got 1.5; expected a whole number"),
     ({"partitions": {"a": {"device": "cpu-x", "resources": {"Gres": 1}}}}, 'got "Gres"; expected a resource such as'),
     ({"kernels": ["cuda/03_shared"]}, 'kernels[0]: got "cuda/03_shared"; did you mean `cuda/03_shared_tile`? Expected one of'),
-    ({"campaign": "try"}, 'campaign: got "try"; expected a name other than published, redrawn, studies and try'),
+    ({"campaign": "export"}, 'campaign: got "export"; expected a name other than'),
+    ({"campaign": "try"}, 'campaign: got "try"; expected a name other than export, published, redrawn, studies and try'),
     ({"element_types": ["float32"] * 2},
      'got ["float32", "float32"]; expected a list of float32, float64, float16, bfloat16, each once'),
     ({"parameters": {"cuda/33": {"BM": [1]}}}, "parameters.cuda/33: unknown kernel; expected one of"),
@@ -367,10 +368,45 @@ def test_numbers_inside_lists_and_mappings_of_the_command_line_are_numbers(folde
     assert (data["measure"], data["problems"]) == ({"sustained": ["4096"]}, {"cpu": [[2, 2, 2]]})
 
 
-def test_a_number_that_yaml_takes_for_text_is_explained():
-    data = yaml_schema.load("campaign: t\nproblems: {cpu: [[1, 1, 1]]}\nmeasure: {target: 1e-3}\n", "t")
-    with pytest.raises(InputError, match=r'measure\.target: got "1e-3"; expected .*; YAML takes it for text, write 1\.0e-03'):
-        campaign_file.load(data, "t", KERNELS)
+@pytest.mark.parametrize(("text", "message"), [
+    ("measure: {target: 1e-3}", r'measure\.target: got "1e-3"; expected .*; 1e-3 is text in YAML, write 1\.0e-03'),
+    ("measure: {max_samples: 64.0}", r"measure\.max_samples: got 64\.0; expected a whole number"),
+    ("measure: {max_samples: yes}", r"measure\.max_samples: got true; expected a whole number"),
+    ("seed: 010", r'seed: got "010"; expected a whole number .*; 010 is text in YAML, write 10'),
+    ("seed: 1:30", 'seed: got "1:30"; expected a whole number'),
+    ("problems: {cpu: [{square: [8, 1e3]}]}", r"problems\.cpu\[0\]: got .*; 1e3 is text in YAML, write 1000"),
+    ("problems: {cpu: [{square: 64.0}]}", r"problems\.cpu\[0\]: got .*64\.0"),
+    ("alpha: .nan", "alpha: got a number that is NaN"),
+])  # fmt: skip
+def test_a_number_that_yaml_reads_in_another_way_is_explained(tmp_path, text, message):
+    """Also in a file of --configfile, which Snakemake reads in its own way first."""
+    whole = f"campaign: 2024-11-29\n{text}\n" + "problems: {cpu: [[1, 1, 1]]}\n" * ("problems" not in text)
+    file = written(tmp_path / "mine.yaml", whole)
+    data, source = campaign_file.read(tmp_path, [file], yaml.safe_load(whole))
+    for each in (data, yaml_schema.load(whole, "t")):
+        with pytest.raises(InputError, match=message):
+            campaign_file.load(each, source, KERNELS)
+
+
+def test_numbers_and_names_are_read_as_they_are_meant(tmp_path):
+    text = "campaign: {}\nproblems: {{cpu: [[0x10, 1_000, 0b11]]}}\nmeasure: {{race: on}}\nkernels: [cpu/03_blocked]\n"
+    for name in ("2024-11-29", "010", "1e3"):
+        file = written(tmp_path / "mine.yaml", text.format(name))
+        for given in (
+            ([file], yaml.safe_load(file.read_text())),
+            ([], {"campaign": yaml.safe_load(name) if "-" in name else name}),
+        ):
+            plan = campaign_file.load(*campaign_file.read(tmp_path, *given), KERNELS)
+            assert (plan.name, plan.limits.race) == (name, True)
+            assert [(p.m, p.n, p.k) for p in plan.problems("cpu", "float32")] == [(16, 1000, 3)]
+
+
+def test_two_files_of_one_name_are_told(tmp_path):
+    for name in ("a", "b", "c"):
+        written(tmp_path / f"{name}.yaml", f"campaign: {'other' if name == 'c' else 'mine'}\nproblems: {{cpu: [[1, 1, 1]]}}\n")
+    assert campaign_file.find(tmp_path, "other").name == "c.yaml"
+    with pytest.raises(InputError, match=r"b\.yaml: campaign: got mine, as in .*a\.yaml; expected another name"):
+        campaign_file.find(tmp_path, "mine")
 
 
 def test_a_kernel_that_cannot_be_used_is_refused_where_it_is_asked_for():

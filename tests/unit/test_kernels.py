@@ -226,6 +226,8 @@ def test_the_digest_covers_what_is_included(tmp_path):
     (("idea:", "ideas:"), "unknown key 'ideas'"),
     (("BM: 32, BN: 16}", "BM: thirty, BN: 16}"), 'parameters.BM: got "thirty"; expected a whole number'),
     (("{BM: 32, BN: 16}", "{M: 32, BN: 16}"), "parameters.M: the name is taken"),
+    (("{BM: 32, BN: 16}", "{C: 32, BN: 16}"), "parameters.C: the name is taken"),
+    (("---*/", "---*/\n#ifndef BN\n#define BN 64\n#endif"), "line 14: got #define BN; expected no macro of this name"),
     (("sweep: {BM", "sweep: {BK: [1], BM"), "sweep.BK: no such parameter; known: BM, BN"),
     (("sweep: {BM: [16, 32, 64]", "sweep: {BM: []"), "sweep.BM: got []; expected a list"),
     (("needs:", "where: {sm_count: BM}\nneeds:"), "where.sm_count: the name is taken by the pipeline"),

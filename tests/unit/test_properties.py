@@ -183,8 +183,8 @@ def test_a_file_that_is_no_text_or_has_a_bad_name_is_named(path):
     path.write_bytes(b"/*---\n\xff\xfe\n---*/\n")
     with pytest.raises(InputError, match=r"20_fuzz\.cu: cannot be read: .*; expected text in UTF-8"):
         kernel_file.parse(path)
-    for name in ("2 0.cu", "20-x.cu", "baselines.cu"):
+    for name in ("2 0.cu", "20-x.cu", "baselines.cu", "cublas.cu", "blas_1.cu"):
         bad = path.with_name(name)
         bad.write_text(f"/*---\n{fuzz.HEADER}\n---*/\n")
-        with pytest.raises(InputError, match=r"expected letters, digits and _ only, and not baselines"):
+        with pytest.raises(InputError, match=r"expected letters, digits and _ only, and none of baselines, cublas,"):
             kernel_file.parse(bad)

@@ -65,14 +65,16 @@ def test_headers_and_temporary_files_may_lie_in_a_folder_with_an_odd_name(tmp_pa
 @pytest.fixture
 def fresh():
     """The compiler is looked up once in a process."""
-    for found in (toolchain.cc, toolchain._version):
-        found.cache_clear()
+    for cached in (toolchain.cc, toolchain._version):
+        cached.cache_clear()
     yield
-    for found in (toolchain.cc, toolchain._version):
-        found.cache_clear()
+    for cached in (toolchain.cc, toolchain._version):
+        cached.cache_clear()
 
 
-@pytest.mark.parametrize(("given", "words"), [("gcc", ""), ("", ""), ("gcc -O2", "gcc -O2"), ("'{}/a cache' gcc", "'a cache' gcc")])
+@pytest.mark.parametrize(
+    ("given", "words"), [("gcc", ""), ("", ""), ("gcc -O2", "gcc -O2"), ("'{}/a cache' gcc", "'a cache' gcc")]
+)
 def test_cc_may_be_several_words(tmp_path, monkeypatch, fresh, given, words):
     """As for make. What a compiler does with arguments is another compiler: results of the one are stale with the other."""
     written(tmp_path / "a cache", '#!/bin/sh\nexec "$@"\n', 0o755)

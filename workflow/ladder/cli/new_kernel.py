@@ -6,6 +6,7 @@ from pathlib import Path
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, write_whole
 from ladder.model.kernel import SUFFIXES
+from ladder.model.kernel_file import check_name
 
 TEXT = {
     ".cu": """/*---
@@ -62,8 +63,7 @@ def write(start: str, name: str) -> Path:
     suffix = EXAMPLES[start].suffix if start in EXAMPLES else start
     (kind,) = (kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes)
     path = ROOT / "kernels" / kind / f"{name}{suffix}"
-    if not re.fullmatch("[A-Za-z0-9_]+", name) or name == "baselines":
-        raise InputError(f"{name}: the name of a kernel; expected letters, digits and _ only, and not baselines")
+    check_name(name, name)
     if taken := [path.with_suffix(other) for other in SUFFIXES[kind] if path.with_suffix(other).exists()]:
         raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name

@@ -13,10 +13,19 @@ import yaml
 from ladder.core.errors import InputError, one_of
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+_AMBIGUOUS = re.compile(r"[-+]?0[0-9_]+|[-+]?[0-9][0-9_]*(:[0-9_.]+)+|[0-9]{4}-[0-9]{1,2}-[0-9].*")
+"""What YAML 1.1 reads as an octal number, a number to base 60, or a date: `010`, `1:30`, `2024-11-29`. In YAML 1.2 none is that."""
+_extend: Any = jsonschema.validators.extend
+_Validator = _extend(
+    jsonschema.Draft202012Validator,  # which takes 64.0 for a whole number
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
+)
 
 
 class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
     """The safe loader, without what YAML accepts silently: duplicate keys, and aliases, a few of which can stand for gigabytes.
+
+    What is `_AMBIGUOUS` is text, so that a message shows it as it was written.
 
     Every job reads YAML, so the parser is libyaml's, which is fast. The composer above it is PyYAML's: libyaml's recurses without end.
     """
@@ -30,6 +39,11 @@ class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
             alias: Any = self.peek_event()
             raise yaml.composer.ComposerError(None, None, "aliases (*) are not allowed", alias.start_mark)
         return super().compose_node(parent, index)
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        resolve: Any = super().resolve
+        ambiguous = kind is yaml.ScalarNode and _AMBIGUOUS.fullmatch(value)
+        return self.DEFAULT_SCALAR_TAG if ambiguous else resolve(kind, value, implicit)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -60,7 +74,7 @@ def load(text: str, source: str) -> Any:
 
 @lru_cache
 def _validator(schema: str) -> Any:
-    return jsonschema.Draft202012Validator(load((SCHEMAS / f"{schema}.schema.yaml").read_text(), schema))
+    return _Validator(load((SCHEMAS / f"{schema}.schema.yaml").read_text(), schema))
 
 
 def check(data: Any, schema: str, source: str) -> None:
@@ -104,10 +118,15 @@ def _complaint(error: Any, source: str) -> str:
 
 
 def _hint(value: Any) -> str:
-    """Return how to write a number that YAML takes for text: a power of ten needs the point and the sign."""
-    if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+", value):
-        return f"; YAML takes it for text, write {float(value):.1e}"
-    return ""
+    """Return how to write the first number in `value` that is text: YAML's powers of ten have a point and a sign."""
+    if isinstance(value, dict | list):
+        return next(filter(None, map(_hint, value.values() if isinstance(value, dict) else value)), "")
+    if not isinstance(value, str) or not re.fullmatch(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|[-+]?0[0-9]+", value):
+        return ""
+    number = float(value)
+    return (
+        f"; {value} is text in YAML, write {f'{number:.0f}' if number.is_integer() and abs(number) < 2**63 else f'{number:.1e}'}"
+    )
 
 
 def typed(value: Any) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
@@ -29,7 +31,8 @@ def find(folder: Path, name: str) -> Path:
 
     Raises `InputError` that lists the known campaigns, or that names a file that is not YAML.
     """
-    known, errors = {}, []
+    known: dict[str, Path] = {}
+    errors = []
     for path in sorted(folder.glob("*.yaml")):
         try:
             data = yaml_schema.load(yaml_schema.read(path), str(path))
@@ -37,7 +40,9 @@ def find(folder: Path, name: str) -> Path:
             errors.append(unreadable)
             continue
         if isinstance(data, dict) and "campaign" in data:
-            known[str(data["campaign"])] = path
+            same = known.setdefault(str(data["campaign"]), path)
+            if same != path and data["campaign"] == name:
+                raise InputError(f"{path}: campaign: got {name}, as in {same}; expected another name in one of them")
     if name not in known:
         if errors:
             raise errors[0]
@@ -53,16 +58,18 @@ def read(folder: Path, files: Sequence[Path], given: Mapping[str, Any]) -> tuple
     which: the tables and figures of the whole campaign stay. Raises `InputError` for a file that our loader refuses, and for an unknown name.
     """
     if files:
-        loaded = [
-            yaml_schema.load(yaml_schema.read(file), str(file)) for file in files
-        ]  # Snakemake's loader accepts more than ours
+        texts = {str(file): yaml_schema.read(file) for file in files}
+        loaded = [yaml_schema.load(text, file) for file, text in texts.items()]  # Snakemake's loader accepts more than ours
         whole = {key: value for part in loaded if isinstance(part, dict) for key, value in part.items()}
+        from_snakemake = {key: value for text in texts.values() for key, value in dict(yaml.safe_load(text) or {}).items()}
         source = ", ".join(os.path.relpath(file) for file in files)
     else:
-        path = find(folder, given.get("campaign", "default"))
+        path = find(folder, str(given.get("campaign", "default")))  # Snakemake makes a number of some names
+        from_snakemake = {"campaign": given.get("campaign")}
         whole, source = yaml_schema.load(yaml_schema.read(path), str(path)), str(path.relative_to(folder.parent))
     data = {} if files else dict(whole)
-    data |= {key: value if files and whole.get(key) == value else yaml_schema.typed(value) for key, value in given.items()}
+    for key, value in given.items():
+        data[key] = whole[key] if key in from_snakemake and from_snakemake[key] == value else yaml_schema.typed(value)
     if len(files) < 2 and data != whole:
         source += " and --config"
     return (data | {"campaign": narrowed(data["campaign"], data["kernels"])} if _other_kernels(whole, data) else data), source

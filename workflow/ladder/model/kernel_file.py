@@ -1,5 +1,6 @@
 """Read kernel files: parse a header, check its names, and find all kernels of a checkout."""
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, names_in
 from ladder.core.types import KINDS, OF_CUDA
+from ladder.model.campaign import BASELINE_JOB, BASELINES
 from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
@@ -47,11 +49,19 @@ def device_names(environment: Mapping[str, Any]) -> dict[str, int]:
     return {name: attributes[key] for name, key in DEVICE_NAMES.items() if key in attributes}
 
 
+def check_name(name: str, source: str) -> None:
+    """Raise `InputError` unless a kernel may have this name: files and tables have the baselines under theirs."""
+    taken = [BASELINE_JOB, *itertools.chain.from_iterable(BASELINES.values())]
+    if not re.fullmatch("[A-Za-z0-9_]+", name) or name in taken:
+        raise InputError(
+            f"{source}: the name of a kernel; expected letters, digits and _ only, and none of {', '.join(taken)}, which baselines have"
+        )
+
+
 def parse(path: Path) -> Kernel:
     """Return the kernel in a file. Raises `InputError` with the file and the key if the header cannot be used."""
     kind, text = path.parent.name, yaml_schema.read(path)
-    if not re.fullmatch("[A-Za-z0-9_]+", path.stem) or path.stem == "baselines":
-        raise InputError(f"{path}: the name of a kernel's file; expected letters, digits and _ only, and not baselines")
+    check_name(path.stem, str(path))
     match = _HEADER.match(text)
     if not match:
         raise InputError(f"{path}: no header; expected the file to begin with a comment /*--- … ---*/ of YAML, or a docstring")
@@ -90,8 +100,14 @@ def _check_names(kernel: Kernel, header: dict[str, Any]) -> None:
     """Raise `InputError` unless every expression uses known names only and has a value for the default configuration."""
     source = f"{kernel.path}: header"
     for name in kernel.parameters:
-        if name in (*PROBLEM_NAMES, "element_size", "T", "Acc"):
+        if name in (*PROBLEM_NAMES, *"ABCT"):
             raise InputError(f"{source}: parameters.{name}: the name is taken by the pipeline; choose another")
+        for path, text in {kernel.path: kernel.text, **{it: it.read_text(errors="replace") for it in kernel.includes}}.items():
+            if macro := re.search(rf"^\s*#\s*define\s+{name}\b", text, re.MULTILINE):
+                raise InputError(
+                    f"{path}: line {text.count(chr(10), 0, macro.end()) + 1}: got {macro[0].strip()}; expected no macro of this name: "
+                    f"the pipeline defines the parameter {name}"
+                )
     given = [("sweep", kernel.sweep), *((f"configurations[{i}]", own) for i, own in enumerate(kernel.configurations))]
     for where, name in [(where, name) for where, values in given for name in values]:
         if name not in kernel.parameters:
