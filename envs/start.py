@@ -6,10 +6,23 @@
 import codecs
 import locale
 import os
+import resource
 import sys
 import tempfile
 import warnings
 from pathlib import Path
+
+LEAST_MEMORY = 350 << 20
+"""The least bytes of memory that a process must be allowed: with less, one library or another does not load, each with errors of its own."""
+
+
+def _check_memory() -> None:
+    """End the process with one line if `ulimit -v` allows less than `LEAST_MEMORY`."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed != resource.RLIM_INFINITY and allowed < LEAST_MEMORY:
+        text = f"Error: ulimit -v: got {allowed >> 20} MiB of memory; expected at least {LEAST_MEMORY >> 20} MiB\n"
+        os.write(2, text.encode())
+        os._exit(1)  # `sys.exit` while Python starts would print more
 
 
 def _use_utf8() -> None:
@@ -55,6 +68,7 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
+_check_memory()
 _use_utf8()
 _forget_pythonpath()
 _find_cache()

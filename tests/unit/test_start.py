@@ -1,10 +1,13 @@
 """What is checked before a run."""
 
+import contextlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from checkout import interpreter
@@ -43,6 +46,17 @@ def test_a_folder_must_be_writable(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"file: cannot be written: .*; expected a folder for results: .* by snakemake x$"):
         start.check_writable(tmp_path / "file", "snakemake x")
+
+
+@pytest.mark.parametrize(("left", "files", "full"), [
+    (200, (1000, 1000), True), (9000, (1000, 60), True), (9000, (1000, 900), False), (9000, (0, 0), False),
+])  # fmt: skip
+def test_a_disk_that_is_full_from_the_start_is_told_first(tmp_path, monkeypatch, left, files, full):
+    room = SimpleNamespace(f_bavail=left, f_frsize=1 << 10, f_files=files[0], f_favail=files[1])
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    says = rf"{tmp_path}: the disk has room for {left} KiB and {files[1]} files; expected at least 1024 KiB and 200 files"
+    with pytest.raises(InputError, match=says) if full else contextlib.nullcontext():
+        start.check_writable(tmp_path, "x")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +110,16 @@ def test_a_terminal_gets_its_own_encoding_and_escapes_for_what_it_lacks(started,
     subprocess.run(command, env=environment, stdout=terminal, check=True)
     os.close(terminal)
     assert os.read(reader, 1000) == b"\xb5 \\u2248 utf-8\r\n"
+
+
+def test_too_little_memory_is_one_line(started):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+
+    command = [started.prefix / "bin" / "python", "-c", "print('started')"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limited)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: ulimit -v: got 200 MiB of memory; expected at least 350 MiB\n"
 
 
 def test_modules_of_the_shell_replace_none_of_the_lock(started, tmp_path):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ladder.core.errors import InputError
 
+LEAST_KIB, LEAST_FILES = 1024, 200
+"""What a disk must have left: less than any run needs. Snakemake's own records come first, and its errors are tracebacks."""
 SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
 """Characters that a shell interprets."""
 
@@ -40,7 +42,10 @@ def unquoted(python: str) -> str:
 
 
 def check_writable(folder: Path, command: str) -> None:
-    """Raise `InputError` unless Snakemake can keep its records in a folder. `command` is how to run it from another folder."""
+    """Raise `InputError` unless Snakemake can keep its records in a folder, and a run its first results.
+
+    `command` is how to run it from another folder.
+    """
     try:
         (folder / ".snakemake").mkdir(exist_ok=True)
         tempfile.TemporaryFile(dir=folder / ".snakemake").close()
@@ -48,3 +53,9 @@ def check_writable(folder: Path, command: str) -> None:
         raise InputError(
             f"{folder}: cannot be written: {error.strerror}; expected a folder for results: run from another one, by {command}"
         ) from None
+    disk = os.statvfs(folder)
+    kib, files = disk.f_bavail * disk.f_frsize >> 10, disk.f_favail if disk.f_files else LEAST_FILES  # some count no files
+    if kib < LEAST_KIB or files < LEAST_FILES:
+        raise InputError(
+            f"{folder}: the disk has room for {kib} KiB and {files} files; expected at least {LEAST_KIB} KiB and {LEAST_FILES} files"
+        )
