@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -57,6 +58,18 @@ def test_a_disk_that_is_full_from_the_start_is_told_first(tmp_path, monkeypatch,
     says = rf"{tmp_path}: the disk has room for {left} KiB and {files[1]} files; expected at least 1024 KiB and 200 files"
     with pytest.raises(InputError, match=says) if full else contextlib.nullcontext():
         start.check_writable(tmp_path, "x")
+
+
+def test_two_interrupts_at_once_are_one(virtual_clock):
+    before = signal.getsignal(signal.SIGINT)
+    start.interrupt_once()
+    try:
+        for seconds, counts in ((0.0, True), (0.4, False), (2.0, True)):
+            virtual_clock.sleep(seconds)
+            with pytest.raises(KeyboardInterrupt) if counts else contextlib.nullcontext():
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 import synthetic
 from ladder.core.errors import INTERRUPTED
 from ladder.devices.detect import detect_cpu
+from ladder.pipeline.messages import ENDED
 from ladder.publishing import publish
 from ladder.storage import samples as records
 from ladder.storage.journal import _parse
@@ -119,8 +120,10 @@ def test_killed_while_it_measures_nothing_is_lost(tiny):
 
 
 def interrupt(project, *arguments, once):
-    """Ctrl-C, as the terminal sends it, to all processes of a run, once a file is written; returns what the run printed."""
+    """Ctrl-C twice, as the terminal sends it, to all processes of a run, once a file is written; returns what the run printed."""
     with running(project, *arguments, there=lambda: any(path.stat().st_size for path in project.folder.glob(once))) as run:
+        os.killpg(run.pid, signal.SIGINT)
+        wait_until(lambda: ENDED in (project.folder / "log").read_text(), "Snakemake to end its jobs")
         os.killpg(run.pid, signal.SIGINT)
         assert run.wait() == 1
     return (project.folder / "log").read_text()

@@ -27,6 +27,7 @@ with clear_errors():
     # Snakemake runs scripts by this very variable, without quotes, and has no setting for it.
     sys.executable = start.unquoted(sys.executable)
     if workflow.is_main_process:
+        start.interrupt_once()
         start.check_writable(
             Path.cwd(),
             f"{sys.executable} -m snakemake -s {workflow.main_snakefile} --cores 1",

@@ -1,14 +1,19 @@
 """Check before a run that the package is that of the checkout, that jobs can be started, and that the folder can be written."""
 
 import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from types import FrameType
 
+from ladder.core import clock
 from ladder.core.errors import InputError
 
 LEAST_KIB, LEAST_FILES = 1024, 200
 """What a disk must have left: less than any run needs. Snakemake's own records come first, and its errors are tracebacks."""
+AT_ONCE = 2.0
+"""Seconds between two interrupts that count as one."""
 SPECIAL = set(" \t\n'\"\\$`&|;<>()*?[]{}#~")
 """Characters that a shell interprets."""
 
@@ -59,3 +64,17 @@ def check_writable(folder: Path, command: str) -> None:
         raise InputError(
             f"{folder}: the disk has room for {kib} KiB and {files} files; expected at least {LEAST_KIB} KiB and {LEAST_FILES} files"
         )
+
+
+def interrupt_once() -> None:
+    """Ignore a Ctrl-C that follows another within `AT_ONCE`: Snakemake, which then ends its jobs, would end in tracebacks."""
+    last = -AT_ONCE
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        if clock.now() - last >= AT_ONCE:
+            last = clock.now()
+            raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's `&` ignores it
+        signal.signal(signal.SIGINT, interrupt)
