@@ -30,7 +30,7 @@ with clear_errors():
         start.interrupt_once()
         start.check_writable(
             Path.cwd(),
-            f"{sys.executable} -m snakemake -s {workflow.main_snakefile} --cores 1",
+            f"{sys.executable} -m snakemake -s {shlex.quote(str(workflow.main_snakefile))} --cores 1",
         )
     CAMPAIGNS = Campaigns(
         files.ROOT,

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Sequence
@@ -231,7 +232,7 @@ def new(parser: ArgumentParser) -> Run:
         from ladder.cli import new_kernel
 
         path = new_kernel.write(given.start or ".cu", given.name)
-        print(f"wrote {path}; now: ladder try {path}")
+        print(f"wrote {path}; now: ladder try {shlex.quote(str(path))}")
 
     return run
 
