@@ -194,6 +194,10 @@ def test_the_evidence_has_the_committed_answers(answered):
     link = f"[`{committed.name}`](../results/published/studies/{committed.name})"
     assert f"### `checks`\n\nHow many?\n\n- 3 of them (`{here}`)\n\nCommand: `run it`. Data: {link}." in filled
     assert "3 of them" in pages.fill("so: <!-- value: study checks --><!-- end -->", Story(folder))
+    committed.write_text(json.dumps(json.loads(committed.read_text()) | {"outdated": "it is 4"}))
+    filled = pages.fill(text, Story(folder))
+    assert "| How many? | 3 (outdated: it is 4) |" in filled
+    assert f"- 3 of them (`{here}`) (outdated: it is 4)\n" in filled
     committed.unlink()
     filled = pages.fill(text, Story(folder))
     assert "| How many? | Not measured yet | – | [`checks`](#checks) |" in filled

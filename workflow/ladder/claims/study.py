@@ -74,9 +74,15 @@ class Study:
             answers[path] = provenance["device"], answer["measured"]
         return answers
 
+    def outdated(self, path: Path) -> str:
+        """Return why a committed answer no longer holds, in parentheses: what somebody has added to its file; "" if it holds."""
+        why = read_json(path).get("outdated")
+        return f" (outdated: {why})" if why else ""
+
     def sentences(self, root: Path) -> list[str]:
         """Return every committed answer as text, or that nothing was measured yet."""
-        return [f"{self.answer(measured)} (`{device}`)" for device, measured in self.published(root).values()] or [NOTHING]
+        answers = self.published(root).items()
+        return [f"{self.answer(measured)} (`{device}`){self.outdated(path)}" for path, (device, measured) in answers] or [NOTHING]
 
 
 def command_line(doc: str | None) -> ArgumentParser:

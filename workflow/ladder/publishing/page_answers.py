@@ -11,7 +11,7 @@ from ladder.claims.answers import STUDIES
 from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
 from ladder.claims.short_answers import TOPICS
-from ladder.claims.study import NOTHING
+from ladder.claims.study import NOTHING, Study
 from ladder.publishing import main_loops
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
@@ -55,11 +55,15 @@ def answers(story: Story) -> str:
     for topic, shorts in TOPICS.items():
         rows.append([f"**{topic}**", "", "", ""])
         for study in (STUDIES[short.__name__] for short in shorts if short.__name__ in STUDIES):
-            results = list(study.published(story.root).values())
-            devices = "<br>".join(f"`{device}`" for device, _ in results)
-            short = "<br>".join(study.short(measured) for _, measured in results) or NOTHING.capitalize()
+            devices = "<br>".join(f"`{device}`" for device, _ in study.published(story.root).values())
+            short = "<br>".join(_short(study, story)) or NOTHING.capitalize()
             rows.append([study.question, short, devices or "–", f"[`{study.name}`](#{study.name})"])
     return _table(["question", "short answer", "measured on", "details"], rows, words=range(4))
+
+
+def _short(study: Study, story: Story) -> list[str]:
+    """Return the short answer on each device."""
+    return [f"{study.short(measured)}{study.outdated(path)}" for path, (_, measured) in study.published(story.root).items()]
 
 
 def details(story: Story) -> str:
@@ -157,8 +161,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
     if name == "lock":
         return _lock(story, *arguments)
     if name == "short":
-        study = STUDIES[arguments[0]]
-        return "; ".join(study.short(measured) for _, measured in study.published(story.root).values()) or NOTHING
+        return "; ".join(_short(STUDIES[arguments[0]], story)) or NOTHING
     if name == "study":
         return "; ".join(STUDIES[arguments[0]].sentences(story.root))
     if name in ("peak", "copy", "sms"):
