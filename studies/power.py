@@ -38,7 +38,6 @@ from ladder.analysis.repeatability import table as table_of
 from ladder.claims.answers import STUDIES
 from ladder.claims.study import binaries, command_line
 from ladder.core.files import ROOT, write_whole
-from ladder.core.verdicts import SAME
 from ladder.devices.detect import detect_cpu, detect_gpus
 from ladder.devices.lock import first_gpu
 from ladder.storage import published_index
@@ -102,7 +101,7 @@ def slowed() -> None:
                 "reproduce-short*/reproduced.json"
             )  # kernels of its own: a name of its own
             runs[name] = verdicts(table.parent)
-            assert bool(runs[name]["not reproduced"]) == (done.returncode != 0), done.stdout[-8000:]
+            assert bool(runs[name]["not reproduced"]) == (done.returncode == 1), done.stdout[-8000:]
             timed |= {f"{name}: {what}": sha256 for what, sha256 in binaries(table.parent).items()}
     STUDIES["slowed"].write(gpu, {"kernel": kernel, "percent": percent} | runs, uuids=list(gpu.uuids), binaries=timed)
 
@@ -124,6 +123,11 @@ def large(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[2.0 * rows["m"] * rows["n"] * rows["k"] >= LARGE]
 
 
+def called(rows: pd.DataFrame) -> float:
+    """The share of rows that are called faster or slower."""
+    return float(rows["verdict"].isin(["faster", "slower"]).mean())
+
+
 def shares(rows: pd.DataFrame) -> dict[str, Any]:
     """How many rows are of slowed rungs, and what share is called slower; how many are of cuBLAS, and what share is called anything."""
     slow, alike = large(rows[rows["kernel"].isin(KERNELS)]), rows[~rows["kernel"].isin(KERNELS)]
@@ -131,7 +135,7 @@ def shares(rows: pd.DataFrame) -> dict[str, Any]:
         "slowed": len(slow),
         "found": float((slow["verdict"] == "slower").mean()),
         "alike": len(alike),
-        "called": float((alike["verdict"] != SAME).mean()),
+        "called": called(alike),
     }
 
 
@@ -189,9 +193,9 @@ def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]
             if len(sides) > 1
         ],
         "alike": len(same),
-        "called": float((same["verdict"] != SAME).mean()),
+        "called": called(same),
         "sure": float(same["sure"].mean()),
-        "held_out": {"alike": len(apart), "called": float((apart["verdict"] != SAME).mean()) if len(apart) else None},
+        "held_out": {"alike": len(apart), "called": called(apart) if len(apart) else None},
         "slowed": len(late),
         "found": float((late["verdict"] == "slower").mean()),
     }

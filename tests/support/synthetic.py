@@ -60,7 +60,7 @@ def _noise(random, n, wide):
 
 def write(
     folder, seed=0, device="nvidia-made-up", problems=PROBLEMS, processes=5, kernels=tuple(SHARES), speed=1.0, throttled=8192,
-    slower=None, of_run=0.0, builds=("",), **environment,
+    busy=None, slower=None, of_run=0.0, builds=("",), **environment,
 ):  # fmt: skip
     """Write environment, resources, samples and confirmation of a dataset into a folder; returns it.
 
@@ -68,8 +68,9 @@ def write(
     a millisecond are as warm when cold.
     Without `processes` the confirmation is left out. `slower` has factors of some kernels' times, `of_run` is the standard deviation of what
     is this run's own in every kernel's log time on a problem. `builds` are ways of compiling, as labels have them.
+    Another process computed beside the problems whose M is `busy`.
     """
-    random = np.random.default_rng(seed)
+    random, marked = np.random.default_rng(seed), (throttled, busy)
     pairs = [(name, problem) for name in kernels for problem in problems]
     own = {(name, problem): (slower or {}).get(name, 1) * math.exp(of_run * random.normal()) for name, problem in pairs}
 
@@ -101,7 +102,7 @@ def write(
                 row |= {
                     "samples_us": list(us_of(name, problem, penalty) * _noise(random, n, False)), "state": "warm", "stop": stop,
                 }  # fmt: skip
-                swept[job].append(row | {"reference_us": list(beside[:n])} | _readings(problem, n, throttled))
+                swept[job].append(row | {"reference_us": list(beside[:n])} | _readings(problem, n, marked))
     for job, rows in swept.items():
         path = folder / "samples" / f"{job}.parquet"
         samples.write(path, rows, session | {"job": job})
@@ -127,7 +128,7 @@ def write(
                         wide = problem.label == "256x256x16384" and name.startswith("0")
                         times = us * cold * level * math.exp(random.normal(0, 0.002)) * _noise(random, 8, wide)
                         row |= {"samples_us": list(times), "reference_us": list(beside), "stop": "max_samples"}
-                        rows.append(row | _readings(problem, 8, throttled))
+                        rows.append(row | _readings(problem, 8, marked))
             if problem.label == "4096" and process <= 3:
                 held = np.random.default_rng([seed, process])
                 for name in kernels:
@@ -136,7 +137,7 @@ def write(
                     row = _row(name, configurations[name][0], problem, device, uuid, held)
                     row |= {"state": "sustained", "process": process, "role": "best", "energy_j": joules, "power_w": 600.0}
                     row |= {"samples_us": [us * math.exp(held.normal(0, 0.002))], "stop": "settled"}
-                    rows.append(row | {"reference_us": [_reference_us(problem) / speed]} | _readings(problem, 1, throttled))
+                    rows.append(row | {"reference_us": [_reference_us(problem) / speed]} | _readings(problem, 1, marked))
     samples.write(folder / "confirmed.parquet", rows, session | {"job": "confirmed", "jobs": jobs, "within": 0.02})
     return folder
 
@@ -170,9 +171,11 @@ def _row(name, label, problem, device, uuid, random):
     }  # fmt: skip
 
 
-def _readings(problem, n, throttled):
+def _readings(problem, n, marked):
+    throttled, busy = marked
     bits = 0x4 if problem.m == throttled else 0
-    return {"samples_throttle_reasons": [bits] * n, "throttle_reasons": bits, "sm_clock_mhz": 1900.0 if bits else 1980.0}
+    readings = {"samples_throttle_reasons": [bits] * n, "throttle_reasons": bits, "sm_clock_mhz": 1900.0 if bits else 1980.0}
+    return readings | {"other_processes": float(problem.m == busy)}
 
 
 def _write_resources(folder, configurations):

@@ -98,6 +98,8 @@ def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
             wanted = claim.rows["problem"] if isinstance(claim.rows["problem"], list) else [claim.rows["problem"]]
             assert set(map(str, wanted)) <= labels[claim.where.get("kind", "cuda")], claim.id
             assert claim.rows.get("kernel", "01_naive_uncoalesced") in names, claim.id
+            states = claim.rows["state"] if isinstance(claim.rows["state"], list) else [claim.rows["state"]]
+            assert set(states) <= {*plan.limits.states, "sustained"}, claim.id
 
 
 def test_another_machine_is_within_the_prediction_interval():
@@ -136,6 +138,28 @@ def test_a_sentence_has_its_numbers_or_leaves_the_parentheses_out():
 
 SIGN = {"holds": "low > 1", "fails": "high < 1"}
 NEAR = {"holds": "near_low <= value <= near_high"}
+
+
+WHOLE = {"which": {"verdict": "slower"}, "holds": "count == 0"}
+
+
+@pytest.mark.parametrize(("given", "state", "marks", "usual", "stands"), [
+    (SIGN, FAILED, ["disturbed"], [], False),
+    (SIGN, UNSURE, ["disturbed"], [], False),
+    (SIGN, REPRODUCED, ["disturbed"], [], True),  # in spite of others
+    (NEAR, REPRODUCED, ["disturbed"], [], False),  # a wide interval is near to anything
+    (SIGN, REPRODUCED, ["unsteady"], [], False),
+    (SIGN, FAILED, ["throttled"], [], True),
+    (NEAR, FAILED, ["throttled"], [], False),
+    (NEAR, FAILED, ["throttled"], ["throttled"], True),  # as it was published
+    (NEAR, REPRODUCED, ["throttled"], [], True),
+    (WHOLE, FAILED, ["unsteady"], [], False),
+    (WHOLE, REPRODUCED, ["unsteady"], [], True),
+    (WHOLE, FAILED, ["throttled"], [], True),
+    (NEAR, FAILED, [], [], True),
+])  # fmt: skip
+def test_marks_leave_open_what_they_could_have_caused(given, state, marks, usual, stands):
+    assert judged.stands(claim(**given), state, marks, usual) is stands
 
 
 @pytest.mark.parametrize(("given", "value", "published", "limit", "count", "state"), [

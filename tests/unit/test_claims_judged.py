@@ -20,6 +20,7 @@ from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
 from ladder.claims.study import NOTHING
 from ladder.core.errors import InputError
+from ladder.core.verdicts import AGAIN
 from ladder.publishing import pages
 from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import PUBLISHED
@@ -190,6 +191,50 @@ def test_a_gain_that_is_lost_is_not_reproduced(checkout, tmp_path):
     assert "05_register_tile over 02_naive_coalesced at 4096" in gain["says"]
 
 
+def test_a_busy_machine_refutes_nothing(checkout, tmp_path):
+    """And reproduces no number, but a sign that is seen all the same. What is incorrect is incorrect on any machine."""
+    slower = {"05_register_tile": 5.0, "10_block_tile_128": 1.2}
+    busy = made(tmp_path / "busy", 22, slower=slower, busy=4096)
+    entries = judged_entries(checkout, busy)
+    at = {size: {id: entry for id, entry in entries.items() if id.endswith(f":{size}")} for size in (1024, 4096)}
+    lost = "gains:05_register_tile:02_naive_coalesced:{}"
+    assert entries[lost.format(1024)]["state"] == FAILED
+    assert (entries[lost.format(4096)]["state"], entries[lost.format(4096)]["marks"]) == (AGAIN, ["disturbed"])
+    assert entries["ratio-10"]["state"] == AGAIN
+    assert entries["exact"]["state"] == REPRODUCED
+    assert REPRODUCED in {entry["state"] for entry in at[4096].values()}
+    data = evidence.of_samples(busy)
+    data.tables["best"].loc[data.tables["best"]["problem"] == "4096", "marks"] = "unsteady"
+    data.tables["summary"].loc[0, "status"] = "incorrect"
+    states = {entry["id"]: entry["state"] for entry in judged.held_against(checkout, [data])}
+    assert {states[id] for id in at[4096]} == {AGAIN}
+    assert states["exact"] == FAILED
+    own = [entry | {"dataset": "results/reproduce/gpu"} for entry in entries.values()]
+    left_open = [entry for entry in own if entry["state"] == AGAIN]
+    assert report.left_open(own) == left_open
+    lines = report.text(own).splitlines()
+    assert f", {len(left_open)} measure again" in next(line for line in lines if line.startswith("Claims: "))
+    assert lines[-1] == (
+        f"Measure again: {len(left_open)} item(s) rest on rows marked disturbed, which could have caused any result. Remove "
+        "results/reproduce/gpu, and run again while nothing else runs"
+    )
+    assert "<td>measure again" in report.page(own)
+
+
+def test_published_rows_of_a_busy_machine_claim_nothing_and_test_nothing(checkout, tmp_path):
+    claims(tmp_path)
+    for seed in range(3):
+        busy, slower = (4096, {"10_block_tile_128": 6.0}) if seed != 1 else (None, None)
+        made(folder(tmp_path, seed), seed, f"GPU-{seed}", time=f"2026-01-0{seed + 1}T", slower=slower, busy=busy)
+    synthetic.index(tmp_path / PUBLISHED)
+    entries = judged.of_published(tmp_path)
+    of_busy = [entry for entry in entries if entry["id"].endswith(":4096") or entry["id"] == "ratio-10"]
+    assert of_busy
+    assert {entry["state"] for entry in of_busy} == {CLAIMED}
+    assert {entry["dataset"] for entry in of_busy} == {RUN.format(1), MEAN}
+    assert {entry["machines"] for entry in of_busy if entry["dataset"] == MEAN} == {1}
+
+
 def test_where_a_claim_holds_and_where_nothing_was_measured(checkout, tmp_path):
     other = made(tmp_path / "other", 23)
     entries = judged_entries(checkout, other, device="nvidia-other")
@@ -239,6 +284,11 @@ def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
     assert "  ratio-05: 2 not measured yet (this campaign has no kernel 05_register_tile; no problem 1024)\n" in text
     assert "  ratio-10: reproduced\n" in text
     assert re.search(r"\nClaims: \d+ reproduced, 0 not reproduced, (\d+ not distinguishable, )?\d+ not measured yet$", text)
+    data = evidence.of_samples(folder(checkout, 1))
+    best = data.tables["best"]
+    best.loc[(best["kernel"] == "05_register_tile") & (best["problem"] == "4096"), ["ratio", "tflops"]] = math.nan
+    text = report.text([entry | {"dataset": "results/as-warm/gpu"} for entry in judged.held_against(checkout, [data])])
+    assert "  ratio-05: 1 reproduced, 1 not measured yet (this campaign has no rate of 05_register_tile at 4096 warm)\n" in text
 
 
 def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_path):

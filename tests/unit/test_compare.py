@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 import shutil
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +15,7 @@ from ladder.analysis import compare, repeatability
 from ladder.analysis.dataset import Dataset
 from ladder.cli import main as command
 from ladder.core import verdicts
-from ladder.core.errors import NOTHING_MEASURED, InputError
+from ladder.core.errors import MEASURE_AGAIN, NOTHING_MEASURED, InputError
 from ladder.core.stats import between_processes, between_runs, half_of_difference
 from ladder.figures.changes import changes as draw_changes
 from ladder.figures.data import View
@@ -187,6 +189,38 @@ def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         command.main(["compare", *folders, "--fail-if-slower", "0.02"])
     assert "got '0.02'; expected per cent, such as 2%" in capsys.readouterr().err
+
+
+def test_a_busy_night_is_to_be_measured_again(tmp_path, capsys):
+    """It is neither green nor red, whatever it has measured; what was measured undisturbed is red all the same."""
+    sizes = {"problems": LARGE[:2], "kernels": SMALL["kernels"], "processes": 3, "of_run": 0.002}
+    nights = [synthetic.write(tmp_path / f"night{seed}", seed, **sizes) for seed in range(4)]
+    busy = synthetic.write(tmp_path / "busy", 4, **sizes, busy=1024)
+    slowed = synthetic.write(tmp_path / "slowed", 5, **sizes, busy=1024, slower={"03_shared_tile": 1.2})
+
+    def compared(*folders, code):
+        with pytest.raises(SystemExit) as left:
+            command.main(["compare", *map(str, folders[:-1]), "--", str(folders[-1]), "--fail-if-slower", "1%"])
+            sys.exit(0)
+        assert left.value.code == code
+        return capsys.readouterr().out
+
+    again = "  Measure {} again while nothing else runs: the marks of its rows leave them open (4 disturbed)\n"
+    assert "measure again" not in compared(*nights, code=0).lower()
+    output = compared(*nights[:3], busy, code=MEASURE_AGAIN)
+    assert "B against A: 4 measure again, 3 not distinguishable." in output
+    assert again.format("B") in output
+    assert again.format("A") in compared(*nights[:2], busy, nights[3], code=MEASURE_AGAIN)
+    output = compared(*nights[:3], slowed, code=compare.SLOWER)
+    assert "slower 03_shared_tile 2048 warm" in output
+    assert "03_shared_tile 1024" not in output
+
+
+def test_what_throttles_where_it_did_not_before_is_slower_and_says_why(tmp_path, capsys):
+    before = synthetic.write(tmp_path / "a", **SMALL)
+    after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2}, throttled=256)
+    command.main(["compare", str(before), str(after)])
+    assert re.search(r"slower\? 03_shared_tile 256 warm.*; only B was throttled\n", capsys.readouterr().out)
 
 
 def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):

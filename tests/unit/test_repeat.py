@@ -210,6 +210,12 @@ def exactly(folder):
     return {"commit": synthetic.ENVIRONMENT["project"]["commit"], "confirmed_sha256": sha256}
 
 
+def test_a_busy_machine_says_nothing_of_how_far_runs_differ(tmp_path):
+    sizes = {"problems": [(256, 256, 256), (512, 512, 512)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
+    run = repeatability.run_of(Dataset.open(synthetic.write(tmp_path / "busy", busy=256, **sizes)))
+    assert set(run.ratios["problem"]) == {"512"}
+
+
 def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
     first, second = (tmp_path / "d" / "default" / name for name in ("1", "2"))
     write_dataset(first, "GPU-1", 1.0)

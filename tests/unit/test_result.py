@@ -258,3 +258,5 @@ def test_times_that_are_no_result_are_told_at_the_end(dataset, tmp_path):
     ]
     result, _ = final_table.summary({"aggregate": [folder / "best.csv"]}, 60, 200)
     assert "no ratio is a result at 256 warm, 4096 warm" in result
+    csv_files.write_csv(best.assign(marks="multimodal; disturbed"), folder / "best.csv")
+    assert final_table.in_a_line(folder, 200).endswith(", float32, warm; disturbed")

@@ -96,14 +96,20 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
 
 
-@pytest.mark.parametrize(("kind", "others", "message"), [
-    ("cpu", 0.0, ""),
-    ("cpu", 1.26, f"timed while other processes used 1.3 of {len(os.sched_getaffinity(0))} cores"),
-    ("cuda", 0, ""),
-    ("cuda", 1, "timed while 1 other process(es) computed on the device"),
+OF_CORES = f"of {len(os.sched_getaffinity(0))} cores"
+
+
+@pytest.mark.parametrize(("kind", "others", "reference_us", "doubts"), [
+    ("cpu", 0.0, [10.0, 10.4] * 5, {}),
+    ("cpu", 0.0, [], {}),
+    ("cpu", 1.26, [10.0] * 6, {"disturbed": f"timed while other processes used 1.3 {OF_CORES}"}),
+    ("cuda", 1, [10.0] * 6, {"disturbed": "timed while 1 other process(es) computed on the device"}),
+    ("cuda", 0, [12.0, 10.0] * 3, {"unsteady": "cublas is 1.2 (interval 1.2 to 1.2) times as fast as itself in neighboring rounds"}),
+    ("cpu", 0.0, [10.0, 10.0, 10.0, 13.0, 13.0, 10.0, 10.0], {"unsteady": "blas_1 is 1 (interval 0.769 to 1.3) times as fast as itself in "
+                                                               "neighboring rounds"}),
 ])  # fmt: skip
-def test_what_others_did_beside_it_is_told_where_it_counts(kind, others, message):
-    assert trial_report.beside(kind, others) == message
+def test_a_busy_machine_makes_a_try_doubtful(kind, others, reference_us, doubts):
+    assert trial_report.doubts(kind, others, reference_us) == doubts
 
 
 def test_an_interval_that_says_nothing_is_not_known():

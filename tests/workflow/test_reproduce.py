@@ -5,7 +5,7 @@ import re
 
 import pytest
 import synthetic
-from ladder.storage import samples
+from ladder.storage import csv_files, samples
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +23,10 @@ CLAIM = f"""
 - {{id: exact, says: Nothing is wrong., where: {{kind: cpu}}, holds: value == 0, {COUNTED}}}
 - {{id: wrong, says: "At least {{value}} are wrong.", where: {{kind: cpu}}, holds: value > 0, {COUNTED}}}
 - {{id: elsewhere, says: A GPU is a GPU., where: {{kind: cuda}}, holds: value == 0, {COUNTED}}}
+"""
+FAST = """
+- {id: fast, says: Rung 02 is a hundred times as fast as BLAS., where: {kind: cpu}, table: best, rows: {kernel: 02_reordered_ikj},
+   value: ratio, holds: value > 100, said_in: []}
 """
 
 
@@ -58,6 +62,21 @@ def test_the_table_and_the_page_are_there_all_the_same(tiny):
     }  # fmt: skip
     assert {entry["dataset"] for entry in entries} == {f"results/tiny/{own.parent.name}"}
     assert "At least 0 are wrong." in (folder / "reproduced.html").read_text()
+
+
+def test_what_a_busy_machine_leaves_open_has_an_exit_code_of_its_own(tiny):
+    (path,) = tiny.folder.glob("results/tiny/cpu-*/best.csv")
+    best = csv_files.read_csv(path)
+    csv_files.write_csv(best.assign(marks="few; disturbed"), path)
+    tiny.write("config/claims.yaml", FAST)
+    done = tiny.snakemake("reproduce", "--configfile", "config/test.yaml")
+    assert done.returncode == 5, done.stdout[-3000:]
+    again = rf"\nMeasure again: 1 item\(s\) rest on rows marked disturbed, .*Remove results/tiny/{path.parent.name}, and run again while"
+    assert re.search(r"\nClaims: 0 reproduced, 0 not reproduced, 1 measure again" + again, done.stdout)
+    entries = json.loads((path.parents[1] / "reproduced.json").read_text())
+    assert [(entry["state"], entry["marks"]) for entry in entries if entry["dataset"]] == [("measure again", ["disturbed"])]
+    csv_files.write_csv(best.assign(marks="few"), path)
+    assert tiny.snakemake("reproduce", "--configfile", "config/test.yaml").returncode == 1
 
 
 def test_a_corrected_claim_is_judged_again_and_nothing_is_measured(tiny):

@@ -53,6 +53,16 @@ def test_a_try_says_what_has_changed_since_the_last_correct_one(trials):
     assert f"{SINCE}slower, " in trials.try_("right()  # a wrong one in between is not compared with")
 
 
+def test_a_try_on_a_busy_gpu_is_correct_and_no_result(trials, gpus):
+    trials.try_("right()")
+    gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"others": [1]}))
+    output = trials.try_("slow(2); right()")
+    assert "\nnot a result: mine: " in output
+    assert re.search(rf"{SINCE}measure again, {INTERVAL} times as fast", output)
+    assert "slower" not in output
+    assert [kept["marks"] for kept in trials.history()] == [[], ["disturbed"]]
+
+
 def test_the_first_wrong_element_is_named_with_a_guess(trials):
     output = trials.try_("right(ldc=p.n)", code=1)
     assert re.search(
@@ -328,12 +338,12 @@ def test_a_cuda_kernel_with_its_model_its_compilers_and_the_stalls(trials, gpus,
     output = trials.ladder(*try_, "--set", "BX=8,16", "--set", "compiler=nvcc,nvrtc")
     assert output.startswith("cuda/mine, float32, 8 x 9 x 10 on Simulated\n")
     for label in ("BX=8", "BX=16", "BX=8 compiler=nvrtc", "BX=16 compiler=nvrtc"):
-        assert re.search(rf"^{label}: {INTERVAL} TFLOP/s; of cublas {INTERVAL}", output, re.MULTILINE), output
+        assert re.search(rf"^not a result: {label}: {INTERVAL} TFLOP/s; of cublas {INTERVAL}", output, re.MULTILINE), output
     assert (
         "32 registers, 0 bytes of spills, 0 bytes of static shared memory; 0 bytes of shared memory a block, 32 blocks an SM, occupancy"
         in output
     )
-    assert "\n  timed while 2 other process(es) computed on the device\n" in output
+    assert "\n  measure again while nothing else runs: timed while 2 other process(es) computed on the device\n" in output
     assert "no counters: " in output
     stalls = (
         f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in ("barrier", "long_scoreboard", "wait")

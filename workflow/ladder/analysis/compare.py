@@ -16,14 +16,14 @@ from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, between_runs
-from ladder.core.verdicts import SAME, UNCONFIRMED
+from ladder.core.verdicts import AGAIN, SAME, UNCONFIRMED
 from ladder.storage.dataset_layout import files
 
 WHAT = ["kernel", "element_type", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state"]
 """The columns that identify what is compared: a kernel on a problem in a state."""
 COLUMNS = [
     "kernel", "configuration", "other_configuration", "binary", "element_type", "problem", "state", "us", "other_us",
-    "ratio", "low", "high", "limit", "verdict", "sure",
+    "ratio", "low", "high", "limit", "verdict", "sure", "marks", "other_marks",
 ]  # fmt: skip
 MEASURED = ("peaks", "idle", "launch_us", "repeated_launch_us")
 """Keys of `environment.json` that hold measured values, which always differ."""
@@ -120,6 +120,9 @@ def changes(a: Dataset, b: Dataset, known: Mapping[LimitKey, Limit]) -> pd.DataF
     leaves out 1 by more than a thousandth, and the ratio differs from 1 by more than runs of the same code do (`limit`, a factor,
     if it is known).
 
+    The verdict is `AGAIN` if a busy machine has marked a row of one of the two. The mark `throttled` leaves a verdict: a device or a kernel
+    that throttles where it did not before is slower.
+
     One row in twenty of unchanged code may still be called faster or slower. A row is `sure` if it has a limit and its verdict also
     holds at the confidence at which at most one comparison in twenty has any false verdict (Bonferroni's inequality). Without both
     confirmations every verdict is `UNCONFIRMED`.
@@ -133,10 +136,13 @@ def changes(a: Dataset, b: Dataset, known: Mapping[LimitKey, Limit]) -> pd.DataF
         sha256 = [side.binaries.get((row["kernel"], row["element_type"], it)) for side, it in zip((a, b), names, strict=True)]
         change = {name: row[name] for name in ("kernel", "element_type", "problem", "state")}
         change |= {"configuration": names[0], "other_configuration": names[1], "verdict": UNCONFIRMED, "sure": False}
+        change |= {"marks": row["marks"], "other_marks": row["marks_other"]}
         change |= {"us": row["median_us"], "other_us": row["median_us_other"], "ratio": row["median_us"] / row["median_us_other"]}
         change["binary"] = ("same" if sha256[0] == sha256[1] else "another") if all(sha256) else None
         if not left_out:
             change |= _verdict(a, b, row, names, known, len(both))
+            if verdicts.busy(row["marks"], row["marks_other"]):
+                change |= {"verdict": AGAIN, "sure": False}
         rows.append(change)
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -200,10 +206,21 @@ class Comparison:
             lines.append(
                 f"  {row['verdict']}{'' if row['sure'] else '?'} {row['kernel']} {row['problem']} {row['state']}: {row['us']:.5g} -> "
                 f"{row['other_us']:.5g} us, x{row['ratio']:.4f} ({row['low']:.4f} to {row['high']:.4f}), {row['configuration']}{b}"
+                + _throttled(row)
             )
         if (changed["sure"] == 0).any():
             lines.append("  ?: not sure: one in twenty of the same code is called faster or slower too, and more without a limit")
+        for name, column in (("A", "marks"), ("B", "other_marks")):
+            counts = self.left_open[column].map(verdicts.busy).explode().value_counts()
+            if len(counts):
+                marked = ", ".join(f"{count} {mark}" for mark, count in counts.items())
+                lines.append(f"  Measure {name} again while nothing else runs: the marks of its rows leave them open ({marked})")
         return "\n".join(lines)
+
+    @property
+    def left_open(self) -> pd.DataFrame:
+        """The rows that a busy machine keeps open."""
+        return self.rows[self.rows["verdict"] == AGAIN]
 
     def slower(self, by: float) -> pd.DataFrame:
         """Return the rows that are surely slower and whose estimated times are longer by the share `by` or more.
@@ -228,6 +245,12 @@ class Comparison:
             "environment": {key: list(values) for key, values in differing(self.a, self.b).items()},
             "changes": json.loads(self.rows.to_json(orient="records", double_precision=10)),
         }
+
+
+def _throttled(row: Mapping[str, Any]) -> str:
+    """Return which of the two was throttled, if only one was; else ""."""
+    throttled = ["throttled" in verdicts.marks(row[name]) for name in ("marks", "other_marks")]
+    return f"; only {'AB'[throttled.index(True)]} was throttled" if sum(throttled) == 1 else ""
 
 
 def _as_text(value: Any) -> str:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.finalists import Finalists
+from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, half_of_difference, student_t
@@ -89,7 +90,10 @@ def made_from(folder: Path, environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def run_of(dataset: Dataset, name: str = "") -> Run:
-    """Return the run of a dataset. Raises `InputError` if it has no confirmation, or one from several devices."""
+    """Return the run of a dataset, without what a busy machine has marked: that says nothing of runs of the same code.
+
+    Raises `InputError` if it has no confirmation, or one from several devices.
+    """
     folder = dataset.folder
     if folder / f"{CONFIRMED}.parquet" not in files(folder):
         raise InputError(
@@ -97,6 +101,8 @@ def run_of(dataset: Dataset, name: str = "") -> Run:
             "(confirm.processes)"
         )
     source, measured = made_from(folder, dataset.environment), ratios(dataset.finalists)
+    marked, where = dataset.best[dataset.best["marks"].map(lambda cell: bool(verdicts.busy(cell)))], ["kernel", *PROBLEM[:3]]
+    measured = measured[~measured.set_index(where).index.isin(marked.set_index(where).index)]
     return Run(name or folder.name, dataset.environment["device"], machine(dataset), source, measured, dataset.pairs)
 
 

@@ -36,8 +36,6 @@ PAIRS = [
     "low", "high", "within_low", "within_high", "processes", "tensor_cores", "verdict",
 ]  # fmt: skip
 """Columns of `pairs.csv`."""
-UNSTEADY, UNKNOWN = 1.1, 1.25
-"""The factors by which the reference's ratio to itself, and the ends of its interval, may differ from 1. Beyond, no ratio is a result."""
 REFUSED = "in the confirmation,"
 """The prefix of the reason for a configuration that failed in the confirmation."""
 LARGEST_SQUARE = 4096
@@ -123,8 +121,7 @@ def _mark_unsteady(rows: Iterable[dict[str, Any]]) -> None:
     unsteady = {
         tuple(row[name] for name in GROUP[1:])
         for row in rated
-        if row["kernel"] == row["reference"]
-        and not (1 / UNSTEADY < row["ratio"] < UNSTEADY and 1 / UNKNOWN < row["ratio_low"] <= row["ratio_high"] < UNKNOWN)
+        if row["kernel"] == row["reference"] and not verdicts.steady(row["ratio"], row["ratio_low"], row["ratio_high"])
     }
     for row in rated:
         if tuple(row[name] for name in GROUP[1:]) in unsteady:

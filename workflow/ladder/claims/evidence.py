@@ -14,6 +14,7 @@ from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, LimitKey, limi
 from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import IDENTITY, Claim, Key
 from ladder.claims.study import Study
+from ladder.core import verdicts
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json
 from ladder.core.stats import between_processes, geometric_mean, half_of_difference
@@ -21,6 +22,9 @@ from ladder.model.kernel import Configuration
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, read_environment
 from ladder.storage.published_index import HEADLINE_DEVICE
+
+DECISIVE = (*verdicts.BUSY, "throttled")
+"""The marks of a row that can leave an item of a claim open."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Finding:
     """The rows that a claim about their number counts, as text."""
     machines: int = 0
     """The machines that the value is a mean over; 0 for the value of one dataset."""
+    marks: Sequence[str] = ()
+    """The marks of the rows, or of those that a claim about their number counts, without marks that decide nothing (`DECISIVE`)."""
 
     @property
     def spread(self) -> tuple[float, int]:
@@ -92,7 +98,8 @@ def over_machines(findings: Sequence[tuple[Data, Finding]]) -> Finding:
     value, low, high = between_processes([[value] for value in values])
     if len(runs) == 1:
         low, high = (value / first.value * end for end in (first.low, first.high))
-    return replace(first, value=value, low=low, high=high, machines=len(runs))
+    marks = list(dict.fromkeys(mark for _, finding in findings for mark in finding.marks))
+    return replace(first, value=value, low=low, high=high, machines=len(runs), marks=marks)
 
 
 def of_samples(folder: Path, name: str = "") -> Data:
@@ -156,16 +163,30 @@ def find(claim: Claim, data: Data) -> list[Finding]:
         measured = data.measured.get(claim.study)
         rows = [] if measured is None else [_flat(row) for row in (measured[claim.list] if claim.list else [measured])]
     rows = _chosen(rows, claim.rows)
+    if claim.table == "pairs" and rows:
+        rows = _with_marks(rows, data.tables["best"])
     if claim.whole and rows:
         picked = rows if claim.which is None else _chosen(rows, claim.which)
         alone = picked[0] if claim.which is None else {}
-        overall = _finding(claim, {**alone, "count": len(picked), "of": len(rows)}, ())
+        marks = "; ".join(verdicts.marks(*(row.get("marks") for row in picked)))
+        overall = _finding(claim, {**alone, "count": len(picked), "of": len(rows), "marks": marks}, ())
         findings = [overall and replace(overall, rows=[] if claim.which is None else [_words(row) for row in picked])]
     else:
         findings = [
             _finding(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if as_usual(row)
         ]
     return [finding for finding in findings if finding]
+
+
+def _with_marks(pairs: Iterable[Mapping[str, Any]], best: pd.DataFrame) -> list[Mapping[str, Any]]:
+    """Return rows of `pairs` with the marks that both their kernels have in `best`: `pairs` has no such column."""
+    where = ("element_type", "problem", "state")
+    of = {(row["kernel"], *(str(row[name]) for name in where)): row["marks"] for row in best.to_dict("records")}
+    kernels = ("kernel", "other")
+    return [
+        {**row, "marks": "; ".join(verdicts.marks(*(of.get((row[it], *(str(row[name]) for name in where))) for it in kernels)))}
+        for row in pairs
+    ]
 
 
 def _words(row: Mapping[str, Any]) -> str:
@@ -177,12 +198,19 @@ def _words(row: Mapping[str, Any]) -> str:
 
 
 def lacking(claim: Claim, data: Data, key: Key) -> dict[str, str]:
-    """Return the parts of an item's key that no row of the data has, by column: its problem, for example, if that was not measured."""
+    """Return the parts of an item's key that no row of the data has, by column: its problem, for example, if that was not measured.
+
+    If rows have all of them, a kernel has no rate there: it failed, or its cold time is as warm.
+    """
     if not claim.table or claim.table not in data.tables:
         return {}
     table = data.tables[claim.table]
-    of_key = zip([name for name in IDENTITY if name in table], key, strict=False)
-    return {name: value for name, value in of_key if value not in set(table[name].astype(str))}
+    of_key = dict(zip([name for name in IDENTITY if name in table], key, strict=False))
+    lacks = {name: value for name, value in of_key.items() if value not in set(table[name].astype(str))}
+    best = data.tables["best"].astype({"problem": str})
+    alike = best[best["tflops"].notna() & (best["problem"] == of_key["problem"]) & (best["state"] == of_key["state"])]
+    without = [of_key[name] for name in ("kernel", "other") if name in of_key and of_key[name] not in set(alike["kernel"])]
+    return lacks or ({"rate": f"of {without[0]} at {of_key['problem']} {of_key['state']}"} if without else {})
 
 
 def as_usual(row: Mapping[str, Any]) -> bool:
@@ -211,4 +239,6 @@ def _finding(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
     size = str(row.get("problem", row.get("size", "")))
     where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
     of = limit_key({"element_type": "float32", "problem": size, "state": "warm", **row})
-    return Finding(key, f"{about} at {where}" if about else "", value, low, high, int(row.get("processes") or 1), names, of)
+    marks = [mark for mark in verdicts.marks(row.get("marks")) if mark in DECISIVE]
+    about = f"{about} at {where}" if about else ""
+    return Finding(key, about, value, low, high, int(row.get("processes") or 1), names, of, marks=marks)

@@ -7,7 +7,7 @@ are compared with this file.
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,13 +20,14 @@ from ladder.claims.study import NOTHING
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE, half_of_difference
+from ladder.core.verdicts import AGAIN, BUSY
 from ladder.model.campaign import is_baseline
 from ladder.pipeline.published import Published
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
 from ladder.storage.published_index import runs
 
 REPRODUCED, FAILED, UNSURE, ELSEWHERE = "reproduced", "not reproduced", "not distinguishable", "not applicable here"
-"""The states of an item. If the data lack the item, the state is `NOTHING`."""
+"""The states of an item. If the data lack the item, the state is `NOTHING`; if a busy machine keeps it open, `AGAIN`."""
 CLAIMED = "claimed"
 """The state of an item in the published data that fix what is claimed of it: others are judged by them."""
 
@@ -70,6 +71,28 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
         return UNSURE
     wide = 1 - (1 - CONFIDENCE) / count
     return FAILED if (true(claim.fails, wide) if claim.fails else not true(claim.holds, wide)) else UNSURE
+
+
+def stands(claim: Claim, state: str, marks: Collection[str], usual: Collection[str]) -> bool:
+    """Return whether the state of an item stands, although its rows have these marks; `usual` are those of the published rows.
+
+    What a mark could have caused does not stand:
+
+    - `unsteady`: any state. No ratio there is a result.
+    - `disturbed`: any state except a sign that is seen all the same. Other processes widen the interval, and wide intervals are near to
+      anything.
+    - `throttled`: that a number of a device model is not reproduced, unless published rows were throttled as well. A sign is claimed at any
+      clock, and some devices are throttled whatever else runs.
+
+    A claim about how many rows there are can only be refuted by them, so their marks leave open only that.
+    """
+    if claim.whole:
+        return state != FAILED or not set(marks) & set(BUSY)
+    if "unsteady" in marks:
+        return False
+    if "disturbed" in marks:
+        return state == REPRODUCED and not claim.near
+    return state != FAILED or not claim.near or "throttled" not in marks or "throttled" in usual
 
 
 def say(claim: Claim, finding: Finding | None) -> str:
@@ -121,7 +144,7 @@ def _entry(
         "limit": None,
         "dataset": dataset,
         "key": list(finding.key) if finding else origin["key"] if origin else [],
-    }
+    } | ({"marks": list(finding.marks)} if finding and finding.marks else {})
 
 
 def _entries(
@@ -142,8 +165,9 @@ def _entries(
         return [_entry(claim, data.name, ELSEWHERE) | ({"says": known["says"]} if known else {})]
     findings = {finding.key: finding for finding in find(claim, data)}
     if not origins and not claim.relative:
-        states = {key: judge(claim, it, None, None, len(findings)) for key, it in findings.items()}
-        return [_entry(claim, data.name, states[key], it) | _refuting(states[key], it) for key, it in findings.items()] or [
+        judged = [(judge(claim, it, None, None, len(findings)), it) for it in findings.values()]
+        judged = [(state if stands(claim, state, it.marks, ()) else AGAIN, it) for state, it in judged]
+        return [_entry(claim, data.name, state, it) | _refuting(state, it) for state, it in judged] or [
             _entry(claim, data.name, NOTHING)
         ]
     known = {
@@ -159,6 +183,7 @@ def _entries(
         published = Finding(key, "", names={}, **numbers)
         limit = published.prediction if claim.near else known[origin["dataset"]].get(findings[key].limit_of)
         state = judge(claim, findings[key], published, limit, near if claim.near else len(origins))
+        state = state if stands(claim, state, findings[key].marks, origin.get("marks", ())) else AGAIN
         factor = None if limit is None else float(f"{math.exp(limit.half):.6g}")
         entry = _entry(claim, data.name, state, findings[key], origin) | {"limit": factor}
         entries.append(entry | _refuting(state, findings[key]))
@@ -188,6 +213,7 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
     A claim with `when` is about the items for which `when` is true in the earliest dataset that has the item. Later datasets are judged
     by it, whatever they have. A claim to be near something is about the mean over machines; a dataset is judged by the mean over all
     other machines: what fails so is `known`, no failure of anybody else's data. In any other claim every dataset is judged.
+    Rows of a busy machine claim nothing, and are not judged.
     """
     everything, claims = everything or published_data(root), read(root)
     environments = {data.name: data.environment for data in everything}
@@ -197,7 +223,8 @@ def of_published(root: Path, everything: Sequence[Data] = ()) -> list[dict[str, 
         things = findings.setdefault(claim.id, {})
         for data in (data for data in everything if claim.applies(data.environment)):
             for finding in find(claim, data):
-                things.setdefault(finding.key, []).append((data, finding))
+                if not set(finding.marks) & set(BUSY):
+                    things.setdefault(finding.key, []).append((data, finding))
         origins[claim.id] = _origins(claim, things)
     entries, near = [], _near(claims, origins)
     for claim in claims:

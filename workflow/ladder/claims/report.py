@@ -2,13 +2,14 @@
 
 import html
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, REPRODUCED, UNSURE, Entry
 from ladder.claims.study import NOTHING
 from ladder.core import verdicts
+from ladder.core.verdicts import AGAIN
 
-STATES = (FAILED, REPRODUCED, UNSURE, CLAIMED, NOTHING, ELSEWHERE)
+STATES = (FAILED, AGAIN, REPRODUCED, UNSURE, CLAIMED, NOTHING, ELSEWHERE)
 """The states of claims, the gravest first."""
 NAMED = 5
 """The most rows that are named where a claim is refuted."""
@@ -51,12 +52,25 @@ def text(entries: Sequence[Entry]) -> str:
         lines.append(f"Decided by studies, not by a campaign: {', '.join(left)}. docs/artifact.md has their commands.")
     if others:
         lines.append(f"The published data, judged again: {summary(others)}.")
-    return "\n".join([*lines, verdict(own), *(f"Not reproduced: {failure(entry)}" for entry in failed(entries))])
+    lines += [verdict(own), *(f"Not reproduced: {failure(entry)}" for entry in failed(entries))]
+    for dataset in dict.fromkeys(entry["dataset"] for entry in left_open(own)):
+        of_it = left_open(entry for entry in own if entry["dataset"] == dataset)
+        marks = ", ".join(dict.fromkeys(mark for entry in of_it for mark in entry["marks"]))
+        lines.append(
+            f"Measure again: {len(of_it)} item(s) rest on rows marked {marks}, which could have caused any result. Remove {dataset}, and "
+            "run again while nothing else runs"
+        )
+    return "\n".join(lines)
 
 
 def failed(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that were not reproduced, without the published data's own, which docs/claims.md counts."""
     return [entry for entry in entries if entry["state"] == FAILED and not entry.get("known")]
+
+
+def left_open(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries that a busy machine keeps open."""
+    return [entry for entry in entries if entry["state"] == AGAIN]
 
 
 def verdict(own: Sequence[Entry]) -> str:

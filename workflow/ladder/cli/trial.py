@@ -243,20 +243,21 @@ class Tries:
         timed = sorted(
             (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]
         )
+        doubts = trial_report.doubts(self.kind, trial.others, timed[0].samples["reference_us"]) if timed else {}
         for entry in timed:
-            print(trial_report.rates(entry, problem, environment))
+            print(("not a result: " if doubts else "") + trial_report.rates(entry, problem, environment))
             if modelled := trial_report.model_words(entry, problem, environment):
                 print(f"  {modelled}")
             if gauntlet := trial_report.gauntlet(entry):
                 print(f"  {gauntlet}")
         if timed:
             print("  intervals: 95 %, within-run")
-            if others := trial_report.beside(self.kind, trial.others):
-                print(f"  {others}")
+            if doubts:
+                print(f"  measure again while nothing else runs: {'; '.join(doubts.values())}")
             for remark in remarks(environment["attributes"]):
                 print(f"  {remark}")
             for entry in last:
-                print(f"  since the last correct try: {trial_report.changes(timed[0], entry)}")
+                print(f"  since the last correct try: {trial_report.changes(timed[0], entry, bool(doubts))}")
         if timed and self.arguments.counters:
             print(f"  {self._stalls(trial.session, timed[0], problem)}")
         for entry in mine:
@@ -268,7 +269,7 @@ class Tries:
             )
         self.unkept = ""
         try:
-            self._keep(timed, mine, problem)
+            self._keep(timed, mine, problem, list(doubts))
         except InputError as error:
             self.unkept = str(error)
         except OSError as error:
@@ -286,7 +287,7 @@ class Tries:
         except NotCounted as why:
             return f"no counters: {why}"
 
-    def _keep(self, timed: Sequence[Entry], mine: Sequence[Entry], problem: Problem) -> None:
+    def _keep(self, timed: Sequence[Entry], mine: Sequence[Entry], problem: Problem, marks: Sequence[str]) -> None:
         """Keep the best entry of a correct try for the next one, and add a line for every try to `history.jsonl`."""
         assert self.device
         self.kept.parent.mkdir(parents=True, exist_ok=True)
@@ -301,6 +302,7 @@ class Tries:
         if timed:
             best = timed[0]
             line |= {"configuration": best.configuration.label, "ratio": best.ratio(), "sha256": best.resource["sha256"]}
+            line["marks"] = list(marks)
             for suffix in SUFFIXES[self.kind]:  # it may have been in another language
                 self.kept.with_suffix(suffix).unlink(missing_ok=True)
             write_whole(self.kept.with_suffix(self.path.suffix), best.kernel.text.encode())

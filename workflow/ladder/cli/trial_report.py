@@ -7,7 +7,7 @@ from ladder.analysis.kernel_model import model
 from ladder.analysis.measurements import FEW_PROBLEMS, disturbance
 from ladder.compiling.compile import Resource
 from ladder.core import verdicts
-from ladder.core.stats import median_interval
+from ladder.core.stats import median_interval, paired_ratio
 from ladder.core.surroundings import cores
 from ladder.core.types import rate_unit, tflops
 from ladder.measuring.gauntlet import problems
@@ -75,13 +75,22 @@ def resources(resource: Mapping[str, Any]) -> str:
     )
 
 
-def beside(kind: str, others: float) -> str:
-    """Return what other processes did during the timing, in words; "" for nothing."""
-    return disturbance(kind, others, f" of {cores()}")
+def doubts(kind: str, others: float, reference_us: Sequence[float]) -> dict[str, str]:
+    """Return why no time of a try is a result, in words, by the marks that a campaign would give: `verdicts.BUSY`.
+
+    A try does not time the reference as a candidate. So its rounds with odd and with even numbers are compared with each other.
+    """
+    pairs = len(reference_us) // 2 * 2
+    words = {"disturbed": disturbance(kind, others, f" of {cores()}"), "unsteady": ""}
+    if pairs:
+        itself = paired_ratio(reference_us[0:pairs:2], reference_us[1:pairs:2])
+        if not verdicts.steady(*itself):
+            words["unsteady"] = f"{BASELINES[kind][0]} is {_interval(*itself)} times as fast as itself in neighboring rounds"
+    return {mark: reason for mark, reason in words.items() if reason}
 
 
-def changes(best: Entry, last: Entry) -> str:
-    """Return how the best entry compares with that of the last correct try, in words."""
+def changes(best: Entry, last: Entry, doubtful: bool = False) -> str:
+    """Return how the best entry compares with that of the last correct try, in words. No verdict on a `doubtful` time is known."""
     names = ("registers", "static_shared", "spill_stores", "spill_loads")
     changed = [
         f"{name.replace('_', ' ')} {last.resource[name]} -> {best.resource[name]}"
@@ -97,7 +106,7 @@ def changes(best: Entry, last: Entry) -> str:
         verdict = f"it could not be timed again: {again.reason}"
     else:
         ratio, low, high = best.ratio(again)
-        verdict = f"{verdicts.of(low, high)}, {_interval(ratio, low, high)} times as fast in the same rounds"
+        verdict = f"{verdicts.AGAIN if doubtful else verdicts.of(low, high)}, {_interval(ratio, low, high)} times as fast in the same rounds"
     return "; ".join([verdict, *changed])
 
 

@@ -13,6 +13,8 @@ REASON_CHARACTERS = 2000
 INTERRUPTED = "Interrupted: what was finished before is kept, run again to go on"
 NOTHING_MEASURED = 4
 """The exit code of a campaign that was made before, and of a comparison of a run with itself: nothing new was measured."""
+MEASURE_AGAIN = 5
+"""The exit code if all that keeps a claim or a comparison open is a busy machine: `verdicts.AGAIN`."""
 OF_DISKS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG,

@@ -1,5 +1,7 @@
 """The verdict on two candidates timed side by side, from the interval of their ratio, and intervals as text."""
 
+from typing import Any
+
 SAME = "not distinguishable"
 """The verdict if the interval of the ratio reaches to within `MARGIN` of 1."""
 MARGIN = 1e-3
@@ -8,6 +10,12 @@ microsecond (CUDA Runtime API, cudaEventElapsedTime). Nobody chooses a kernel fo
 the same binary different."""
 UNCONFIRMED = "not confirmed"
 """The verdict if the confirmation was left out: medians of different rounds allow no verdict."""
+AGAIN = "measure again"
+"""The verdict if marks of the rows could have caused any other."""
+BUSY = ("disturbed", "unsteady")
+"""The marks of a row that a busy machine gives, and that can cause any difference and hide it: docs/method.md defines them."""
+ONE, WIDE = 1.1, 1.25
+"""The factors by which the reference's ratio to itself, and the ends of its interval, may differ from 1. Beyond, no ratio is a result."""
 
 NOT_KNOWN, FACTOR = "not known", 2
 """An interval with an end beyond this factor of the value says nothing: Student's t of two processes makes "0.0 to 122864"."""
@@ -26,3 +34,18 @@ def interval(form: str, value: float, low: float, high: float) -> str:
 def of(low: float, high: float) -> str:
     """Return the verdict for a speedup whose interval has these ends: faster, slower or `SAME`."""
     return "faster" if low > 1 + MARGIN else "slower" if high < 1 - MARGIN else SAME
+
+
+def steady(ratio: float, low: float, high: float) -> bool:
+    """Return whether the reference's ratio to itself, with its interval, is near enough to 1."""
+    return 1 / ONE < ratio < ONE and 1 / WIDE < low <= high < WIDE
+
+
+def marks(*cells: Any) -> list[str]:
+    """Return the marks in cells of a column `marks`, each once; an empty cell may be NaN."""
+    return list(dict.fromkeys(mark for cell in cells if isinstance(cell, str) for mark in cell.split("; ") if mark))
+
+
+def busy(*cells: Any) -> list[str]:
+    """Return the marks of a busy machine, `BUSY`, in cells of a column `marks`."""
+    return [mark for mark in marks(*cells) if mark in BUSY]

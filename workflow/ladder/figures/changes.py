@@ -54,7 +54,7 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     handles = [
         Patch(color=FASTER, label="faster"),
         Patch(color=SLOWER, label="slower"),
-        Patch(color="#dddddd", label="not distinguishable: grey text"),
+        Patch(color="#dddddd", label="not distinguishable, or measure again: grey text"),
     ]
     notes = [
         f"Change of each kernel's throughput in percent. B is {other}. ?: not significant after correction for the number of rows.",

@@ -217,7 +217,8 @@ def in_a_line(folder: Path, columns: int) -> str:
     rows = _at_one_problem(rated[rated["element_type"] == rated["element_type"].iloc[0]]).to_dict("records")
     best = next((row for row in rows if not is_baseline(row["kernel"]) and row["precision"] != row["precision"]), rows[0])
     rate = f"{best['tflops'] / size:.4g} {unit}, {100 * best['ratio']:.1f} % of {best['reference']}"
-    return _cut(f"{folder}: {best['kernel']} {rate} at {best['problem']}, {best['element_type']}, {best['state']}", columns)
+    words = [f"{folder}: {best['kernel']} {rate} at {best['problem']}, {best['element_type']}, {best['state']}"]
+    return _cut("; ".join([*words, *verdicts.busy(best["marks"])]), columns)
 
 
 def unrated(folder: Path) -> list[str]:
@@ -236,8 +237,8 @@ def unrated(folder: Path) -> list[str]:
 def doubtful(folder: Path) -> list[str]:
     """Return lines on what could change times: surroundings, other processes, and problems where the reference differs from itself."""
     rated = _rated(folder)
-    marks = rated["marks"].fillna("").str.split("; ")
-    disturbed, unsteady = (rated[marks.map(lambda of_row, mark=mark: mark in of_row)] for mark in ("disturbed", "unsteady"))
+    marks = rated["marks"].map(verdicts.busy)
+    disturbed, unsteady = (rated[marks.map(lambda of_row, mark=mark: mark in of_row)] for mark in verdicts.BUSY)
     lines = [f"Warning: {folder.name}: {remark}" for remark in remarks(_environment(folder).get("attributes", {}))]
     if len(disturbed):
         reason = disturbed["reason"].iloc[0].split("; ")[0]

@@ -12,6 +12,7 @@ from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
 from ladder.claims.short_answers import TOPICS
 from ladder.claims.study import NOTHING, Study
+from ladder.core.verdicts import AGAIN
 from ladder.publishing import main_loops
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
@@ -104,7 +105,7 @@ def claimed(story: Story) -> str:
     return _table(["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"], rows, words=(0, 1, -1))
 
 
-SIGNS = {REPRODUCED: "✓", UNSURE: "≈", FAILED: "✗"}
+SIGNS = {REPRODUCED: "✓", UNSURE: "≈", AGAIN: "↻", FAILED: "✗"}
 """The sign of each state in the table of claims."""
 
 
