@@ -133,7 +133,7 @@ def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
     for row in with_limits.itertuples():
         tf32 = row.kernel == "cublas_tf32"
         assert row.limit == pytest.approx(math.exp(limits["float32", row.problem, row.state, tf32, tf32].half))
-    slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, slower=dict.fromkeys(KERNELS, 1.2), **SIZES))
+    slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, speed=1 / 1.2, **SIZES))
     assert compare.changes(run, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
     changes = compare.changes(run, slowed, {key: replace(limit, degrees=1) for key, limit in limits.items()})
