@@ -15,7 +15,7 @@ export UV_NO_PROGRESS = 1
 export UV_LOCK_TIMEOUT = 3600
 
 # A test without a marker is a quick test. pyproject.toml has the markers of the others.
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --durations=10
 # Two processes. The option keeps the order of tests/conftest.py, in which the files that take longest come first.
 TWO := -n 2 --no-loadscope-reorder
 # Slurm's plugin makes every start of Snakemake a second slower, so its tests have an environment of their own on top of .venv.
