@@ -72,7 +72,7 @@ def checkout(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dataset, "open", cache(Dataset.open))  # each is read once for both
         repeatability.write(root / PUBLISHED)
-        judged.write_published(root)
+        judged.write_published(root, judged.of_published(root))
     return root
 
 
@@ -305,7 +305,7 @@ def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_pat
     failed = [entry["id"] for entry in entries if entry["state"] == FAILED]
     assert lost <= set(failed)
     assert report.failed(entries) == []  # the published data's own
-    judged.write_published(tmp_path)
+    judged.write_published(tmp_path, judged.of_published(tmp_path))
     assert {entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED} == set(failed)
     assert not lost & set(judged_entries(tmp_path, folder(tmp_path, 0)))
     table = pages.fill("<!-- table: claimed --><!-- end -->", Story(tmp_path))

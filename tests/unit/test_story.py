@@ -7,13 +7,15 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from ladder.core import verdicts
+from ladder.cli.main import main
+from ladder.core import files, verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
 from ladder.publishing import main_loops, page_answers, page_cells, page_data, page_past, pages, precisions
 from ladder.publishing.page_data import Story
+from planted import written
 from small_story import HEADER, PUBLISHED, checkout, fill, publish
 
 PAGES = {page.name: page.read_text() for page in pages.LADDER.glob("*.md")}
@@ -33,6 +35,19 @@ def test_a_slower_device_takes_longer_for_what_it_executes(small):
 def test_filling_again_changes_nothing(small):
     once = fill("table: best cuda", small)
     assert pages.fill(once, Story(small)) == once
+
+
+def test_one_page_can_be_filled_alone(small, monkeypatch, capsys):
+    page, other = (written(small / name, "<!-- value: rate 02_second 64 --><!-- end -->") for name in ("page.md", "other.md"))
+    monkeypatch.setattr(files, "ROOT", small)
+    monkeypatch.setattr(pages, "DOCUMENTS", (page, other))
+    with pytest.raises(SystemExit):
+        main(["story", str(small / "README.md")])
+    assert "README.md; expected a page with generated parts, such as" in capsys.readouterr().err
+    main(["story", str(page)])
+    assert "0.00524" in page.read_text()
+    assert "0.00524" not in other.read_text()
+    assert not (small / "docs").exists()
 
 
 def test_other_data_give_another_document(small):

@@ -297,9 +297,9 @@ def claimed(entries: Iterable[Entry]) -> list[Entry]:
     return list(first.values())
 
 
-def write_published(root: Path) -> None:
+def write_published(root: Path, entries: Iterable[Entry]) -> None:
     """Write `results/published/claims.json`: the claimed items, without the other datasets' values for them."""
-    write(claimed(of_published(root)), root / PUBLISHED / JUDGED)
+    write(claimed(entries), root / PUBLISHED / JUDGED)
 
 
 def read_published(root: Path) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.analysis.dataset import Dataset
-from ladder.claims import definitions, report
+from ladder.claims import definitions, judge, report
 from ladder.claims.answers import STUDIES
 from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
@@ -153,8 +153,8 @@ def value(story: Story, name: str, *arguments: str) -> str:
         claim = next((claim for claim in definitions.read(story.root) if claim.id == arguments[0]), None)
         if claim is None:
             raise ValueError("no such claim in config/claims.yaml")
-        entry = next((entry for entry in story.entries if entry["id"] == claim.id and entry["value"] is not None), None)
-        return entry["says"] if entry else NOTHING
+        known = judge.read_published(story.root)
+        return next((entry["says"] for entry in known if entry["id"] == claim.id and entry["value"] is not None), NOTHING)
     if name == "past":
         return held_out_of_16_bits(story, *arguments) if len(arguments) > 1 else held_out(story, *arguments)
     if name == "minutes":
