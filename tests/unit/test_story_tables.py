@@ -224,21 +224,27 @@ def test_rungs_of_16_bits_stand_beside_cublas_and_its_other_calls(small, monkeyp
     monkeypatch.setattr(page_half, "OF_CUDA", ("float32",))
     text = page_half.half(Story(small), "d/test")
     assert "ahead of cuBLAS on 0 of these 1 problems, and with the whole interval behind on 1 (64). The median is" in text
-    assert "Nothing was tuned on these problems; over the 1 whose rows begin at 16 bytes, the geometric mean is ×0.500" in text
     assert "| 64 | `02_second` |" in text
     assert "Sustained" not in text  # it was not measured
-    assert (
-        "ahead of cuBLAS on 0 of 1 shapes that no kernel was tuned on, and 0.500 times as fast on the worst; where rows begin at 16 bytes "
-        "they are 0.500 times as fast" in (fill("value: past d/test float32", small))
+    assert "in the rounds of the rungs, it takes +0.0 to +0.0 % longer" in text
+    smaller = "0.50 and 0.50 times as fast on 1 smaller ones (geometric means). They are ahead on 0 and 0 of all 1"
+    assert smaller in text
+    assert smaller in fill("value: past d/test float32", small)
+    monkeypatch.setattr(page_half, "LARGE", 0)
+    assert "0.50 and 0.50 times as fast on 1 large shapes" in fill("value: past d/test float32", small)
+    monkeypatch.setattr(page_half, "_is_aligned", lambda row: False)
+    assert "0.50 and 0.50 times as fast on 1 shapes whose rows do not begin at 16 bytes" in fill(
+        "value: past d/test float32", small
     )
     monkeypatch.setattr(page_half, "TUNED", ("64",))
-    assert "The rungs were tuned on these problems:" in page_half.half(Story(small), "d/test")
+    assert "The rungs were tuned on these problems." in page_half.half(Story(small), "d/test")
     assert "not measured yet" in fill("value: past d/test float32", small)
     data = Story(small).published("d/test")
-    strict = data.best[data.best["kernel"] == "cublas"].assign(kernel="cublas_fp32_sums", ratio=0.8)
-    data.best = pd.concat([data.best, strict])
-    row = data.best[data.best["kernel"] == "02_second"].iloc[0]
-    assert f"| ×{row['ratio'] / 0.8:.3f} | – |" in page_half._warm(data)
+    strict = data.rounds[data.rounds["kernel"] == "cublas"].assign(kernel="cublas_fp32_sums")
+    data.rounds = pd.concat([data.rounds, strict.assign(time_us=1.25 * strict["time_us"])])
+    assert "| ×0.625 | – |" in page_half._warm(data)  # 1.25 times as long as cuBLAS, in the same rounds
+    data.rounds["reference_us"] *= np.where(data.rounds["kernel"] == "cublas", 1, 1.1)
+    assert "in the rounds of the rungs, it takes +10.0 to +10.0 % longer" in page_half._warm(data)
     assert page_half.half(Story(small), "d/none") == "Not measured yet."
 
 

@@ -175,28 +175,9 @@ class Story:
         return {**row, "marks": "; ".join(str(part["marks"]) for part in both if part)}
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
-        """Return the speedup over another kernel or baseline, each at its best: `ratio` and `verdict`, as in `pairs.csv`.
-
-        It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
-        """
+        """Return the speedup over another kernel or baseline, each at its best, as `over` does."""
         data = self.beside(kernel, problem)
-        if data is None:
-            return None
-        rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
-        of_kernel, of_other = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
-        processes = []
-        for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
-            first, two = of_kernel.loc[process], of_other.loc[process]
-            both = first.join(two.add_suffix("_other"), how="inner")
-            if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
-                processes.append(list(both["time_us_other"] / both["time_us"]))
-            else:
-                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
-                processes.append([ratios[0] / ratios[1]])
-        if not processes:
-            return None
-        ratio, low, high = between_processes(processes)
-        return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
+        return over(data, kernel, other, problem) if data else None
 
     def builds_on(self, kernel: str) -> str | None:
         """Return the rung that the kernel improves: that of `BUILDS_ON`, else the one numbered below of the same precision.
@@ -212,3 +193,25 @@ class Story:
         alike = [name for name in rungs if self.kernels[name].precision == own.precision]
         index = alike.index(kernel) if kernel in alike else 0
         return alike[index - 1] if index else None
+
+
+def over(data: View, kernel: str, other: str, problem: str) -> Row | None:
+    """Return the speedup over another kernel or baseline, each at its best: `ratio` and `verdict`, as in `pairs.csv`.
+
+    It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
+    """
+    rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
+    of_kernel, of_other = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
+    processes = []
+    for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
+        first, two = of_kernel.loc[process], of_other.loc[process]
+        both = first.join(two.add_suffix("_other"), how="inner")
+        if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
+            processes.append(list(both["time_us_other"] / both["time_us"]))
+        else:
+            ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
+            processes.append([ratios[0] / ratios[1]])
+    if not processes:
+        return None
+    ratio, low, high = between_processes(processes)
+    return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}

@@ -1,19 +1,25 @@
 """Make the part of a page about the fastest rungs of 16-bit elements beside cuBLAS."""
 
+import math
 from collections.abc import Sequence
 from statistics import median
+
+from pandas import DataFrame
 
 from ladder.claims.study import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
 from ladder.core.verdicts import SAME, interval
 from ladder.figures.data import View, lettered
+from ladder.model.campaign import ALGORITHMS
 from ladder.model.problem import Problem
 from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
-from ladder.publishing.page_data import Row, Story
+from ladder.publishing.page_data import Row, Story, over
 from ladder.publishing.page_past import TUNED, fastest_rungs
 
 COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
+LARGE = 500
+"""The throughput in TFLOP/s from which on a problem with aligned rows counts as large."""
 
 
 def half(story: Story, name: str) -> str:
@@ -30,30 +36,53 @@ def half(story: Story, name: str) -> str:
 
 
 def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
-    """Return how many of the problems that nothing was tuned on have a rung ahead of cuBLAS, and the mean where rows are aligned."""
+    """Return how fast the rungs are on problems that nothing was tuned on, beside cuBLAS's choice and its fastest algorithm, by group."""
     data = story.campaign(name, element_type)
     rows = [row for row in fastest_rungs(data) if row["problem"] not in TUNED] if data else []
-    if not rows:
-        return NOTHING
-    ahead, least, aligned = sum(row["ratio"] >= 1 for row in rows), min(row["ratio"] for row in rows), _aligned(rows)
+    return _by_group(data, rows) if data and rows else NOTHING
+
+
+def _by_group(data: View, rows: Sequence[Row]) -> str:
+    """Return the geometric means of the fastest rungs for large, smaller and unaligned problems, and how many are ahead.
+
+    Each is beside cuBLAS's choice, and beside the faster one of that choice and the fastest algorithm that was timed.
+    """
+    groups: dict[str, list[tuple[float, float]]] = {
+        f"large shapes ({LARGE} TFLOP/s or more)": [],
+        "smaller ones": [],
+        "shapes whose rows do not begin at 16 bytes": [],
+    }
+    large, small, unaligned = groups.values()
+    for row in rows:
+        group = unaligned if not _is_aligned(row) else large if row["tflops"] >= LARGE else small
+        group.append((float(row["ratio"]), min(float(row["ratio"]), _over(data, row, "cublaslt_best"))))
+    means = [
+        f"{' and '.join(f'{geometric_mean(of):.2f}' for of in zip(*group, strict=True))} times as fast on {len(group)} {what}"
+        for what, group in groups.items()
+        if group
+    ]
+    chosen, fastest = zip(*large, *small, *unaligned, strict=True)
+    ahead = [sum(it >= 1 for it in of) for of in (chosen, fastest)]
     return (
-        f"ahead of cuBLAS on {ahead} of {len(rows)} shapes that no kernel was tuned on, and {least:.3f} times as fast on the worst; where "
-        f"rows begin at 16 bytes they are {geometric_mean(aligned):.3f} times as fast (geometric mean of {len(aligned)} shapes)"
+        f"compared with cuBLAS's choice and with the fastest of up to {ALGORITHMS} of its algorithms, the fastest {data.element_type} rungs "
+        f"are {'; '.join(means)} (geometric means). They are ahead on {ahead[0]} and {ahead[1]} of all "
+        f"{len(rows)}, and {min(chosen):.2f} and {min(fastest):.2f} times as fast on the worst"
     )
+
+
+def _over(data: View, row: Row, baseline: str) -> float:
+    """Return a rung's speedup over a baseline in the rounds that timed both; infinite if the baseline was not timed."""
+    both = over(data, row["kernel"], baseline, row["problem"])
+    return float(both["ratio"]) if both else math.inf
 
 
 def _warm(data: View) -> str:
     rows = fastest_rungs(data)
-    baselines = {kernel: of.set_index("problem") for kernel, of in data.best.groupby("kernel")}
-    errors = baselines[data.reference]["frobenius_error"]
+    errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     lines = []
     for row in rows:
-        others = [
-            f"×{row['ratio'] / baselines[kernel]['ratio'][row['problem']]:.3f}"
-            if kernel in baselines and row["problem"] in baselines[kernel].index
-            else "–"
-            for kernel in ("cublas_fp32_sums", "cublaslt_best")
-        ]
+        ratios = [_over(data, row, kernel) for kernel in ("cublas_fp32_sums", "cublaslt_best")]
+        others = [f"×{ratio:.3f}" if math.isfinite(ratio) else "–" for ratio in ratios]
         lines.append([
             _shown(row["problem"]), _code(row["kernel"]), f"{row['tflops']:.0f}", lettered(f"×{row['ratio']:.3f}", row),
             interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), *others,
@@ -66,27 +95,34 @@ def _warm(data: View) -> str:
         f"{len(behind)}{listed}. The median is ×{median(ratios):.3f}, the least ×{min(ratios):.3f}"
     )
     if set(data.order) <= set(TUNED):
-        text += ". The rungs were tuned on these problems:"
+        text += ". The rungs were tuned on these problems."
     else:
-        text += ". Nothing was tuned on these problems"
-        aligned = _aligned(rows)
-        text += f"; over the {len(aligned)} whose rows begin at 16 bytes, the geometric mean is ×{geometric_mean(aligned):.3f}:"
+        groups = _by_group(data, rows)
+        text += f". {groups[0].upper()}{groups[1:]}."
     nulls = data.pairs[data.pairs["pair"] == "null"]
     called = nulls[nulls["verdict"] != SAME]
-    if len(called):
-        off = max(abs(called["ratio"] - 1))
-        text = (
-            f"**Read differences below {off:.1%} as none:** cuBLAS beside itself, the same call, is called different on {len(called)} of "
-            f"{len(nulls)} problems, by at most that. {text}"
-        )
+    times = [
+        of.groupby("problem")["reference_us"].median()
+        for of in (_rounds_of(data, data.kernels), _rounds_of(data, [data.reference]))
+    ]
+    apart = 100 * (times[0] / times[1] - 1)
+    most = f", by at most {100 * abs(called['ratio'] - 1).max():.1f} %" if len(called) else ""
+    text += (
+        f"\n\ncuBLAS compared with itself in the same rounds is called different on {len(called)} of {len(nulls)} problems{most}. The "
+        f"column *cuBLAS* divides by its time in rounds without the rungs; in the rounds of the rungs, it takes {apart.min():+.1f} to "
+        f"{apart.max():+.1f} % longer. The next two columns are ratios of the same rounds."
+    )
     return f"{text}\n\n{_legend(_table(COLUMNS, lines, words=(0, 1, -1)), *_kind(data)[1])}"
 
 
-def _aligned(rows: Sequence[Row]) -> list[float]:
-    """Return the ratios of those rows in whose problems all rows of the operands begin at 16 bytes."""
-    problems = [Problem(row["m"], row["n"], row["k"], padding=row["padding"]) for row in rows]
-    whole = [all(leading % 8 == 0 for leading in (it.lda, it.ldb, it.ldc)) for it in problems]
-    return [float(row["ratio"]) for row, aligned in zip(rows, whole, strict=True) if aligned]
+def _rounds_of(data: View, kernels: Sequence[str]) -> DataFrame:
+    return data.rounds[data.rounds["kernel"].isin(kernels)]
+
+
+def _is_aligned(row: Row) -> bool:
+    """Return whether all rows of a problem's operands begin at 16 bytes."""
+    problem = Problem(row["m"], row["n"], row["k"], padding=row["padding"])
+    return all(leading % 8 == 0 for leading in (problem.lda, problem.ldb, problem.ldc))
 
 
 def _sustained_rates(data: View) -> str:
