@@ -74,22 +74,23 @@ def repeat(measured: Measured) -> str:
     counted = measured["same_machine"]
     if not counted["pairs"]:
         return "Unknown: no device was measured twice"
-    return f"{counted['covered']:.1%} of differences on one device lie within their interval"
+    return (
+        f"{counted['covered']:.1%} of differences on one device lie within their interval, from {counted['pairs']} pairs of runs"
+    )
 
 
 def elsewhere(measured: Measured) -> str:
-    """Return how many items were not reproduced."""
-    failed = measured["states"].get("not reproduced", 0)
-    return (
-        f"No: {failed} items were not"
-        if failed
-        else f"Yes: {measured['states'].get('reproduced', 0)} items reproduced, none refuted"
-    )
+    """Return how many of the items that apply were reproduced, refuted and not measured."""
+    states = measured["states"]
+    reproduced, failed, unmeasured = (states.get(name, 0) for name in ("reproduced", "not reproduced", "not measured yet"))
+    answer = "No" if failed else "In part" if unmeasured else "Yes"
+    items = sum(states.values()) - states.get("not applicable here", 0)
+    return f"{answer}: {reproduced} of {items} items reproduced, {failed} refuted, {unmeasured} not measured"
 
 
 def two_percent(measured: Measured) -> str:
     """Return the share of slowed kernels that are found."""
-    return f"{measured['found']:.1%} of them are called slower"
+    return f"{measured['found']:.1%} of {measured['slowed']} are called slower"
 
 
 def slowed(measured: Measured) -> str:
