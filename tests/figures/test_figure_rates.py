@@ -7,7 +7,7 @@ import pytest
 import synthetic
 from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, shown, words
 from ladder.figures import draw as figures
-from ladder.figures.data import MARKS, View, three
+from ladder.figures.data import BUILDS_ON, MARKS, View, three
 from matplotlib.colors import to_hex
 
 
@@ -100,7 +100,7 @@ def test_a_line_that_ends_says_why(dataset):
 @pytest.mark.parametrize("state", ["warm", "cold"])
 def test_the_ladder_is_shown_at_one_size_with_means_over_one_set(dataset, state):
     figure = draw(dataset, "ladder", state)
-    assert words(figure)[0] == f"The ladder at M = N = K = 4096 on NVIDIA Made Up, {state}"
+    assert words(figure)[0] == f"Throughput at M = N = K = 4096 on NVIDIA Made Up, float32, {state}"
     ((count, those),) = re.findall(r"over the (\d+) problems that every rung has: ([^.]*)\.", note(figure))
     assert (count, len(those.split(", "))) == ("10", 10)
     (axes,) = figure.axes
@@ -115,7 +115,7 @@ def test_a_row_of_the_ladder_has_its_rate_its_share_and_the_mean(dataset):
     (axes,) = draw(dataset, "ladder").axes
     values = [at["tflops"], 100 * at["ratio"], 100 * np.exp(np.log(warm["ratio"]).mean())]
     assert cells(axes)["05 register tile"][:3] == [three(it) for it in values]
-    assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over the rung below"]
+    assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over rung"]
 
 
 def test_means_leave_out_what_a_rung_has_not(dataset):
@@ -127,10 +127,22 @@ def test_means_leave_out_what_a_rung_has_not(dataset):
 
 def test_gains_say_what_pairs_say(dataset):
     (axes,) = draw(dataset, "ladder").axes
-    assert "faster" in cells(axes)["05 register tile"][3]
-    assert re.fullmatch("≈ ×[01][.0-9]*", cells(axes)["08 padded shared"][3])
+    assert "faster (08)" in cells(axes)["10 block tile 128"][3]
+    assert re.fullmatch(r"≈ ×[01][.0-9]* \(07\)", cells(axes)["08 padded shared"][3])
     (axes,) = draw(changed(dataset, pairs=dataset[0]["pairs"].assign(verdict="slower")), "ladder").axes
-    assert "slower" in cells(axes)["05 register tile"][3]
+    assert "slower (08)" in cells(axes)["10 block tile 128"][3]
+
+
+def test_a_gain_is_over_the_rung_that_a_rung_builds_on(dataset, monkeypatch):
+    """`pairs.csv` may compare with another one. A rung that was not measured is nobody's base."""
+    (axes,) = draw(dataset, "ladder").axes
+    assert cells(axes)["16 thin edge"][3] == ""  # builds on rung 13
+    monkeypatch.setitem(BUILDS_ON, "10_block_tile_128", "05_register_tile")
+    (axes,) = draw(changed(dataset, pairs=dataset[0]["pairs"]), "ladder").axes
+    best = rows(dataset, state="warm", problem="4096").set_index("kernel")["tflops"]
+    factor, _, over = cells(axes)["10 block tile 128"][3].partition(" faster ")
+    assert over == "(05)"
+    assert float(factor[1:]) == pytest.approx(best["10_block_tile_128"] / best["05_register_tile"], rel=0.02)
 
 
 def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
@@ -145,6 +157,9 @@ def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
     beyond = [place for place, length in enumerate(lengths) if length > axes.get_xlim()[1]]
     assert cut == [place for place in beyond for _ in range(2)] != []
     assert "White cuts" in caption(axes.figure)
+    assert [text.get_text() for text in axes.texts if text.get_color() == "#ffffff"] == [
+        f"{lengths[place]:.3g}" for place in beyond
+    ]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Hold the data of a figure, with the names, colors and markers that all figures share."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -12,10 +13,11 @@ from matplotlib.patches import Patch
 
 from ladder.analysis.finalists import AS_WARM
 from ladder.analysis.tables import BETWEEN, headline_problem
-from ladder.core.stats import geometric_mean
+from ladder.core import verdicts
+from ladder.core.stats import between_processes, geometric_mean
 from ladder.core.types import OF_CUDA, rate_unit
 from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
-from ladder.model.campaign import WIDTH, is_baseline
+from ladder.model.campaign import WIDTH, is_baseline, is_rung
 from ladder.model.hardware_limits import measured_peak, peak_tflops
 
 COLUMN = 5.4
@@ -48,6 +50,24 @@ MARKS = {
     "few": ("f", "#8f8f8f", "fewer than three processes"),
 }
 """The marks of `best.csv`: the letter in text, the color of a marker's edge, and the meaning."""
+
+BUILDS_ON = {
+    "05_register_tile": "03_shared_tile",
+    "09_register_reuse": "07_double_buffer",
+    "12_async_copies": "10_block_tile_128",
+    "15_last_wave": "13_snake_order",
+    "16_thin_edge": "13_snake_order",
+    "21_tensor_split": "15_last_wave",
+    "36_half_cluster_k": "32_half_wide_tile",
+    "37_half_last_wave": "35_half_multicast",
+    "38_half_any_rows": "32_half_wide_tile",
+    "39_half_few_rows": "36_half_cluster_k",
+    "40_half_fitted_tile": "35_half_multicast",
+    "41_half_shifted_rows": "38_half_any_rows",
+    "42_half_one_wave": "40_half_fitted_tile",
+    "43_half_staggered_ends": "40_half_fitted_tile",
+}
+"""The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
 
 
 def marks_of(row: Mapping[str, Any]) -> list[str]:
@@ -190,9 +210,38 @@ class View:
         rows = self.whole[(self.whole["kernel"] == kernel) & self.whole["problem"].isin(self.common())]
         return geometric_mean(list(rows["ratio"])) if len(rows) else None
 
-    def gain(self, kernel: str, problem: str) -> Mapping[str, Any] | None:
-        """Return the row of `pairs` that compares a rung with the rung below it, or None."""
-        return self._gains.get((kernel, problem))
+    def builds_on(self, kernel: str) -> str | None:
+        """Return the rung that a rung improves, by `BUILDS_ON` or as the one before it; None if it was not measured."""
+        rungs = [name for name in self.kernels if is_rung(name)]
+        below = dict(zip(rungs[1:], rungs, strict=False)).get(kernel)
+        base = BUILDS_ON.get(kernel, below)
+        return base if base in rungs else None
+
+    def gain(self, kernel: str, other: str, problem: str) -> Mapping[str, Any] | None:
+        """Return the row of `pairs` for a rung's gain over another one, or what `over` computes if there is none."""
+        row = self._gains.get((kernel, problem))
+        return row if row is not None and row["other"] == other else self.over(kernel, other, problem)
+
+    def over(self, kernel: str, other: str, problem: str) -> Mapping[str, Any] | None:
+        """Return the speedup over another kernel or baseline, each at its best: `ratio` and `verdict`, as in `pairs.csv`.
+
+        It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
+        """
+        rounds = self.rounds[self.rounds["problem"] == problem].set_index(["process", "round"])
+        of_kernel, of_other = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
+        processes = []
+        for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
+            first, two = of_kernel.loc[process], of_other.loc[process]
+            both = first.join(two.add_suffix("_other"), how="inner")
+            if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
+                processes.append(list(both["time_us_other"] / both["time_us"]))
+            else:
+                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
+                processes.append([ratios[0] / ratios[1]])
+        if not processes:
+            return None
+        ratio, low, high = between_processes(processes)
+        return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}
 
     @cached_property
     def _gains(self) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -317,7 +366,7 @@ def span(values: Sequence[float]) -> str:
 
 
 def gain_text(gain: Mapping[str, Any] | None) -> str:
-    """Return a gain over the rung below as text, such as `×1.92 faster` or `≈ ×1.00`; "" for None."""
+    """Return a gain over another rung as text, such as `×1.92 faster` or `≈ ×1.00`; "" for None."""
     if gain is None:
         return ""
     factor = f"×{three(gain['ratio'])}"

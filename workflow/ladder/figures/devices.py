@@ -99,12 +99,6 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
         axes.set(xlabel=label, xlim=(0, right))
         bars = [bar for container in axes.containers for bar in container]
         break_bars(axes, [(bar.get_y() + thick / 2, thick, bar.get_width()) for bar in bars], size)
-        for bar in bars:
-            if bar.get_width() > right:  # the bar leaves the panel, so its value is written
-                axes.text(
-                    0.95 * right, bar.get_y() + thick / 2, f"{bar.get_width():.3g}", ha="right", va="center", color="white",
-                    fontsize=0.7 * size,
-                )  # fmt: skip
     handles = [Patch(color=palette[name], label=f"{name}: {data.environment['name']}") for name, data in datasets.items()]
     if any(hatches(row) for table in tables.values() for row in table.to_dict("records")):
         handles.append(HATCHED)

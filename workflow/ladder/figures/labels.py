@@ -114,10 +114,13 @@ def cells(
 
 
 def break_bars(axes: Axes, bars: Sequence[tuple[float, float, float]], size: float) -> None:
-    """Mark bars that end beyond the panel: each is a place on the y axis, a thickness and a length."""
+    """Mark bars that end beyond the panel, and write their lengths: each is a place on the y axis, a thickness and a length."""
     right = axes.get_xlim()[1]
     for place, thick, length in bars:
         if length > right:
             for x in (0.965, 0.985):
                 ends = [(x - 0.006) * right, (x + 0.006) * right], [place + 0.7 * thick, place - 0.7 * thick]
                 axes.plot(*ends, color="#ffffff", lw=0.2 * size, zorder=4, label="_break")
+            axes.text(
+                0.95 * right, place, f"{length:.3g}", color="#ffffff", fontsize=0.7 * size, ha="right", va="center", zorder=4
+            )

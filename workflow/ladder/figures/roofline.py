@@ -70,7 +70,7 @@ def roofline(data: View) -> Figure:
         else "",
     ]
     details = ["Each kernel's own bound by the model: models.csv.", marks_note(kernels.to_dict("records"))]
-    title = f"Roofline at {data.where()} on {data.environment['name']}, {data.state}"
+    title = f"Roofline at {data.where()} on {data.environment['name']}, {data.element_type}, {data.state}"
     return finish(figure, data, title, edges(kernels), caption, details)
 
 

@@ -68,16 +68,18 @@ def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
 
 
 def ladder(data: View) -> Figure:
-    """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and its gain over the rung below."""
+    """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and its gain over the rung that it builds on."""
     rows, common, size = data.at(data.headline), data.common(), text_size(data.width)
     kernels, every = [str(kernel) for kernel in rows.index], rows.to_dict("records")
-    head = [data.unit, f"% of {data.nice(data.reference)}", f"mean of {len(common)}", "over the rung below", "flags"]
+    head = [data.unit, f"% of {data.nice(data.reference)}", f"mean of {len(common)}", "over rung", "flags"]
     table = []
     for kernel, row in zip(kernels, every, strict=True):
         mean = data.mean(kernel) if kernel in data.kernels and len(common) > 1 else None
+        base = data.builds_on(kernel)
+        gain = data.gain(kernel, base, data.headline) if base else None
         table.append([
             three(data.rate(row['tflops'])), three(100 * row['ratio']), three(100 * mean) if mean else "",
-            gain_text(data.gain(kernel, data.headline)) if kernel in data.kernels else "", letters(row),
+            f"{gain_text(gain)} ({data.brief(base)})" if gain and base else "", letters(row),
         ])  # fmt: skip
     kept = [index for index in range(len(head)) if any(line[index] for line in table)]
     kept = [index for index in kept if index not in (2, 3)] if data.in_column else kept
@@ -102,13 +104,13 @@ def ladder(data: View) -> Figure:
     caption = [
         f"Red: {data.kind_of_interval()}.",
         "≈: not distinguishable." if any("≈" in line[index] for line in table for index in kept) else "",
-        "White cuts: the bar is longer than the axis." if beyond else "",
+        "White cuts: the bar is longer than the axis, and its number is written in it." if beyond else "",
         _not_ranked(data, kernels),
         "Dotted bars: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
         letters_note(every),
     ]
     details = [
-        f"Percentages are ratios to {data.nice(data.reference)} in the same rounds; gains are by direct pairs with the rung below.",
+        f"Percentages are ratios to {data.nice(data.reference)}; gains are over the rung in parentheses, in the same rounds.",
         f"The mean is the geometric mean over the {len(common)} problems that every rung has: {', '.join(common)}.".replace(
             "x", "×"
         )
@@ -117,7 +119,7 @@ def ladder(data: View) -> Figure:
         "Configurations and ties: best.csv.",
         marks_note(every),
     ]
-    title = f"The ladder at {data.where()} on {data.environment['name']}, {data.state}"
+    title = f"Throughput at {data.where()} on {data.environment['name']}, {data.element_type}, {data.state}"
     return finish(figure, data, title, handles, caption, details)
 
 
@@ -166,5 +168,5 @@ def energy(data: View) -> Figure:
     ]
     others = every["problem"].nunique() - len(problems)
     details = [f"{others} other problems: best.csv." if others else "", marks_note(records)]
-    title = f"Energy of a GEMM on {data.environment['name']}, {data.state}"
+    title = f"Energy of a GEMM on {data.environment['name']}, {data.element_type}, {data.state}"
     return finish(figure, data, title, [], caption, details, "Lines: the range of the processes in which energy was counted.")

@@ -72,5 +72,5 @@ def samples(data: View) -> Figure:
         f"{beyond} samples beyond ±{WIDEST:g} % are drawn there." if beyond else "",
         letters_note(shown),
     ]
-    title = f"Samples of the best configurations on {data.environment['name']}, {data.state}"
+    title = f"Samples of the best configurations on {data.environment['name']}, {data.element_type}, {data.state}"
     return finish(figure, data, title, handles, notes, [marks_note(shown)])

@@ -47,7 +47,9 @@ QUANTITIES = {
         near=None,
     ),
     "ratio": Quantity(
-        title=lambda data: f"Throughput relative to {data.nice(data.reference)} on {data.environment['name']}, {data.state}",
+        title=lambda data: (
+            f"Throughput relative to {data.nice(data.reference)} on {data.environment['name']}, {data.element_type}, {data.state}"
+        ),
         columns=("ratio", "ratio_low", "ratio_high"),
         label=lambda data: f"% of {data.nice(data.reference)}",
         scale=lambda data: 100.0,

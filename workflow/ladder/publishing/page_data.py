@@ -1,6 +1,5 @@
 """Read published data for the pages."""
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +13,7 @@ from ladder.analysis.tables import BETWEEN
 from ladder.claims import judge
 from ladder.claims.definitions import Key
 from ladder.claims.evidence import Data, Finding, as_usual, over_machines
-from ladder.core import verdicts
-from ladder.core.stats import between_processes
-from ladder.figures.data import View
+from ladder.figures.data import BUILDS_ON, View
 from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
 from ladder.storage.dataset_layout import COUNTERS, DRAWN_FROM, PUBLISHED, read_environment
@@ -25,23 +22,6 @@ from ladder.storage.published_index import featured
 Row = Mapping[str, Any]
 
 
-BUILDS_ON = {
-    "05_register_tile": "03_shared_tile",
-    "09_register_reuse": "07_double_buffer",
-    "12_async_copies": "10_block_tile_128",
-    "15_last_wave": "13_snake_order",
-    "16_thin_edge": "13_snake_order",
-    "21_tensor_split": "15_last_wave",
-    "36_half_cluster_k": "32_half_wide_tile",
-    "37_half_last_wave": "35_half_multicast",
-    "38_half_any_rows": "32_half_wide_tile",
-    "39_half_few_rows": "36_half_cluster_k",
-    "40_half_fitted_tile": "35_half_multicast",
-    "41_half_shifted_rows": "38_half_any_rows",
-    "42_half_one_wave": "40_half_fitted_tile",
-    "43_half_staggered_ends": "40_half_fitted_tile",
-}
-"""The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
 OF_16_BITS = ("nvidia-h200/half", "nvidia-h200/half-unseen")
 """The datasets of the rungs that have no float32. The pages show their bfloat16. A problem is from the first dataset that has it."""
 
@@ -160,24 +140,18 @@ class Story:
         return data.best_rows.get((kernel, problem))
 
     def gain(self, kernel: str, problem: str) -> Row | None:
-        """Return the speedup over the rung that the kernel builds on, each at its best, with the `marks` of both.
-
-        It is a row of `pairs.csv`, or what `over` computes if that file compares the kernel with another rung.
-        """
+        """Return the speedup over the rung that the kernel builds on, each at its best, with the `marks` of both."""
         data, base = self.dataset(kernel, problem), self.builds_on(kernel)
-        row = data.gain(kernel, problem) if data else None
-        if row is None or row["other"] != base:
-            over = self.over(kernel, base, problem) if base else None
-            row = over and {**over, "problem": problem}
+        row = data.gain(kernel, base, problem) if data and base else None
         if row is None:
             return None
         both = [self.best(str(name), problem, data) for name in (kernel, base)]
-        return {**row, "marks": "; ".join(str(part["marks"]) for part in both if part)}
+        return {**row, "problem": problem, "marks": "; ".join(str(part["marks"]) for part in both if part)}
 
     def over(self, kernel: str, other: str, problem: str) -> Row | None:
-        """Return the speedup over another kernel or baseline, each at its best, as `over` does."""
+        """Return the speedup over another kernel or baseline, each at its best, as `View.over` does."""
         data = self.beside(kernel, problem)
-        return over(data, kernel, other, problem) if data else None
+        return data.over(kernel, other, problem) if data else None
 
     def builds_on(self, kernel: str) -> str | None:
         """Return the rung that the kernel improves: that of `BUILDS_ON`, else the one numbered below of the same precision.
@@ -193,25 +167,3 @@ class Story:
         alike = [name for name in rungs if self.kernels[name].precision == own.precision]
         index = alike.index(kernel) if kernel in alike else 0
         return alike[index - 1] if index else None
-
-
-def over(data: View, kernel: str, other: str, problem: str) -> Row | None:
-    """Return the speedup over another kernel or baseline, each at its best: `ratio` and `verdict`, as in `pairs.csv`.
-
-    It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
-    """
-    rounds = data.rounds[data.rounds["problem"] == problem].set_index(["process", "round"])
-    of_kernel, of_other = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
-    processes = []
-    for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
-        first, two = of_kernel.loc[process], of_other.loc[process]
-        both = first.join(two.add_suffix("_other"), how="inner")
-        if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
-            processes.append(list(both["time_us_other"] / both["time_us"]))
-        else:
-            ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
-            processes.append([ratios[0] / ratios[1]])
-    if not processes:
-        return None
-    ratio, low, high = between_processes(processes)
-    return {"ratio": ratio, "verdict": verdicts.of(low, high) if math.isfinite(high) else verdicts.UNCONFIRMED}

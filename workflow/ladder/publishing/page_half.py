@@ -14,7 +14,7 @@ from ladder.figures.data import View, lettered
 from ladder.model.campaign import ALGORITHMS
 from ladder.model.problem import Problem
 from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
-from ladder.publishing.page_data import Row, Story, over
+from ladder.publishing.page_data import Row, Story
 from ladder.publishing.page_past import TUNED, fastest_rungs
 
 COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
@@ -72,7 +72,7 @@ def _by_group(data: View, rows: Sequence[Row]) -> str:
 
 def _over(data: View, row: Row, baseline: str) -> float:
     """Return a rung's speedup over a baseline in the rounds that timed both; infinite if the baseline was not timed."""
-    both = over(data, row["kernel"], baseline, row["problem"])
+    both = data.over(row["kernel"], baseline, row["problem"])
     return float(both["ratio"]) if both else math.inf
 
 
