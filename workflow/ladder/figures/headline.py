@@ -78,4 +78,9 @@ def headline(data: View) -> Figure:
                 [x], [0], marker=[(-1, -1.5), (1, 1.5)], ms=8, color="#000000", clip_on=False, transform=axes.transAxes, zorder=5
             )
     title = f"Every rung beside {reference} on {data.environment['name']}, {data.where()}, {data.element_type}"
-    return finish(figure, data, title, caption=["Green: faster than the baseline, by the 95 % interval."])
+    return finish(
+        figure,
+        data,
+        title,
+        caption=[f"Single launches on one {data.environment['name']}.", "Green: faster than the baseline, by the 95 % interval."],
+    )

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import altair as alt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 import vl_convert
 
 from ladder.core.errors import InputError
@@ -31,6 +30,8 @@ DIGITS = 5
 """Significant digits of displayed numbers."""
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 """Vega's marker shapes, which distinguish kernels besides color."""
+HUES = ("#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#7a4a1e", "#56b4e9", "#882255")
+"""The colors of rungs, in hues that color-blind readers can distinguish."""
 
 BEST = [
     "kernel", "configuration", "element_type", "problem", "m", "n", "k", "state", "status", "reason", "tflops", "tflops_low", "tflops_high",
@@ -127,8 +128,8 @@ def dataset(
 def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the look of kernels and baselines by name, rungs first.
 
-    It has a color, a marker, whether it is a rung, and whether its line is dashed, because it is there for context only. Rungs go
-    from dark to light, an order that color-blind readers see too. Each kind of device has its own ladder.
+    It has a color, a marker, whether it is a rung, and whether its line is dashed, because it is there for context only. Eight rungs in
+    a row have different colors, and no two kernels have both in common. Each kind of device has its own ladder.
     """
     styles: dict[str, dict[str, Any]] = {}
     for kind in dict.fromkeys(environment["kind"] for environment in environments):
@@ -137,14 +138,13 @@ def looks(tables: Sequence[Mapping[str, pd.DataFrame]], environments: Sequence[M
         easier = {str(row["kernel"]) for row in rows.to_dict("records") if pd.notna(row["precision"])}
         names = sorted(map(str, rows["kernel"]), key=lambda name: (is_baseline(name), name in easier, name))
         rungs = [name for name in names if not is_baseline(name) and name not in easier]
-        palette = sns.color_palette("viridis", len(rungs) + 1).as_hex()
         for place, name in enumerate(name for name in names if name not in styles):
             is_reference = name == BASELINES[kind][0]
             nice = BASELINE_NAME.get(name, name.replace("_", " "))
             styles[name] = {
                 "nice": nice,
-                "colour": palette[rungs.index(name)] if name in rungs else REFERENCE if is_reference else CONTEXT,
-                "shape": SHAPES[place % len(SHAPES)],
+                "colour": HUES[rungs.index(name) % len(HUES)] if name in rungs else REFERENCE if is_reference else CONTEXT,
+                "shape": SHAPES[(place + place // len(HUES)) % len(SHAPES)],
                 "dashed": name not in rungs and not is_reference,
                 "rung": name in rungs,
             }
@@ -166,8 +166,8 @@ LABELS: dict[Scale, str] = {
 def against_size(scale: Scale, squares: bool) -> Chart:
     """Return a chart of `value` of `rows` against size, with its interval from `low` to `high`.
 
-    Squares have a line per kernel, other shapes have dots. A row has a `colour`, a `shape`, a `tooltip` and a `label` for screen
-    readers. `lines` are levels to compare with.
+    Squares whose rows are aligned have a line per kernel, all others have dots.
+    A row has a `colour`, a `shape`, a `tooltip` and a `label` for screen readers. `lines` are levels to compare with.
     """
     chosen = "datum.kernel === chosen_kernel && datum.problem === chosen_problem"
     over = alt.selection_point(name="over", on="pointerover", clear="pointerout", fields=["kernel"])
@@ -197,7 +197,8 @@ def against_size(scale: Scale, squares: bool) -> Chart:
     ]
     if squares:
         dash = alt.condition("datum.dashed", alt.value([5, 4]), alt.value([1, 0]))
-        layers.append(rows.mark_line(strokeWidth=1.5, clip=True, aria=False).encode(strokeDash=dash, detail="kernel:N"))
+        aligned = rows.transform_filter("datum.aligned")  # else a line would seem to fall from one size to the next
+        layers.append(aligned.mark_line(strokeWidth=1.5, clip=True, aria=False).encode(strokeDash=dash, detail="kernel:N"))
     ring = rows.transform_filter(chosen).mark_point(filled=False, size=260, strokeWidth=2, clip=True, aria=False)
     layers += [
         rows.mark_point(filled=True, size=70, strokeWidth=1, cursor="pointer", stroke="white", clip=True)
