@@ -48,7 +48,7 @@ def test_cublas_passes_the_gauntlet(gpu, name, element_type):
     tf32 = PRECISION.get(name) == "tf32"
     if element_type not in TYPES_OF.get(name, ELEMENT_TYPES):
         pytest.skip(f"{name} does not have {element_type}")
-    for problem in problems(element_type, tf32, baseline=True):
+    for problem in problems(element_type, tf32):
         use(gpu, problem)
         for configuration in baseline_configurations(name, element_type):
             try:

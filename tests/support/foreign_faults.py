@@ -44,6 +44,5 @@ PLANTED = (
     Planted(TRITON, "TF32 where float32 was asked for", {'"ieee"': '"tf32"'}, "exact"),
     Planted(TRITON, "a leading dimension ignored", {"* ldb + col": "* N + col", "* ldb.to(tl.int64)": "* N"}, "padding"),
     Planted(TRITON, "a mask left out", {"inside = rows & cols": "inside = rows"}, "outside C|exact|NaN"),
-    Planted(TRITON, "A and B read although alpha is 0", {"K if alpha != 0 else 0": "K"}, "alpha=0"),
     Planted(TRITON, "the last step of K left out", {"range(0, K if": "range(0, K - BK if"}, "exact"),
 )  # fmt: skip

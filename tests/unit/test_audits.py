@@ -141,13 +141,20 @@ def test_a_fault_is_found_where_squares_are_beyond_what_is_a_number(problem, com
     assert all(FAULTS[compute] in message for message in messages), messages
 
 
-def test_rows_are_looked_at_whatever_a_and_b_hold_if_alpha_is_0():
+@pytest.mark.parametrize("factor", [1.01, np.nan])
+def test_if_alpha_is_0_only_nan_in_a_and_b_makes_nan_in_c_right(factor):
     def off(p, a, b, c):
         right(p, a, b, c)
-        c *= 1.01
+        c *= factor
 
-    messages = faults_of(Problem(60, 20, 9, alpha=0.0, beta=0.7, distribution="nonfinite"), off)
+    messages = faults_of(Problem(60, 20, 9, alpha=0.0, beta=0.7), off)
     assert all("a row of C is off by" in message for message in messages)
+
+    def multiplied(p, a, b, c):
+        with np.errstate(invalid="ignore"):
+            c[:] = p.alpha * (a @ b) + p.beta * c
+
+    assert faults_of(Problem(60, 20, 9, alpha=0.0, beta=0.7, distribution="nonfinite"), multiplied) == [""] * ROUNDS
 
 
 @pytest.mark.parametrize("element_type", ["float32", "float64"])

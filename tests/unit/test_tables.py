@@ -26,11 +26,12 @@ def test_a_kernel_that_was_asked_little_is_marked(asked, mark):
     assert gauntlet == (None if asked is None else (asked, 3))
 
 
-def test_a_baseline_that_adds_parts_of_k_in_16_bits_is_marked():
+@pytest.mark.parametrize(("column", "mark"), [("sums_16_bit", "16-bit sums"), ("nan_at_alpha_0", "NaN at alpha 0")])
+def test_what_the_verification_finds_beside_its_verdict_is_marked(column, mark):
     given = {"kernel": "cublas", "reference_us": [2.0] * 10}
     confirmed = (row(**given, process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3))
-    rows = [row(**given, sums_16_bit=True), *confirmed]
-    assert summarise(rows, 2.0)["marks"].tolist() == made(rows)["marks"].tolist() == ["16-bit sums"]
+    rows = [row(**given, **{column: True}), *confirmed]
+    assert summarise(rows, 2.0)["marks"].tolist() == made(rows)["marks"].tolist() == [mark]
 
 
 def test_rates_and_ratios():

@@ -118,6 +118,7 @@ class Finalists:
         more = {
             measurements.SHORT: measurements.short_gauntlet(swept),
             measurements.SUMS_16_BIT: bool(swept["sums_16_bit"]),
+            measurements.NAN_AT_ALPHA_0: bool(swept["nan_at_alpha_0"]),
             "few": len(records) < FEWEST,
         }
         row |= {

@@ -19,6 +19,8 @@ SHORT = "short gauntlet"
 """The mark of `short_gauntlet`."""
 SUMS_16_BIT = "16-bit sums"
 """The mark of a baseline that adds parts of K in 16 bits."""
+NAN_AT_ALPHA_0 = "NaN at alpha 0"
+"""The mark of a candidate that gives NaN where A or B has NaN although alpha is 0."""
 FEW_PROBLEMS = 20
 """A verdict from fewer problems of the gauntlet says little."""
 
@@ -111,7 +113,7 @@ def marks(records: Sequence[Record]) -> list[str]:
     `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process.
     `multimodal`: the 90th percentile of all times is more than 5 % above the 10th. `raced`: early stopping ended its measurement.
     `disturbed`: other processes computed on the device meanwhile. `short gauntlet`: see `short_gauntlet`. `16-bit sums`: sums of whole
-    numbers were not exact, because parts of K were added up in 16 bits.
+    numbers were not exact, because parts of K were added up in 16 bits. `NaN at alpha 0`: see `verify.is_open`.
     """
     times = [record["samples_us"] for record in records]
     ratios = [np.divide(record["reference_us"], record["samples_us"]) for record in records]
@@ -124,5 +126,6 @@ def marks(records: Sequence[Record]) -> list[str]:
         "raced": any(record["stop"] == "race" for record in records),
         SHORT: short_gauntlet(records[0]),
         SUMS_16_BIT: bool(records[0]["sums_16_bit"]),
+        NAN_AT_ALPHA_0: bool(records[0]["nan_at_alpha_0"]),
     }
     return [mark for mark, holds in present.items() if holds]

@@ -18,10 +18,10 @@ from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
 COPIED = [
-    "device", "kernel", "configuration", "element_type", "precision", "m", "n", "k", "alpha", "beta", "padding", "distribution", "state",
-    "status", "reason", "stop", "race", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
+    "device", "kernel", "configuration", "element_type", "precision", "m", "n", "k", "alpha", "beta", "padding", "offset", "distribution",
+    "state", "status", "reason", "stop", "race", "reference", "repeats", "frobenius_error", "component_error", "component_bound",
     "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "throttle_reasons", "energy_j",
-    "uuid", "gauntlet_problems", "gauntlet_changed", "sums_16_bit",
+    "uuid", "gauntlet_problems", "gauntlet_changed", "sums_16_bit", "nan_at_alpha_0",
 ]  # fmt: skip
 GROUP = ["kernel", "element_type", "problem", "state"]
 OF_BEST = [

@@ -138,14 +138,14 @@ static double changed(const void *buffer, const void *before, int size, Place p)
       double z = 0, y = 0, a2 = 0, c2 = 0;                                                                                                 \
       SUMS(z, a2)                                                                                                                          \
       for (long long k = 0; k < K; ++k) z += a[k] * w[k], a2 += (ua * a[k]) * (ua * a[k]);                                                 \
-      z = alpha == 0 ? 0 : z * alpha;                                                                                                      \
+      z *= alpha; /* not finite if A or B is not, even if alpha is 0: then C may have NaN */                                               \
       SUMS(y, z, c2)                                                                                                                       \
       for (long long j = 0; j < N; ++j) {                                                                                                  \
         const double before = beta == 0 ? 0 : beta * c0[j];                                                                                \
         y += x[j] * c[j], z += x[j] * before, c2 += (uc * c[j]) * (uc * c[j]) + (uc * before) * (uc * before);                             \
       }                                                                                                                                    \
       if (!isfinite(z)) continue;                                                                                                          \
-      const double ab2 = alpha == 0 ? 0 : alpha * alpha * a2 * norm_b / (double)K;                                                         \
+      const double ab2 = alpha * alpha * a2 * norm_b / (double)K;                                                                          \
       const double off = uc * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);                                                    \
       worst = !isfinite(share) ? INFINITY : share > worst ? share : worst;                                                                 \
     }                                                                                                                                      \

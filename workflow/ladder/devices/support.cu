@@ -179,7 +179,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
     }
     const long long of_c = row - skip;
     if (of_c < 0 || of_c >= pc.rows) continue;
-    z = alpha == 0 ? 0 : z * alpha;  // as in BLAS, A and B do not count if alpha is 0: they may hold NaN
+    z *= alpha;  // not finite if A or B is not, even if alpha is 0: then C may have NaN
     for (long long col = threadIdx.x; col < pc.ld; col += THREADS) {
       const long long at = pc.first + of_c * pc.ld + col;
       if (col < pc.cols) {
@@ -192,7 +192,7 @@ __device__ void audit_a(const T* buffer, Place p, Draw d, long long skip, const 
     }
     z = total_of(z), y = total_of(y), a2 = total_of(a2), c2 = total_of(c2);
     if (threadIdx.x == 0 && isfinite(z)) {
-      const double ab2 = alpha == 0 ? 0 : alpha * alpha * a2 * norm_b / double(p.cols);
+      const double ab2 = alpha * alpha * a2 * norm_b / double(p.cols);
       const double off = unit_c * fabs(y - z), share = off == 0 ? 0 : off / sqrt(c2 + ab2);
       worst = isfinite(share) ? fmax(worst, share) : INFINITY;
     }

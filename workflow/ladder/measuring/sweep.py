@@ -27,7 +27,7 @@ from ladder.storage.samples import write
 GROUP = 8
 """Configurations that are timed in the same rounds."""
 
-VERIFIED = ("tensor_cores", "gauntlet_problems", "gauntlet_changed", "sums_16_bit")
+VERIFIED = ("tensor_cores", "gauntlet_problems", "gauntlet_changed", "sums_16_bit", "nan_at_alpha_0")
 """Columns that the verification fills. `sums_16_bit` is of `REDUCING` alone."""
 
 

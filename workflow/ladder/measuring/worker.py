@@ -164,8 +164,8 @@ class Worker:
                     "__constant__ ones that are only read"
                 )
                 verdict = Verdict("incorrect", why)
-        plain = gauntlet.problems(element_type, candidate.precision == "tf32", baseline=files is None)
-        asked, launched = plain, []
+        plain = gauntlet.problems(element_type, candidate.precision == "tf32")
+        asked, launched, nan_at_alpha_0 = plain, [], False
         if files:
             asked = gauntlet.problems_for(files[0], Configuration.of(element_type, candidate.configuration), self.device.names)
         for problem in asked:
@@ -184,13 +184,15 @@ class Worker:
             launched.append(problem)
             for _ in range(LAUNCHES):
                 judged = judge(self.device.check(launch), problem, launch.tf32)
+                nan_at_alpha_0 |= judged.nan_at_alpha_0
                 if reduces and INEXACT in judged.reason:
                     sums_16_bit = True
                 elif judged.status != "correct":
                     verdict = Verdict(judged.status, f"on {gauntlet.describe(problem)}: {judged.reason}")
                     break
         changed = sum(problem not in plain for problem in launched)
-        self._send(protocol.Judged(verdict.status, verdict.reason, tensor_cores, len(launched), changed, sums_16_bit))
+        examined = tensor_cores, len(launched), changed, sums_16_bit, nan_at_alpha_0
+        self._send(protocol.Judged(verdict.status, verdict.reason, *examined))
 
     def _diagnose(self, problem: Problem, candidate: Candidate) -> None:
         """Launch a candidate on a problem that it gets wrong, and examine the result."""
@@ -203,7 +205,7 @@ class Worker:
             seen.append(self.device.look())
             wrong += [turn] * (verdict.status != "correct")
         first = wrong[0] if wrong else 0
-        diagnosis = diagnose(problem, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0)
+        diagnosis = diagnose(problem, *seen[first], seen[first - 1][3], verdict.component_bound or 0.0) if wrong else None
         self._send(protocol.Diagnosed(vars(diagnosis) if diagnosis else None, not wrong))
 
     def _time(self, request: protocol.Time) -> None:

@@ -1,5 +1,5 @@
 /*---
-title: "A and B read for nothing"
+title: "Right: A and B read for nothing"
 idea: where alpha is 0, A B is multiplied by it, and a NaN there comes into the result
 ---*/
 #include "fraud.h"
