@@ -2,10 +2,13 @@
 
 import os
 import threading
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 from host import checked, held, host, launch, right
 from ladder.compiling.compile import compile_kernel
@@ -25,10 +28,10 @@ KERNELS = [kernel for kernel in kernel_file.discover(ROOT).values() if kernel.ki
 CASES = [(kernel, element_type) for kernel in KERNELS for element_type in kernel.element_types]
 
 
-def problems(element_type, baseline=False):
+def problems(element_type):
     """The gauntlet, and more of the same."""
     return [
-        *gauntlet.problems(element_type, baseline=baseline),
+        *gauntlet.problems(element_type),
         *(Problem(*shape, element_type=element_type, **layout) for shape in SHAPES for layout in LAYOUTS),
     ]
 
@@ -52,10 +55,25 @@ def test_every_rung_is_right_everywhere(kernel, element_type, tmp_path: Path):
 @pytest.mark.parametrize("name", ["blas_1", "blas_all"])
 @pytest.mark.parametrize("element_type", ["float32", "float64"])
 def test_blas_is_right_everywhere(name, element_type):
-    for problem in problems(element_type, baseline=True):
+    for problem in problems(element_type):
         with held(problem):
             verdict = judge(host().check(host().baseline(name)), problem)
         assert verdict.status == "correct", (gauntlet.describe(problem), verdict.reason)
+
+
+@pytest.mark.parametrize(("total", "left", "error", "message"), [
+    (64, 60, None, ""),
+    (1, 1, Refused, "1.8 GiB are needed for 4096, and 1.0 GiB are left"),
+    (64, 1, OSError, "1.8 GiB are needed for 4096, and 1.0 GiB are left: something else holds the memory"),
+])  # fmt: skip
+def test_memory_is_looked_at_before_it_is_taken(monkeypatch, total, left, error, message):
+    memory = psutil.virtual_memory()._replace(available=left << 30)
+    monkeypatch.setattr(detect, "detect_cpu", lambda: detect.Device("cpu", "cpu", "CPU", "cpu", total << 30))
+    monkeypatch.setattr(cpu, "Operands", lambda problem: SimpleNamespace(given=problem))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    with pytest.raises(error) if error else nullcontext() as raised:
+        host().operands(Problem(4096, 4096, 4096))
+    assert not error or message in (raised.value.reason if error is Refused else str(raised.value))
 
 
 def test_a_thread_that_computes_is_seen():

@@ -19,7 +19,7 @@ from ladder.core import clock
 from ladder.core.surroundings import cores, memory
 from ladder.devices import back_to_back
 from ladder.devices.base import Audit, Call, Device, Errors, Launch, Refused, Sample, Timed
-from ladder.devices.detect import last_level_cache
+from ladder.devices.detect import check_memory_left, last_level_cache
 from ladder.devices.operands import (
     CANARY,
     RESULT_SHIFTS,
@@ -116,6 +116,7 @@ class Cpu(Device):
     def operands(self, problem: Problem) -> Operands:
         if problem.element_type not in C_TYPES:
             raise Refused("not_supported", f"{problem.element_type} is not supported on the CPU")
+        check_memory_left(problem)
         self.use(Operands(problem))
         return self._at
 

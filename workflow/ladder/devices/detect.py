@@ -9,10 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from ladder.core.errors import InputError
 from ladder.core.surroundings import memory
+from ladder.devices.base import Refused
 from ladder.devices.simulation import simulated
-from ladder.model.campaign import Campaign, check_memory
+from ladder.model.campaign import MOST_OF_MEMORY, Campaign, check_memory
+from ladder.model.problem import Problem
 
 CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -160,6 +164,19 @@ def detect_cpu() -> Device:
     name = cpu_name(CPUINFO.read_text() if CPUINFO.exists() else "")
     slug = "cpu-" + slugify(name.split("@")[0].replace("CPU", ""))
     return Device(slug, "cpu", name, slug, memory())
+
+
+def check_memory_left(problem: Problem) -> None:
+    """Raise, before the system kills this process for it, if the memory left is too little for a problem.
+
+    It is `Refused` if the machine has too little in all, else `OSError`: something else holds the memory.
+    """
+    left, most = psutil.virtual_memory().available, MOST_OF_MEMORY * detect_cpu().memory
+    if problem.host_bytes > min(left, most):
+        text = f"{problem.host_bytes / 2**30:.1f} GiB are needed for {problem.label}, and {left / 2**30:.1f} GiB are left"
+        if problem.host_bytes > most:
+            raise Refused("not_supported", text)
+        raise OSError(f"{text}: something else holds the memory")
 
 
 def cpu_name(text: str) -> str:

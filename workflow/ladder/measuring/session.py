@@ -207,7 +207,7 @@ class Session:
             try:
                 return attempt()
             except Failure as failure:
-                needed = WORKER_BYTES + (self._problem.bytes if self._problem else 0)
+                needed = WORKER_BYTES + (self._problem.host_bytes if self._problem else 0)
                 if not failure.alive:
                     self.end()
                 if last or not failure.killed:

@@ -238,9 +238,10 @@ def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> Non
     """Raise `InputError` for the first problem that needs more than `MOST_OF_MEMORY` of a device's `memory` bytes."""
     for element_type in campaign.element_types:
         for problem in campaign.problems(kind, element_type):
-            if problem.bytes > MOST_OF_MEMORY * memory:
+            needed = problem.host_bytes if kind == "cpu" else problem.bytes
+            if needed > MOST_OF_MEMORY * memory:
                 raise InputError(
                     f"{campaign.source}: problems.{kind}: got {[problem.m, problem.n, problem.k]} in {element_type}, which takes "
-                    f"{problem.bytes / 2**30:.1f} GiB with its verification; expected at most 90 % of the "
+                    f"{needed / 2**30:.1f} GiB with its verification; expected at most 90 % of the "
                     f"{memory / 2**30:.1f} GiB of {device}"
                 )

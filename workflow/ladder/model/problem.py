@@ -52,11 +52,14 @@ class Problem:
     def label(self) -> str:
         """`4096` for a square, else `64x4096x4096` (M x N x K), then the operands' unusual properties: `4096 beta=0.5 padding=3`."""
         size = str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+        return " ".join([size, *(f"{name}={value}" for name, value in self.varied.items())])
+
+    @property
+    def varied(self) -> dict[str, str]:
+        """The operands' unusual properties, as text."""
         usual = Problem(self.m, self.n, self.k)
         own = {name: getattr(self, name) for name in VARIED if getattr(self, name) != getattr(usual, name)}
-        return " ".join(
-            [size, *(f"{name}={value if isinstance(value, str) else format(value, 'g')}" for name, value in own.items())]
-        )
+        return {name: value if isinstance(value, str) else format(value, "g") for name, value in own.items()}
 
     @property
     def alignments(self) -> list[int]:
@@ -73,6 +76,13 @@ class Problem:
         """Bytes of device memory that a measurement takes: the operands, and what float64 verification adds."""
         operands = self.m * self.lda + self.k * self.ldb + self.m * self.ldc
         return operands * ELEMENT_TYPES[self.element_type].size + 8 * (self.m * self.k + self.k * self.n + 2 * self.m * self.n)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of memory that a measurement on the CPU takes: two copies of the operands, three of C, and NumPy's float64 reference."""
+        a_and_b, c = self.m * self.lda + self.k * self.ldb, self.m * self.ldc
+        wide = 8 * (2 * (self.m * self.k + self.k * self.n) + 7 * self.m * self.n)
+        return ELEMENT_TYPES[self.element_type].size * (2 * a_and_b + 3 * c) + wide
 
     def names(self) -> dict[str, float]:
         """Return the problem's numbers by their names in header expressions."""
