@@ -3,16 +3,23 @@
 import numpy as np
 import pytest
 from ladder.devices.operands import CANARY
-from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED, diagnose
+from ladder.measuring.diagnosis import COLUMN_MAJOR, COMPUTED, UNTOUCHED, diagnose, likeliest
 from ladder.model.problem import Problem
 
 GIVEN = Problem(37, 45, 53, alpha=2.0, beta=-0.5, padding=3, distribution="integers")
+DENSE = Problem(37, 45, 53, alpha=2.0, beta=-0.5, distribution="integers")
+SINGLE = Problem(1, 1, 5, alpha=2.0, distribution="integers")
 NO_BETA = Problem(37, 45, 53, alpha=2.0, padding=3, distribution="integers")
 
 
-def gemm(problem, a, b, old, result, lda=0, ldb=0, ldc=0, alpha=None, beta=None, k=0, rows=None, columns=None):
+def gemm(problem, a, b, old, result, lda=0, ldb=0, ldc=0, alpha=None, beta=None, k=0, rows=None, columns=None, major="rows"):
     """A kernel that makes the mistakes it is asked for."""
     alpha, beta = problem.alpha if alpha is None else alpha, problem.beta if beta is None else beta
+    if major == "columns":  # C' = B'A', where the apostrophe is for a matrix whose columns are taken for rows
+        turned = Problem(problem.n, problem.m, problem.k, alpha=problem.alpha, beta=problem.beta)
+        given = {"lda": ldb or problem.k, "ldb": lda or problem.m, "ldc": ldc or problem.m, "alpha": alpha, "beta": beta}
+        gemm(turned, b, a, old, result, **given)
+        return
     for i in range(rows or problem.m):
         for j in range(columns or problem.n):
             total = sum(a[i * (lda or problem.lda) + n] * b[n * (ldb or problem.ldb) + j] for n in range(k or problem.k))
@@ -43,6 +50,8 @@ def operands(problem):
     (GIVEN, {"rows": 32, "columns": 32}, "an edge: only what tiles of 16 leave over is wrong"),
     (NO_BETA, {"rows": 32}, UNTOUCHED),
     (GIVEN, {"alpha": 3.0}, ""),
+    (DENSE, {"major": "columns"}, COLUMN_MAJOR),
+    (DENSE, {"major": "columns", "lda": 53, "ldb": 45, "ldc": 45}, COLUMN_MAJOR),
 ])  # fmt: skip
 def test_a_mistake_is_told(problem, mistake, guess):
     a, b, old, result = operands(problem)
@@ -50,7 +59,7 @@ def test_a_mistake_is_told(problem, mistake, guess):
     right = np.zeros(3000, np.float32)
     gemm(problem, a, b, old, right)
     seen = diagnose(problem, a, b, old, result, result.copy(), 0.0)
-    assert seen.guesses[:1] == ([guess] if guess else [])
+    assert seen.guesses[:1] == ([[guess]] if guess else [])
     assert seen.wanted == right[seen.row * problem.ldc + seen.column]
     np.testing.assert_equal(seen.got, result[seen.row * problem.ldc + seen.column])
     before = [(i, j) for i in range(37) for j in range(45) if (i, j) < (seen.row, seen.column)]
@@ -67,7 +76,26 @@ def test_a_c_that_is_read_although_beta_is_0_is_told_on_every_problem(nan, messa
     for flat, rows, columns, ld in ((a, 37, 53, problem.lda), (b, 53, 45, problem.ldb)):
         flat[(np.arange(3000) % ld >= columns) | (np.arange(3000) >= rows * ld)] = np.nan
     result[:] = np.full(3000, nan, np.uint32).view(np.float32)
-    assert diagnose(problem, a, b, old, result, result.copy(), 0.0).guesses[0] == message
+    assert diagnose(problem, a, b, old, result, result.copy(), 0.0).guesses[0] == [message]
+
+
+def test_two_mistakes_explain_together_what_neither_does_alone():
+    dense = {"lda": 53, "ldb": 45, "ldc": 45}
+    left_out = "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc"
+    for problems, mistakes, words in (
+        ((DENSE, GIVEN), {"alpha": 1.0, **dense}, f"alpha is left out; and {left_out}"),
+        ((GIVEN, DENSE), {"alpha": 1.0, "beta": 1.0, "k": 52}, ""),  # three
+        ((DENSE, DENSE, GIVEN), {"alpha": 1.0, "major": "columns"}, f"alpha is left out; and {COLUMN_MAJOR}"),
+        ((SINGLE, GIVEN), {"alpha": 1.0, **dense}, f"alpha is left out; and {left_out}"),  # of one element, no stride shows
+        ((SINGLE, GIVEN, GIVEN), {"k": 1}, ""),  # most others do not explain the first
+    ):  # fmt: skip
+        diagnoses = []
+        for problem in problems:
+            a, b, old, result = operands(problem)
+            own = {name: value for name, value in mistakes.items() if problem is not SINGLE or name == "alpha"} or {"alpha": 7.0}
+            gemm(problem, a, b, old, result, **own)
+            diagnoses.append(diagnose(problem, a, b, old, result, result.copy(), 0.0))
+        assert likeliest(diagnoses) == words
 
 
 def test_two_launches_that_differ_are_a_race():
@@ -75,7 +103,7 @@ def test_two_launches_that_differ_are_a_race():
     gemm(GIVEN, a, b, old, result, k=50)
     again = result.copy()
     again[7] += 1
-    assert diagnose(GIVEN, a, b, old, result, again, 0.0).guesses[0].startswith("a race, or memory that nobody set")
+    assert diagnose(GIVEN, a, b, old, result, again, 0.0).guesses[0][0].startswith("a race, or memory that nobody set")
 
 
 def test_what_is_right_or_rounded_has_nothing_wrong():

@@ -164,7 +164,7 @@ def values(elements: NDArray[Any]) -> NDArray[np.float64]:
     """Return elements as they lie in memory in float64."""
     if elements.dtype == np.uint16:
         elements = (elements.astype(np.uint32) << 16).view(np.float32)
-    return elements.astype(np.float64)
+    return elements.astype(np.float64, copy=False)
 
 
 def reference(

@@ -1,6 +1,7 @@
 """The diagnosis of an incorrect result: its first incorrect element, and the common mistakes that give exactly these numbers."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ladder.devices.operands import CANARY, exact_mask, reference, scalars, values
+from ladder.measuring.verify import is_open
 from ladder.model.problem import Problem
 
 ROWS = 2**28
@@ -20,6 +22,11 @@ NOT_READ = "write `beta == 0 ? 0 : beta * C[...]`, because C may hold NaN then"
 UNTOUCHED = f"nothing is written there, or C is read although beta is 0: {NOT_READ}"
 COMPUTED = f"it is computed as not a number, or C is read although beta is 0: {NOT_READ}"
 """For a NaN with other bits: a GPU turns every NaN that it reads into the same one."""
+COLUMN_MAJOR = "the matrices are taken for column-major: exchange A and B, M and N, lda and ldb"
+LAYOUT = ("lda", "ldb", "ldc", "columns")
+"""Arguments of `_computed` with which other elements are multiplied than those whose sums are exact."""
+PAIRS_FLOPS = 10**8
+"""The most operations of a problem on which pairs of mistakes are tried."""
 Flat = NDArray[Any]
 
 
@@ -33,24 +40,48 @@ class Diagnosis:
     wanted: float
     wrong: int
     elements: int
-    guesses: list[str]
-    """Mistakes that give such a result."""
+    guesses: list[list[str]]
+    """Mistakes, or pairs of them, that give such a result."""
+    idle: list[str]
+    """Mistakes that change nothing on this problem, or that do not show in this result."""
+
+    def __str__(self) -> str:
+        return (
+            f"C[{self.row}][{self.column}] is {self.got:.9g}; expected {self.wanted:.9g} "
+            f"({self.wrong} of {self.elements} elements are wrong)"
+        )
 
 
 def _matrix(flat: Flat, rows: int, cols: int, ld: int) -> NDArray[np.float64]:
     """Return the matrix that begins at the first element. Beyond the last element are zeros."""
-    needed = (rows - 1) * ld + cols
-    padded = flat[:needed] if len(flat) >= needed else np.concatenate([flat, np.zeros(needed - len(flat), flat.dtype)])
-    return values(np.lib.stride_tricks.as_strided(padded, (rows, cols), (ld * flat.itemsize, flat.itemsize)))
+    whole = min(rows, max(0, len(flat) - cols + ld) // ld)
+    matrix = np.lib.stride_tricks.as_strided(flat, (whole, cols), (ld * flat.itemsize, flat.itemsize))
+    if whole == rows:
+        return matrix
+    padded = np.zeros((rows, cols))
+    padded[:whole], rest = matrix, flat[whole * ld :][:cols]
+    padded[whole, : len(rest)] = rest
+    return padded
 
 
-def _reference(problem: Problem, a: Flat, b: Flat, old: Flat, rows: slice, **other: Any) -> tuple[Flat, Flat]:
-    """Return `alpha*A*B + beta*C` and `|alpha| |A| |B| + |beta| |C|` of some rows in float64; `other` has the values that a mistake uses."""
+def _computed(
+    problem: Problem, flats: Sequence[Flat], rows: slice, columns: bool = False, **other: Any
+) -> tuple[Flat, Flat, Flat]:
+    """Return some rows of C, of `alpha*A*B + beta*C` and of `|alpha| |A| |B| + |beta| |C|` in float64, as a mistake sees them.
+
+    `flats` are A, B, the old C and the result. `other` has the values that the mistake uses. With `columns`, the matrices are column-major.
+    """
+
+    def matrix(flat: Flat, height: int, width: int, ld: str) -> Flat:
+        pitch = other.get(ld, getattr(problem, ld))
+        return _matrix(flat, width, height, pitch).T if columns else _matrix(flat, height, width, pitch)
+
     alpha, beta = (float(value) for value in scalars(problem))
-    alpha, beta, depth = other.get("alpha", alpha), other.get("beta", beta), other.get("k", problem.k)
-    left = _matrix(a, problem.m, problem.k, other.get("lda", problem.lda))[rows, :depth]
-    right = _matrix(b, problem.k, problem.n, other.get("ldb", problem.ldb))[:depth]
-    return reference(alpha, beta, left, right, _matrix(old, problem.m, problem.n, other.get("ldc", problem.ldc))[rows])
+    a, b, old, result = flats
+    left, right = matrix(a, problem.m, problem.k, "lda")[rows], matrix(b, problem.k, problem.n, "ldb")
+    old, taken = (matrix(flat, problem.m, problem.n, "ldc")[rows] for flat in (old, result))
+    depth = other.get("k", problem.k)
+    return taken, *reference(other.get("alpha", alpha), other.get("beta", beta), left[:, :depth], right[:depth], old)
 
 
 def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again: Flat, bound: float) -> Diagnosis | None:
@@ -60,64 +91,117 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
     than `bound` times |alpha| |A| |B| + |beta| |C|, or, if it must be exact, if it is off at all.
     """
     step = max(1, ROWS // (problem.n * problem.k))
-    got = _matrix(result, problem.m, problem.n, problem.ldc)
+    flats = [values(flat) for flat in (a, b, old, result)]
 
-    def differ(mine: Flat, wanted: Flat, scale: Flat) -> NDArray[np.bool_]:
+    def differ(rows: slice, mine: Flat, wanted: Flat, scale: Flat, exact: bool = True) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore"):
-            close = np.abs(mine - wanted) <= np.where(exact_mask(problem)[rows], 0, bound * scale)
-        off: NDArray[np.bool_] = ~(close | (mine == wanted) | (np.isnan(mine) & np.isnan(wanted)))
+            close = np.abs(mine - wanted) <= np.where(exact & exact_mask(problem)[rows], 0, bound * scale)
+        right = close | (mine == wanted) | (np.isnan(mine) & np.isnan(wanted))
+        off: NDArray[np.bool_] = ~(right | ~np.isfinite(mine)) if is_open(problem) else ~right
         return off
 
     for start in range(0, problem.m, step):
         rows = slice(start, min(start + step, problem.m))
-        wanted, scale = _reference(problem, a, b, old, rows)
-        wrong = differ(got[rows], wanted, scale)
+        block, wanted, scale = _computed(problem, flats, rows)
+        wrong = differ(rows, block, wanted, scale)
         if wrong.any():
             break
     else:
         return None
     row, column = (int(index) for index in np.argwhere(wrong)[0])
+    parts = slice(start + row, start + row + 1), rows  # one row rules out most mistakes
 
     def same(**other: Any) -> bool:
         """Return whether a mistake gives this result."""
-        taken = _matrix(result, problem.m, problem.n, other.get("ldc", problem.ldc))[rows]
-        return not differ(taken, *_reference(problem, a, b, old, rows, **other)).any()
+        if "columns" in other and not np.isfinite(block).any():  # it reads NaN beyond the matrices, and so explains any NaN
+            return False
+        exact = other.keys().isdisjoint(LAYOUT)
+        return not any(differ(part, *_computed(problem, flats, part, **other), exact).any() for part in parts)
 
-    block, place = got[rows], (start + row) * problem.ldc + column
+    places = np.arange(len(result), dtype=float)
+
+    def is_idle(**other: Any) -> bool:
+        """Return whether a mistake gives the correct result, in the same place."""
+        for part in parts:
+            own, wanted, scale = _computed(problem, (*flats[:3], places), part)
+            place, mistaken, _ = _computed(problem, (*flats[:3], places), part, **other)
+            if not np.array_equal(own, place) or differ(part, mistaken, wanted, scale).any():
+                return False
+        return True
+
+    place = (start + row) * problem.ldc + column
+    mistakes = list(_mistakes(problem))
+    idle = [words for words, other in mistakes if is_idle(**other)]
     if not np.array_equal(result.view(np.uint8), again.view(np.uint8)):
-        guesses = ["a race, or memory that nobody set: two launches differ"]
+        guesses = [["a race, or memory that nobody set: two launches differ"]]
     else:
-        guesses = [words for words, other in _mistakes(problem) if same(**other)]
+        guesses = [[words] for words, other in mistakes if same(**other)]
         # a wrong stride reads the NaN between rows: it explains the same result, but not on problems that have nothing there
-        if problem.beta == 0 and np.isnan(block[row, column]) and (np.isnan(block).all() or not guesses):
-            guesses.insert(0, UNTOUCHED if result[place : place + 1].tobytes() in POISON else COMPUTED)
-    guesses = guesses or list(filter(None, [_edge(problem, rows, wrong)]))
-    return Diagnosis(
-        start + row, column, float(block[row, column]), float(wanted[row, column]), int(wrong.sum()), wrong.size, guesses
-    )
+        if np.isnan(block).all() or (problem.beta == 0 and np.isnan(block[row, column]) and not guesses):
+            is_poison = problem.beta == 0 and result[place : place + 1].tobytes() in POISON
+            guesses.insert(0, [UNTOUCHED if is_poison else COMPUTED])
+            idle = [words for words, _ in mistakes]  # NaN hides them
+        elif not guesses and problem.flops < PAIRS_FLOPS:
+            pairs = itertools.combinations([mistake for mistake in mistakes if mistake[0] not in idle], 2)
+            guesses = [
+                [mistake, other]
+                for (mistake, values_of), (other, values_of_other) in pairs
+                if not values_of.keys() & values_of_other and same(**values_of, **values_of_other)
+            ]
+    if problem.beta != 0:
+        idle += [UNTOUCHED, COMPUTED]
+    guesses = guesses or [[words] for words in [_edge(problem, rows, wrong)] if words]
+    got, expected = float(block[row, column]), float(wanted[row, column])
+    return Diagnosis(start + row, column, got, expected, int(wrong.sum()), wrong.size, guesses, idle)
+
+
+def likeliest(diagnoses: Sequence[Diagnosis]) -> str:
+    """Return in words the mistake, or the two, that explain the first of several results and most others, at least half; "" for none.
+
+    One problem alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
+    """
+    texts: dict[str, str] = {}
+
+    def known(words: Sequence[str]) -> frozenset[str]:
+        """Return mistakes without the numbers that depend on the problem."""
+        keys = [re.sub(r"\d+", "", text) for text in words]
+        for key, text in zip(keys, words, strict=True):
+            texts.setdefault(key, text)
+        return frozenset(keys)
+
+    results = [([known(words) for words in diagnosis.guesses], known(diagnosis.idle)) for diagnosis in diagnoses]
+    single = list(dict.fromkeys(guess for guesses, _ in results for guess in guesses))
+    both = [mistake | other for mistake, other in itertools.combinations(single, 2) if len(mistake | other) == 2]
+
+    def explains(mistakes: frozenset[str], guesses: Sequence[frozenset[str]], idle: frozenset[str]) -> bool:
+        return any(guess <= mistakes and mistakes - guess <= idle for guess in guesses)
+
+    counts = {mistakes: sum(explains(mistakes, *result) for result in results) for mistakes in [*single, *both]}
+    likely = [mistakes for mistakes, count in counts.items() if explains(mistakes, *results[0]) and 2 * count >= len(results)]
+    best = max(likely, key=lambda mistakes: (counts[mistakes], -len(mistakes)), default=frozenset())
+    return "; and ".join(text for key, text in texts.items() if key in best)
 
 
 def _mistakes(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield common mistakes in words, and as arguments of `_reference`."""
-    if problem.alpha != 1:
-        yield "alpha is left out", {"alpha": 1.0}
+    """Yield common mistakes in words, and as arguments of `_computed`."""
+    yield "alpha is left out", {"alpha": 1.0}
+    yield "beta is left out: the old C is not added", {"beta": 0.0}
+    yield "beta is left out: the old C is added as it is", {"beta": float(problem.beta != 0)}
     if problem.beta != 0:
-        yield "beta is left out: the old C is not added", {"beta": 0.0}
-        yield "beta is left out: the old C is added as it is", {"beta": 1.0}
         yield "alpha and beta are exchanged", {"alpha": problem.beta, "beta": problem.alpha}
     strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc, "K": problem.k, "N": problem.n}
     for name in ("lda", "ldb", "ldc"):
         for other, value in strides.items():
-            if value != strides[name]:
+            if other != name:
                 yield f"leading dimension: {other} is used instead of {name}", {name: value}
-    if any(problem.paddings):
-        yield (
-            "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
-            {"lda": problem.k, "ldb": problem.n, "ldc": problem.n},
-        )
+    yield (
+        "leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc",
+        {"lda": problem.k, "ldb": problem.n, "ldc": problem.n},
+    )
+    yield COLUMN_MAJOR, {"columns": True}
+    yield COLUMN_MAJOR, {"columns": True, "lda": problem.m, "ldb": problem.k, "ldc": problem.m}
     for left in dict.fromkeys(problem.k % tile for tile in TILES):
-        if 0 < left <= problem.k:
-            yield f"the last {left} of K are left out", {"k": problem.k - left}
+        yield f"the last {left} of K are left out", {"k": problem.k - left}
 
 
 def _edge(problem: Problem, looked_at: slice, wrong: NDArray[np.bool_]) -> str:

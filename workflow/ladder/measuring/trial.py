@@ -11,7 +11,7 @@ from ladder.core.stats import paired_ratio
 from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
-from ladder.measuring.diagnosis import Diagnosis, dividing
+from ladder.measuring.diagnosis import Diagnosis, dividing, likeliest
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Failure
@@ -24,6 +24,8 @@ LIMITS = Limits(race=False, target=0.01, min_samples=6, max_samples=20, max_seco
 """Six samples are the fewest whose range is a 95 % interval of the median."""
 GROUP = 6
 """Configurations that are timed in the same rounds, beside the best rung and the last try."""
+INDICES = "row-major, with leading dimensions, element (i, j) of A is A[i * lda + j], of B B[i * ldb + j], of C C[i * ldc + j]"
+"""What the reason for an access outside of the operands ends with."""
 ONCE = "a race, or memory that nobody set: wrong once, and right when launched again"
 
 
@@ -43,6 +45,7 @@ class Entry:
     """Problems of the gauntlet that were asked."""
     changed: int = 0
     """How many of them were changed to what the kernel needs."""
+    nan_at_alpha_0: bool = False
     samples: Mapping[str, Any] = field(default_factory=dict)
     """Columns of its samples, once they are taken."""
     beside: Sequence["Entry"] = ()
@@ -103,6 +106,11 @@ class Trial:
                     beside = [replace(other, samples={}) for other in entry.beside]
                     self._time([entry], ())
                     entry.beside = beside
+        for entry in correct:
+            if entry.status == "incorrect":
+                diagnosis, guess, _ = self._diagnose(entry, [self.problem], [])
+                entry.reason += f"\n  {diagnosis}" if diagnosis else ""
+                entry.reason += f"\n  it looks like this: {guess}" if diagnosis and guess else ""
 
     def _judge(self, entry: Entry, doing: str) -> None:
         """Run the gauntlet, then launch on whole numbers of the problem's size. Diagnose an incorrect result."""
@@ -118,11 +126,8 @@ class Trial:
 
         try:
             verdict = self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
-            entry.tensor_cores, entry.asked, entry.changed = (
-                verdict.tensor_cores,
-                verdict.gauntlet_problems,
-                verdict.gauntlet_changed,
-            )
+            entry.tensor_cores, entry.nan_at_alpha_0 = verdict.tensor_cores, verdict.nan_at_alpha_0
+            entry.asked, entry.changed = verdict.gauntlet_problems, verdict.gauntlet_changed
             if verdict.status == "correct":
                 at = exactly(self.problem, tf32)
                 self.report(f"{doing}, {gauntlet.describe(at)}")
@@ -136,6 +141,8 @@ class Trial:
                 few = 16 // ELEMENT_TYPES[self.problem.element_type].size
                 rows = ", ".join(f"{name} % {few} == 0" for name in ("lda", "ldb", "ldc"))
                 entry.reason += f"\n  load fewer elements at a time, or add to the header `needs: [alignment >= 16, {rows}]`"
+            elif re.search("killed by signal 11|illegal (memory access|address)", failure.reason, re.IGNORECASE):
+                entry.reason += f"\n  {INDICES}"
             return
         entry.status, entry.reason = verdict.status, verdict.reason
         if entry.status == "incorrect":
@@ -143,10 +150,7 @@ class Trial:
             turn = later.index(at) if at in later else len(later)
             diagnosis, guess, needs = self._diagnose(entry, [at, *later[turn + 1 :]], later[:turn])
             if diagnosis:
-                entry.reason = (
-                    f"on {gauntlet.describe(at)}: C[{diagnosis.row}][{diagnosis.column}] is {diagnosis.got:.9g}; "
-                    f"expected {diagnosis.wanted:.9g} ({diagnosis.wrong} of {diagnosis.elements} elements are wrong)"
-                )
+                entry.reason = f"on {gauntlet.describe(at)}: {diagnosis}"
             entry.reason += f"\n  it looks like this: {guess}" if guess else f"\n  {verdict.reason}" if diagnosis else ""
             if needs:
                 entry.reason += f"\n  only other sizes are wrong: check bounds, or add to the header `{needs}`"
@@ -154,11 +158,9 @@ class Trial:
     def _diagnose(
         self, entry: Entry, problems: Sequence[Problem], before: Sequence[Problem]
     ) -> tuple[Diagnosis | None, str, str]:
-        """Return what is found on the first of several problems, the mistake that at least half of the failed problems suggest, and `needs`.
+        """Return what is found on the first of several problems, the likeliest mistakes, and `needs`.
 
         The `needs` allow the problems that are correct, as those `before` are, and no other.
-
-        One problem alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
         """
         diagnoses: list[Diagnosis] = []
         first: Diagnosis | None = None
@@ -175,11 +177,7 @@ class Trial:
                 (right if answer.right else wrong).append(problem)
                 diagnoses += [Diagnosis(**answer.diagnosis)] if answer.diagnosis else []
                 first = diagnoses[0] if problem is problems[0] and diagnoses else first
-        alike: dict[str, list[str]] = {}
-        for guess in (guess for diagnosis in diagnoses for guess in diagnosis.guesses):
-            alike.setdefault(re.sub(r"\d+", "", guess), []).append(guess)
-        most = max(alike.values(), key=len, default=[""])
-        return first, (most[0] if 2 * len(most) >= len(diagnoses) else ""), dividing(wrong, right)
+        return first, likeliest(diagnoses) if first else "", dividing(wrong, right)
 
     def _time(self, group: Sequence[Entry], beside: Sequence[Entry]) -> bool:
         """Time configurations in the same rounds, beside others; return False if the worker did not survive."""
