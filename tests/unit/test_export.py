@@ -345,8 +345,11 @@ def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(name, a
 @pytest.mark.published
 def test_the_best_configuration_is_that_of_the_headline_dataset():
     kernel = KERNELS["cuda/11_split_k"]
-    best = fastest_result(kernel, "sm_90", "float32", "")
+    best = fastest_result(kernel, "sm_90", "float32", "", "nvidia-h200")
     assert best and best["dataset"].startswith("results/") and best["problem"] == "M = N = K = 4096"
-    given = fastest_result(kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8")
+    given = fastest_result(kernel, "sm_90", "float32", "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8", "nvidia-h200")
     assert given and given["configuration"] == "BM=64 BN=128 BK=8 TM=8 TN=8 SLICES=8"
-    assert fastest_result(kernel, "sm_80", "float32", "") is None
+    assert fastest_result(kernel, "sm_80", "float32", "", "") is None
+    for slug in ("nvidia-h200", "nvidia-h100-80gb-hbm3"):
+        best = fastest_result(KERNELS["cuda/34_half_late_stores"], "sm_90", "bfloat16", "", slug)
+        assert best and f"/{slug}/" in best["dataset"]  # of two models with this architecture, the one that is there

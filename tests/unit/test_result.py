@@ -76,7 +76,12 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
     folder.mkdir()
     (folder / "environment.json").write_text(json.dumps({"kind": "cuda", "name": "x"}))
     of = {row["kernel"]: row for row in rows}
-    of["03_shared_tile"] |= {"status": "incorrect", "reason": "C[0][0] is off\nand more"}
+    of["03_shared_tile"] |= {
+        "status": "incorrect",
+        "reason": "C[0][0] is off\nand more",
+        "padding": "1,0,2",
+        "distribution": "denormal",
+    }
     of["05_register_tile"] |= {"status": "timeout", "reason": "x" * 999}
     of["07_double_buffer"] |= {"status": "not_supported", "reason": "too large"}
     with (folder / "summary.csv").open("w", newline="") as file:
@@ -88,8 +93,9 @@ def test_what_is_not_right_is_named_with_its_reason(dataset, tmp_path):
     lines = final_table.failures([folder], list(csv.DictReader(rows.open())))
     assert lines[0] == "cuda/90_x: compile_error in 1 row(s); BX=8 for sm_90: x.cu(3): error: what?"
     incorrect, timeout, hint = lines[1:]
-    assert hint == "`.venv/bin/ladder try kernels/cuda/03_shared_tile.cu` shows the first incorrect element"
     label = of["03_shared_tile"]["configuration"]
+    options = f"--problem 64x4096x4096 --padding=1,0,2 --distribution=denormal --set {label.replace(' ', ' --set ')}"
+    assert hint == f"`.venv/bin/ladder try kernels/cuda/03_shared_tile.cu {options}` shows the first incorrect element"
     assert incorrect == f"cuda/03_shared_tile: incorrect in 1 row(s); {label} on 64x4096x4096: C[0][0] is off"
     assert timeout.startswith("cuda/05_register_tile: timeout in 1 row(s); ")
     assert timeout.endswith("xxx…")
@@ -215,6 +221,10 @@ def test_a_table_keeps_to_the_columns_of_the_screen(dataset):
     assert max(len(line) for line in narrow if "best.csv" not in line) <= 80
     assert [line.split()[0] for line in narrow] == [line.split()[0] for line in wide]
     assert any("…" in line for line in narrow)
+    for columns in (60, 40, 30):
+        table = final_table.table(dataset, 60, columns)
+        assert max(len(line) for line in table if "best.csv" not in line) <= columns
+        assert all(" %" in line for line in table if re.match(r"  \d\d_", line)), table  # whatever is left out, the ratio is kept
 
 
 @pytest.mark.parametrize("name", ["best.csv", "summary.csv", "costs.csv", "environment.json"])

@@ -54,7 +54,7 @@ def test_a_wrong_kernel_beside_a_right_one_is_told_last_and_by_the_exit_code(don
     message = r"cpu/92_typo: compile_error in 1 row\(s\); - for cpu-\S+: 92_typo\.c:.* error: .undeclared. undeclared"
     assert re.match(message, typo)
     assert wrong.startswith("cpu/91_wrong: incorrect in 1 row(s); - on 48: on M=1 N=1 K=1 exact: C[0][0] is not exact")
-    assert hint == "`.venv/bin/ladder try kernels/cpu/91_wrong.c` shows the first incorrect element"
+    assert hint == "`.venv/bin/ladder try kernels/cpu/91_wrong.c --problem 48x48x48` shows the first incorrect element"
     table = done.first.stdout[done.first.stdout.index("M=48 N=48 K=48, float32, warm") :]
     assert re.search(r"^  90_right +- +\S+ +\S+ % +(\S+ to \S+|not known)", table, re.MULTILINE)
     assert re.search(r"Warning: .*/kernels/cpu/wip\.c: taken for no kernel; expected the suffix \.c, ", done.first.stdout)

@@ -63,6 +63,41 @@ def test_a_try_on_a_busy_gpu_is_correct_and_no_result(trials, gpus):
     assert [kept["marks"] for kept in trials.history()] == [[], ["disturbed"]]
 
 
+def test_a_kernel_that_multiplies_nan_by_an_alpha_of_0_is_correct_and_gets_the_line_to_write(trials):
+    plain = "c[:] = p.alpha * (a @ b) + (p.beta * c if p.beta else 0)"
+    output = trials.try_(plain)
+    assert re.search(r"NaN at alpha 0: .* write `alpha == 0 \? 0 : alpha \* sum`\n", output), output
+    assert "\ncorrect; " in trials.try_(plain, "--alpha=0", "--beta=-0.5")
+    assert "\ncorrect; " in trials.try_(plain, "--alpha=0", "--distribution=nonfinite")
+    assert "NaN at alpha 0" not in trials.try_("right()")
+
+
+def test_a_kernel_is_tried_on_the_problem_of_a_campaign(trials):
+    does = "right(); c *= 1 + (p.distribution == 'denormal' and p.padding == '1,0,2' and p.beta < 0)"
+    given = ["--distribution=denormal", "--padding=1,0,2", "--beta=-0.5", "--offset=1"]
+    output = trials.try_(does, *given, code=1)
+    assert output.startswith(
+        "cuda/mine, float32, 32 x 32 x 32 beta=-0.5 padding=1,0,2 offset=1 distribution=denormal on Simulated\n"
+    )
+    assert re.search(
+        r"while timed: sample \d+: a row of C is off by .*\n  C\[0\]\[0\] is \S+; expected \S+ \(1024 of 1024 ", output
+    ), output
+    assert "\ncorrect; " in trials.try_(does, *given[:-2])
+    assert "distribution: got " in trials.try_(does, "--distribution=normals", code=2)
+
+
+def test_a_peak_that_is_beaten_is_measured_again(trials, monkeypatch):
+    share = re.compile(r"(of the measured peak \d+%|above the measured peak.*)")
+    before = share.findall(trials.try_("right()"))
+    path = trials.kept / "simulated" / "environment.json"
+    text = path.read_text()
+    path.write_text(text.replace('"fp32_tflops": 60.0', '"fp32_tflops": 0.001'))
+    assert share.findall(trials.try_("right()")) == before
+    assert '"fp32_tflops": 60.0' in path.read_text()
+    monkeypatch.setattr("ladder.compiling.cubin.uses_tensor_cores", lambda binary: True)
+    assert share.findall(trials.try_("right()")) == []  # that peak is of other units
+
+
 def test_the_first_wrong_element_is_named_with_a_guess(trials):
     output = trials.try_("right(ldc=p.n)", code=1)
     assert re.search(
@@ -97,6 +132,8 @@ def test_what_the_gauntlet_asks_of_a_kernel_that_needs_something_is_said(trials)
     ("right(lda=p.k)", "leading dimension: K is used instead of lda"),
     ("right(ldb=p.n)", "leading dimension: N is used instead of ldb"),
     ("right(k=p.k - 1)", "the last 1 of K are left out"),
+    ("right(alpha=1, lda=p.k, ldb=p.n, ldc=p.n)",
+     "alpha is left out; and leading dimensions are left out: rows of A are lda apart, those of B ldb, those of C ldc"),
     ("c[:] = p.beta * c + p.alpha * (a @ b)", UNTOUCHED),
     ("right(alpha=float('nan'))", COMPUTED),
 ])  # fmt: skip
@@ -139,13 +176,16 @@ def test_a_wrong_kernel_that_refuses_some_problems_or_crashes_on_them_is_wrong(t
 
 
 def test_a_kernel_that_crashes_or_never_ends_is_wrong(trials):
+    indices = "  row-major, with leading dimensions, element (i, j) of A is A[i * lda + j], "
     for does, reason in {
-        "die(11)": "launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11\n",
-        "fail('an illegal address')": "launch_error: mine: on M=1 N=1 K=1 exact: an illegal address\n",
+        "die(11)": f"launch_error: mine: on M=1 N=1 K=1 exact: the child process was killed by signal 11\n{indices}",
+        "fail('an illegal address')": f"launch_error: mine: on M=1 N=1 K=1 exact: an illegal address\n{indices}",
         "hang()": "timeout: mine: on M=1 N=1 K=1 exact: no answer within 20 s\n",
         "hang() if timed else right()": "timeout: mine: on M=32 N=32 K=32 uniform, while timed: no answer within 20 s\n",
     }.items():
-        assert reason in trials.try_(does, code=1)
+        output = trials.try_(does, code=1)
+        assert reason in output
+        assert re.search(rf"\n{reason.partition(':')[0]}; \S+ s$", output), output
         assert "\ncorrect; " in trials.try_("right()")
 
 
@@ -156,7 +196,7 @@ def test_after_a_configuration_that_never_ends_the_others_are_not_waited_for(tri
     assert 20 <= virtual_clock.now() - start < 25
     assert re.search(rf"^P=1: {INTERVAL} TFLOP/s; ", output, re.MULTILINE), output
     assert re.findall("^timeout: (P=.): on .*: no answer within 20 s", output, re.MULTILINE) == ["P=2"], output
-    assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\nincorrect; " in output
+    assert "\nnot tried after the timeout: P=3, P=4, P=5 and 1 more\ntimeout; " in output
 
 
 def interrupt():
@@ -190,6 +230,7 @@ def test_one_message_of_the_compiler_is_printed_once_for_all_configurations(tria
     output = trials.try_("summ += 1", header=header, code=1)
     assert "compile_error: BX=8 BY=4, BX=8 BY=8, BX=16 BY=4 and 1 more\nmine.cu(9): error: " in output
     assert output.count("is undefined") == 1
+    assert re.search(r"\ncompile_error; \S+ s$", output), output
 
 
 def test_without_a_gpu_a_cuda_kernel_is_compiled_and_not_run(trials, monkeypatch):
@@ -243,7 +284,11 @@ def earlier_results(trials, size, **medians):
     """Samples of kernels on a square, by their medians in microseconds beside a reference of 2."""
     row = vars(Problem(size, size, size)) | {"configuration": "-", "status": "correct", "state": "warm", "reference": "cublas"}
     row |= {"reference_us": [2.0] * 3}
-    rows = [row | {"kernel": kernel, "key": kernel, "samples_us": [us] * 3} for kernel, us in medians.items()]
+    names = {name: (*name.split(), "-")[:2] for name in medians}
+    rows = [
+        row | {"kernel": names[name][0], "configuration": names[name][1], "key": name, "samples_us": [us] * 3}
+        for name, us in medians.items()
+    ]
     folder = trials.root / "results" / "default" / "simulated" / "samples"
     folder.mkdir(parents=True)
     samples.write(folder / "x.parquet", rows, {})
@@ -255,6 +300,20 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(trials):
     earlier_results(trials, 32, slow=9.0, fast=5.0, gone=1.0)
     match = re.search(rf"; of fast ({INTERVAL}); ", trials.try_("slow(2); right()"))
     assert match and float(match[1].split()[0]) == pytest.approx(0.5, rel=0.05)
+
+
+def test_like_is_compared_with_like(trials):
+    """The rung has the parameters that were given, and the last try those configurations."""
+    header = "parameters: {THREADS: 1}\nsweep: {THREADS: [1, 2]}\n"
+    trials.write("slow(1 / THREADS); right()", header, name="rung")
+    earlier_results(trials, 32, **{"rung THREADS=1": 4.0, "rung THREADS=2": 2.0})
+    for given, threads in (([], 2), (["--set", "THREADS=1"], 1)):
+        output = trials.try_("slow(1 / THREADS); right()", *given, header=header)
+        ratios = re.findall(rf"^THREADS={threads}: .*; of rung ({INTERVAL})", output, re.MULTILINE)
+        assert [float(ratio.split()[0]) for ratio in ratios] == pytest.approx([1.0], rel=0.05), output
+        assert f"\n  rung: THREADS={threads}\n" in output
+        assert SINCE not in output
+    assert f"{SINCE}the same machine code" in trials.try_("slow(1 / THREADS); right()", "--set", "THREADS=1", header=header)
 
 
 def test_a_best_rung_may_be_faster_than_the_device_without_tensor_cores(trials):

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ladder.compiling.compile import capability
 from ladder.core.files import ROOT
-from ladder.core.stats import median_interval
+from ladder.core.stats import paired_ratio
 from ladder.devices.detect import Device
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse
@@ -18,12 +19,15 @@ SIZE = {"cuda": 4096, "cpu": 256}
 """The size of the square that a kernel is tried on by default."""
 
 
-def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str] | None:
+def best_rung(
+    device: Device, tried: Path, problem: Problem, given: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> tuple[Path, str] | None:
     """Return the kernel file and configuration of the fastest rung, relative to the reference, on a problem.
 
     The device's own results and those published for it come first. Published results of other devices of its kind add the configurations and
     problems that these lack. If no result has the problem, the largest square up to `SIZE` in the results stands for it. Returns None if no
-    result has a rung whose file still exists and that is compiled for the device.
+    result has a rung whose file still exists and that is compiled for the device. Of a parameter such as THREADS that is `given` values, the
+    rung has one of these, if it has the parameter.
     """
     results = ROOT / "results"
     published = [
@@ -40,25 +44,28 @@ def best_rung(device: Device, tried: Path, problem: Problem) -> tuple[Path, str]
     rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
     rows = [r for r in rows if r["kernel"] != tried.stem]
     rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
+    rows = [r for r in rows if _agrees(r["configuration"], given)]
     squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
     for size in (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3:
         at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
-        for row in sorted(at, key=lambda r: median_interval(r["samples_us"])[0] / median_interval(r["reference_us"])[0]):
+        for row in sorted(at, key=_speedup, reverse=True):
             path = tried.parent / f"{row['kernel']}{tried.suffix}"
             if path.exists() and _is_for(parse(path), device):
                 return path, str(row["configuration"])
     return None
 
 
-def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: str) -> dict[str, Any] | None:
+def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: str, slug: str) -> dict[str, Any] | None:
     """Return where a kernel was measured on devices of an architecture: its fastest configuration, or only that with a label.
 
     The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own results, then of the featured published
-    ones. Returns None if none has.
+    ones, those of the device `slug` before others. Returns None if none has.
     """
     results, usual = ROOT / "results", Problem(1, 1, 1)
-    own = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
-    for folder in [*own, *published_index.featured(results / "published").values()]:
+    folders = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
+    published = published_index.featured(results / "published")
+    folders += [published[group] for group in sorted(published, key=lambda group: group.split("/")[0] != slug)]
+    for folder in folders:
         environment = read_environment(folder / "environment.json")
         if environment["kind"] != "cuda" or float(environment["attributes"]["compute_capability"]) != capability(arch):
             continue
@@ -69,7 +76,7 @@ def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: 
         if rows:
             size = max(r["m"] for r in rows)
             at = [r for r in rows if r["m"] == size]
-            row = min(at, key=lambda r: median_interval(r["samples_us"])[0] / median_interval(r["reference_us"])[0])
+            row = max(at, key=_speedup)
             return {
                 "dataset": folder.relative_to(ROOT).as_posix(),
                 "gpu": environment["name"],
@@ -83,6 +90,17 @@ def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: 
 def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return the samples in folders of them."""
     return [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in samples.read(path)[0]]
+
+
+def _speedup(row: Mapping[str, Any]) -> float:
+    """Return how many times as fast as the reference a row's candidate is, as in all tables."""
+    return paired_ratio(row["reference_us"], row["samples_us"])[0]
+
+
+def _agrees(label: str, given: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether the parameters of a configuration have given values, where it has parameters of those names."""
+    own = dict(pair.split("=") for pair in label.split() if "=" in pair)
+    return all(own.get(name, values[0]) in values for name, values in given.items())
 
 
 def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:

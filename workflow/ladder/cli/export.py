@@ -32,7 +32,7 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
     gpus = detect_gpus()
     arch = kernel.architecture or (gpus[0].arch if gpus else DEFAULT_ARCHITECTURE)
     configuration = _configuration(kernel, assignments, element_type)
-    result = fastest_result(kernel, arch, element_type, configuration.label if assignments else "")
+    result = fastest_result(kernel, arch, element_type, configuration.label if assignments else "", gpus[0].slug if gpus else "")
     if assignments:
         why = "as given"
     elif result:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ladder.core.errors import clear_errors
+from ladder.core.types import ELEMENT_TYPES
 
 Run = Callable[[Namespace], None]
 
@@ -154,14 +155,16 @@ def try_(parser: ArgumentParser) -> Run:
     """Compile, verify and time one kernel, and compare it with its last correct try.
 
     The same rounds time the baseline, the best rung and the last correct try. On a busy machine the times are "not a result". Exit codes:
-    0: correct, however it was timed. 1: incorrect. 2: the kernel could not be tried. The command keeps its files in results/try/ and does
-    not touch the results of campaigns.
+    0: correct, however it was timed. 1: incorrect, or it does not compile or fails. 2: the kernel could not be tried. The command keeps its
+    files in results/try/ and does not touch the results of campaigns.
     """
     parser.add_argument("file", type=Path, metavar="FILE", help="a kernel in kernels/cuda/ or kernels/cpu/")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--size", metavar="N", help="M = N = K (on a GPU 4096, on a CPU 256)")
     size.add_argument("--problem", metavar="MxNxK", help="such as 64x4096x4096")
-    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64, float16 or bfloat16 (float32)")
+    _add_type(parser)
+    for name, values in {"alpha": "X", "beta": "X", "padding": "N", "offset": "N", "distribution": "NAME"}.items():
+        parser.add_argument(f"--{name}", metavar=values, help=f"the problem's {name}, as in a campaign")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUES",
         help="a parameter's values, such as BM=64,128, instead of the header's sweep; or compiler=nvrtc, maxrregcount=128, dlcm=cg",
@@ -173,9 +176,13 @@ def try_(parser: ArgumentParser) -> Run:
 
     def run(given: Namespace) -> None:
         from ladder.cli import trial
+        from ladder.model.problem import VARIED
 
         with clear_errors(2):
-            tries = trial.Tries(trial.Arguments(given.file, _size(given), given.type, _lists(given.set), given.counters))
+            operands = {name: text for name in VARIED if (text := getattr(given, name)) is not None}
+            tries = trial.Tries(
+                trial.Arguments(given.file, _size(given), given.type, _lists(given.set), given.counters, operands)
+            )
             try:
                 if given.watch:
                     trial.watch(tries)
@@ -189,6 +196,10 @@ def try_(parser: ArgumentParser) -> Run:
         sys.exit(0 if right else 1)
 
     return run
+
+
+def _add_type(parser: ArgumentParser) -> None:
+    parser.add_argument("--type", default="float32", metavar="TYPE", help=f"{', '.join(ELEMENT_TYPES)} (float32)")
 
 
 def _percent(text: str) -> float:
@@ -257,7 +268,7 @@ def export(parser: ArgumentParser) -> Run:
     parser.add_argument(
         "configuration", nargs="*", metavar="NAME=VALUE", help="its parameters, such as BM=64; others have their defaults"
     )
-    parser.add_argument("--type", default="float32", metavar="TYPE", help="float32, float64 or float16 (float32)")
+    _add_type(parser)
 
     def run(given: Namespace) -> None:
         from ladder.cli import export

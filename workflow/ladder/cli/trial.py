@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,17 +24,18 @@ from ladder.compiling.compile import SUFFIX as BINARY
 from ladder.compiling.compile import Resource, compile_kernel, compile_support
 from ladder.compiling.provenance import fingerprint
 from ladder.compiling.toolchain import DEFAULT_ARCHITECTURE
-from ladder.core import clock
+from ladder.core import clock, yaml_schema
 from ladder.core.errors import InputError, unwritable
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import ROOT, digest, write_whole
 from ladder.core.surroundings import remarks
+from ladder.core.types import FAILED
 from ladder.devices.detect import Device, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe
 from ladder.measuring.session import Session
 from ladder.measuring.trial import LIMITS, Entry, Trial
 from ladder.model import campaign_file
-from ladder.model.campaign import Campaign
+from ladder.model.campaign import Campaign, check_memory
 from ladder.model.kernel import OF_BUILD, SUFFIXES, Configuration, Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import Problem
@@ -42,6 +43,8 @@ from ladder.pipeline import code_digest
 from ladder.storage.dataset_layout import read_environment
 
 FOLDER = ROOT / "results" / "try"
+FAILURES = (*FAILED, "compile_error")
+"""Statuses with which a try ends, the gravest first."""
 WATCH_SECONDS = 0.1
 """Time between looks at the file."""
 
@@ -55,6 +58,8 @@ class Arguments:
     element_type: str = "float32"
     lists: Mapping[str, Sequence[str]] | None = None
     counters: bool = False
+    operands: Mapping[str, str] = field(default_factory=dict)
+    """Values of `VARIED`."""
 
 
 class Tries:
@@ -70,8 +75,8 @@ class Tries:
         self.path = path
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
         self.device: Device | None = devices[0] if devices else None
-        self.kept = FOLDER / self.kind / path.stem
-        """The path of the last correct try; each of its files has its own suffix."""
+        self.kept = FOLDER / self.kind / (digest(arguments.lists) if arguments.lists else "") / path.stem
+        """The path of the last correct try of the same configurations; each of its files has its own suffix."""
         tqdm.monitor_interval = 0  # no thread may run beside forks
         self.line = tqdm(bar_format="{desc}", leave=False, disable=None)
         """On a terminal, the current step; cleared before results are printed."""
@@ -103,19 +108,22 @@ class Tries:
         kernel = parse(self.path)
         plan = self._plan(kernel)
         (problem,) = plan.problems(self.kind, self.arguments.element_type)
+        if self.device and self.device.memory:
+            check_memory(plan, self.kind, self.device.name, self.device.memory)
         arch = self.device.arch if self.device else DEFAULT_ARCHITECTURE
         self.line.set_description_str("compiling")
         mine, refused = self._compile_and_open(kernel, plan.configurations[kernel.id], arch)
         where = f" on {self.device.name}" if self.device else ""
+        extras = "".join(f" {name}={value}" for name, value in problem.varied.items())
         self.line.clear()
-        print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{where}")
+        print(f"{kernel.id}, {problem.element_type}, {problem.m} x {problem.n} x {problem.k}{extras}{where}")
         for text in trial_report.refusals(refused):
             print(text)
-        wrong = any(row.status == "compile_error" for row in refused)
+        failed = [row.status for row in refused if row.status in FAILURES]
         if not self.device:
             for entry in mine:
                 print(f"compiled for {arch}: {entry.label}: {trial_report.resources(entry.resource)}")
-        if not self.device and not wrong:
+        if not self.device and not failed:
             unusable = "".join(f"; {it}" for it in left_out())
             raise InputError(f"no usable GPU was found here{unusable}: compiled, not run; expected an NVIDIA GPU and its driver")
         if mine and self.device:
@@ -131,15 +139,15 @@ class Tries:
                 trial.run(mine)
                 self.line.clear()
                 self._report(trial, mine, last)
-            wrong |= any(entry.status not in ("correct", "not_supported") for entry in mine)
-        if wrong:  # an incorrect kernel may have damaged the worker
+            failed += [entry.status for entry in mine if entry.status in FAILURES]
+        if failed:  # an incorrect kernel may have damaged the worker
             self.close()
         elif self.device and not any(entry.status == "correct" for entry in mine):
             raise InputError(f"{self.arguments.path}: no configuration of it runs on {self.device.name}, on this problem")
-        print(f"{'incorrect' if wrong else 'correct'}; {clock.now() - start:.1f} s", flush=True)
+        print(f"{min(failed, key=FAILURES.index, default='correct')}; {clock.now() - start:.1f} s", flush=True)
         if self.unkept:
             print(f"Warning: nothing is kept of it for the next try: {self.unkept}", file=sys.stderr, flush=True)
-        return not wrong
+        return not failed
 
     def _plan(self, kernel: Kernel) -> Campaign:
         """Return a campaign of this kernel alone on the one problem, checked like any other."""
@@ -160,6 +168,9 @@ class Tries:
             "parameters": {kernel.id: own} if own else {},
             "options": {name: _numbers(values) for name, values in build.items() if name != "compiler"},
         }
+        for name, text in self.arguments.operands.items():
+            values = [yaml_schema.typed(part) for part in text.split(",")]
+            data[name] = values if len(values) > 1 else values[0]
         compiler = {"compiler": list(build["compiler"])} if "compiler" in build else {}
         return campaign_file.load(data | compiler, "ladder try", {kernel.id: kernel})
 
@@ -198,11 +209,11 @@ class Tries:
             write_whole(path, compile_support(self.kind, arch))
         return path
 
-    def _environment(self, session: Session) -> dict[str, Any]:
-        """Return the device's `environment.json`. It is measured at the first try on the device, and when what it describes has changed."""
+    def _environment(self, session: Session, again: bool = False) -> dict[str, Any]:
+        """Return the device's `environment.json`. It is measured at first, when what it describes has changed, or `again`."""
         assert self.device
         path, child = FOLDER / self.device.slug / "environment.json", session.worker()
-        if path.exists():
+        if path.exists() and not again:
             known = read_environment(path)
             if (known["fingerprint"], known["attributes"]) == (fingerprint(self.device), child.attributes):
                 return known
@@ -230,7 +241,10 @@ class Tries:
     def _best_rung(self, problem: Problem, arch: str) -> list[Entry]:
         """Return the best rung of the device's own or of published results, compiled. Empty without results, or if it does not run here."""
         if not self.looked_for_rung:
-            self.looked_for_rung, self.rung = True, best_rung(self.device, self.path, problem) if self.device else None
+            self.looked_for_rung, self.rung = (
+                True,
+                (best_rung(self.device, self.path, problem, self.arguments.lists or {}) if self.device else None),
+            )
         if self.rung is None:
             return []
         kernel = parse(self.rung[0])
@@ -239,10 +253,13 @@ class Tries:
 
     def _report(self, trial: Trial, mine: Sequence[Entry], last: Sequence[Entry]) -> None:
         """Print the results of a trial and keep its best entry."""
-        problem, environment = trial.problem, trial.session.environment
+        problem, session = trial.problem, trial.session
         timed = sorted(
             (entry for entry in mine if entry.samples and entry.status == "correct"), key=lambda entry: -entry.ratio()[0]
         )
+        if any((trial_report.of_peak(entry, problem, session.environment) or 0) > 1 for entry in timed):
+            session.environment = self._environment(session, again=True)  # other work had slowed the device when it was measured
+        environment = session.environment
         doubts = trial_report.doubts(self.kind, trial.others, timed[0].samples["reference_us"]) if timed else {}
         for entry in timed:
             print(("not a result: " if doubts else "") + trial_report.rates(entry, problem, environment))
@@ -252,6 +269,10 @@ class Tries:
                 print(f"  {gauntlet}")
         if timed:
             print("  intervals: 95 %, within-run")
+            for configuration in trial_report.rungs(timed[0]):
+                print(f"  {configuration}")
+            if any(entry.nan_at_alpha_0 for entry in timed):
+                print(f"  {trial_report.NAN_AT_ALPHA_0}")
             if doubts:
                 print(f"  measure again while nothing else runs: {'; '.join(doubts.values())}")
             for remark in remarks(environment["attributes"]):
@@ -259,7 +280,7 @@ class Tries:
             for entry in last:
                 print(f"  since the last correct try: {trial_report.changes(timed[0], entry, bool(doubts))}")
         if timed and self.arguments.counters:
-            print(f"  {self._stalls(trial.session, timed[0], problem)}")
+            print(f"  {self._stalls(session, timed[0], problem)}")
         for entry in mine:
             if entry.status not in ("correct", "skipped"):
                 print(f"{entry.status}: {entry.label}: {entry.reason}")

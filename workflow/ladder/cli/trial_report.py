@@ -9,12 +9,17 @@ from ladder.compiling.compile import Resource
 from ladder.core import verdicts
 from ladder.core.stats import median_interval, paired_ratio
 from ladder.core.surroundings import cores
-from ladder.core.types import rate_unit, tflops
+from ladder.core.types import OF_CUDA, rate_unit, tflops
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.trial import Entry, label_of
 from ladder.model.campaign import BASELINES
 from ladder.model.hardware_limits import measured_peak
 from ladder.model.problem import Problem
+
+NAN_AT_ALPHA_0 = (
+    "NaN at alpha 0: where alpha is 0 and A or B has NaN, so has C. BLAS leaves that open. To avoid it, write "
+    "`alpha == 0 ? 0 : alpha * sum`"
+)
 
 
 def refusals(rows: Sequence[Resource]) -> list[str]:
@@ -35,11 +40,30 @@ def rates(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str
     rate, least, most = (tflops(problem.m, problem.n, problem.k, value) / size for value in (us, high, low))
     words = [f"{entry.label}: {_interval(rate, least, most)} {unit}"]
     words.append(f"of {BASELINES[entry.kernel.kind][0]} {_interval(*entry.ratio())}")
-    rungs = [rung for rung in entry.beside if rung.samples and rung.kernel.path.parent == entry.kernel.path.parent]
-    words += [f"of {rung.kernel.name} {_interval(*entry.ratio(rung))}" for rung in rungs]
-    if peak := measured_peak(environment, problem.element_type):
-        words.append(f"of the measured peak {rate * size / peak:.0%}")
+    words += [f"of {rung.kernel.name} {_interval(*entry.ratio(rung))}" for rung in _rungs(entry)]
+    if share := of_peak(entry, problem, environment):
+        words.append(
+            f"of the measured peak {share:.0%}" if share <= 1 else "above the measured peak, which other work has lowered"
+        )
     return "; ".join(words)
+
+
+def of_peak(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> float | None:
+    """Return an entry's rate as a share of the measured peak of the units that it uses; None where that is not measured."""
+    peak = measured_peak(environment, problem.element_type)
+    if not peak or (entry.tensor_cores and problem.element_type not in OF_CUDA):  # that peak is of the FP32 or FP64 lanes
+        return None
+    return tflops(problem.m, problem.n, problem.k, median_interval(entry.samples["samples_us"])[0]) / peak
+
+
+def _rungs(entry: Entry) -> list[Entry]:
+    """Return the rungs that were timed beside an entry."""
+    return [rung for rung in entry.beside if rung.samples and rung.kernel.path.parent == entry.kernel.path.parent]
+
+
+def rungs(entry: Entry) -> list[str]:
+    """Return the configurations of the rungs that were timed beside an entry, if they have parameters."""
+    return [f"{rung.kernel.name}: {rung.configuration.label}" for rung in _rungs(entry) if rung.configuration.label != "-"]
 
 
 def gauntlet(entry: Entry) -> str:

@@ -1,6 +1,7 @@
 """Print the end of a run: a table of the best configurations that fits the screen, the places of all results, and failed kernels."""
 
 import csv
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis.tables import headline_problem
-from ladder.core import verdicts
+from ladder.core import verdicts, yaml_schema
 from ladder.core.files import ROOT
 from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED, rate_unit
 from ladder.model.campaign import is_baseline
 from ladder.model.kernel_file import path_of
-from ladder.model.problem import Problem
+from ladder.model.problem import VARIED, Problem
 from ladder.pipeline.messages import busy_share
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, REDRAWN, read_environment
@@ -28,6 +29,8 @@ A kernel fails if one of its configurations is `incorrect`, `compile_error`, `la
 """
 MEASURING = ("measure", "confirm")
 """The rules whose jobs measure."""
+LEFT = ("kernel", "configuration", "marks")
+"""The columns of the table that are aligned left."""
 LINES, COLUMNS = 24, 999
 """The size of the screen if the output is not a terminal."""
 LEAST_LINES = 6
@@ -177,23 +180,35 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
         ]
         for row in kept
     ]
-    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    # on a narrow screen the configurations are cut first, but not their heading
-    wide[1] = max(len(cells[0][1]), min(wide[1], columns - 2 * len(wide) - sum(wide) + wide[1]))
+    cells, wide = _fitting(cells, columns)
     m, n, k = (int(rows[0][name]) for name in "mnk")
     at = f"M={m} N={n} K={k}, {rows[0]['element_type']}, {rows[0]['state']}"
     library = environment.get("attributes", {}).get("library", rows[0]["reference"])
     text = [f"{environment['name']}, {at}; {library}; intervals {rows[0]['interval']}"]
     for line in cells:
         padded = [
-            cell.rjust(width) if 2 <= index <= 4 else _cut(cell, width).ljust(width)
-            for index, (cell, width) in enumerate(zip(line, wide, strict=True))
+            _cut(cell, width).ljust(width) if heading in LEFT else cell.rjust(width)
+            for heading, cell, width in zip(cells[0], line, wide, strict=True)
         ]
         text.append(f"  {'  '.join(padded)}".rstrip())
     text = [_cut(line, columns) for line in [*text, *below]]
     counts = {"more kernel(s)": len(rows) - len(kept), "other problem(s)": rated["problem"].nunique() - 1}
     others = [f"{count} {name}" for name, count in counts.items() if count > 0]
     return [*text, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else text
+
+
+def _fitting(cells: list[list[str]], columns: int) -> tuple[list[list[str]], list[int]]:
+    """Return a table that fits the screen, and the widths of its columns: configurations are cut, then columns left out, then names cut."""
+    for left_out in ("", "marks", "95 % interval", "configuration"):
+        kept = [index for index, heading in enumerate(cells[0]) if heading != left_out]
+        cells = [[line[index] for index in kept] for line in cells]
+        wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        if cells[0][1] == "configuration":
+            wide[1] = max(len(cells[0][1]), min(wide[1], columns - 2 * len(wide) - sum(wide) + wide[1]))
+        if sum(wide) + 2 * len(wide) <= columns:
+            return cells, wide
+    wide[0] = max(len("kernel"), wide[0] + columns - sum(wide) - 2 * len(wide))
+    return cells, wide
 
 
 def _context(row: Row) -> int:
@@ -255,7 +270,9 @@ def doubtful(folder: Path) -> list[str]:
 
 
 def _summary(folder: Path) -> pd.DataFrame:
-    return read_csv(folder / "summary.csv", ("kernel", "configuration", "element_type", "m", "n", "k", "status", "reason"))
+    return read_csv(
+        folder / "summary.csv", ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED, "status", "reason")
+    )
 
 
 def _few(problems: Sequence[str], most: int = 3) -> str:
@@ -301,10 +318,24 @@ def failures(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
         lines.append(
             f"{kind}/{kernel}: {status} in {len(rows_and_places)} row(s); {first['configuration']} {place}: {shortened(first['reason'])}"
         )
-    incorrect = [(kind, kernel) for kind, kernel, status in groups if status == "incorrect" and not is_baseline(kernel)]
-    for kind, kernel in incorrect[:1]:
-        lines.append(f"`.venv/bin/ladder try {path_of(ROOT, kind, kernel).relative_to(ROOT)}` shows the first incorrect element")
-    return lines
+    incorrect = [
+        (kind, rows_and_places[0][0])
+        for (kind, kernel, status), rows_and_places in groups.items()
+        if status == "incorrect" and not is_baseline(kernel)
+    ]
+    return [*lines, *(f"`{_to_try(*first)}` shows the first incorrect element" for first in incorrect[:1])]
+
+
+def _to_try(kind: str, row: Row) -> str:
+    """Return the command that tries the configuration of a row of `summary.csv` on its problem."""
+    problem = _of(row, *VARIED)
+    words = [".venv/bin/ladder", "try", str(path_of(ROOT, kind, row["kernel"]).relative_to(ROOT))]
+    words += ["--problem", f"{problem.m}x{problem.n}x{problem.k}"]
+    words += ["--type", row["element_type"]] if row["element_type"] != problem.element_type else []
+    # with a space, a value such as -1 would be an option
+    words += [f"--{name}={value}" for name, value in problem.varied.items()]
+    words += [word for pair in row["configuration"].split() if "=" in pair for word in ("--set", pair)]
+    return shlex.join(words)
 
 
 def _kind(row: Row) -> str:
@@ -312,8 +343,14 @@ def _kind(row: Row) -> str:
 
 
 def _problem(row: Row) -> str:
+    return _of(row).label
+
+
+def _of(row: Row, *varied: str) -> Problem:
+    """Return the problem of a row, with some of the other properties of its operands."""
+    own = {name: row[name] if name == "distribution" else yaml_schema.typed(row[name]) for name in varied}
     m, n, k = (int(row[name]) for name in "mnk")
-    return Problem(m, n, k).label
+    return Problem(m, n, k, **own)
 
 
 def shortened(reason: Any) -> str:
