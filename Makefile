@@ -126,9 +126,10 @@ $(CLUSTER)/.ready: $(BIN)/ladder envs/cluster.lock
 	$(BIN)/python -m compileall -q "$$packages"
 	touch $@
 
-# the committed tables, pages and claims, made again from the published data, and a published figure of each kind
+# the committed tables, pages and claims, made again from the published data, and all published figures
 check-published: setup
 	$(PYTEST) $(TWO) --dist loadfile -m published tests/published
+	$(BIN)/snakemake --cores all published
 
 lint: setup
 	$(BIN)/ruff check .

@@ -49,7 +49,7 @@ def sha256(path):
 
 
 def test_every_picture_on_a_page_is_the_one_that_is_drawn(published):
-    """`test_drawn` draws them again."""
+    """`snakemake published` draws them again."""
     pictures = [path.relative_to(published.resolve()) for path in sorted(publish.pictures(ROOT))]
     assert pictures
     for picture in pictures:

@@ -111,7 +111,7 @@ def test_a_repeat_keeps_its_confirmation_and_nothing_is_drawn_from_it(copy, meas
     assert {name for name in sums if LATER in name} == {f"{LATER}/{name}" for name in OF_REPEAT}
     publish.check_data(copy / B)
     (copy / B / LATER / "confirmed.parquet").write_bytes(b"else")
-    with pytest.raises(InputError, match=rf"{LATER}/confirmed\.parquet is another"):
+    with pytest.raises(InputError, match=rf"differ from SHA256SUMS: {LATER}/confirmed\.parquet\. Where"):
         publish.check_data(copy / B)
 
 
@@ -178,12 +178,25 @@ def test_packages_are_compared_with_every_version_in_the_lock(monkeypatch, tmp_p
     assert provenance.differs_from_lock() == {"numpy": "missing (lock 2.4.6 or 2.5.5)"}
 
 
-def test_another_figure_or_table_is_named(copy):
+OTHER_PACKAGES = {
+    "numpy": ({"numpy": "2.0 (lock 2.4)"}, "Your packages differ from the lock: numpy 2.0 (lock 2.4). Run `make setup`"),
+    "none": (
+        {},
+        "Your packages are those of the lock. If you changed code that draws, or a kernel's header, run `ladder publish`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("packages", "why"), OTHER_PACKAGES.values(), ids=OTHER_PACKAGES)
+def test_another_figure_or_table_is_named_with_its_cause(copy, monkeypatch, packages, why):
+    monkeypatch.setattr(publish, "differs_from_lock", lambda: packages)
     drawn = copy.parent / "redrawn" / A
+    for number in range(publish.NAMED + 2):
+        (drawn / "figures" / f"new-{number}.svg").write_text("new")
     (drawn / "figures" / "ladder-warm.svg").write_text("another")
     (drawn / "best.csv").unlink()
-    (drawn / "figures" / "new-warm.svg").write_text("new")
-    message = "best.csv is missing, figures/ladder-warm.svg is another, figures/new-warm.svg is not in SHA256SUMS; expected what"
+    more = "figures/new-0.svg, figures/new-1.svg, figures/new-2.svg, figures/new-3.svg, figures/new-4.svg and 2 more"
+    message = f"missing: best.csv; differ from SHA256SUMS: figures/ladder-warm.svg; not in SHA256SUMS: {more}. {why}"
     with pytest.raises(InputError, match=f"nvidia-a/default: {re.escape(message)}"):
         publish.check_drawn(copy / A, drawn)
 
@@ -200,9 +213,9 @@ def test_damaged_missing_and_added_data_are_named_with_advice(copy):
     with pytest.raises(InputError) as refused:
         publish.check_data(group)
     text = str(refused.value)
-    assert "environment.json is missing" in text
-    assert "samples/05_register_tile.float32.parquet is another" in text
-    assert "samples/06_more.float32.parquet is not in SHA256SUMS" in text
+    assert f"missing: {RUN}/environment.json; " in text
+    assert f"differ from SHA256SUMS: {RUN}/samples/05_register_tile.float32.parquet; " in text
+    assert f"not in SHA256SUMS: {RUN}/samples/06_more.float32.parquet. " in text
     assert "git checkout" in text
     assert "remarks" not in text
     assert "baselines" not in text
@@ -213,7 +226,7 @@ def test_swapped_samples_are_named(copy):
     first = path.read_bytes()
     path.write_bytes(other.read_bytes())
     other.write_bytes(first)
-    message = rf"03_shared_tile\.float32\.parquet is another, {RUN}/samples/05_register_tile\.float32\.parquet is"
+    message = rf"03_shared_tile\.float32\.parquet, {RUN}/samples/05_register_tile\.float32\.parquet\. Where"
     with pytest.raises(InputError, match=message):
         publish.check_data(copy / A)
 

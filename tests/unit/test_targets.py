@@ -81,7 +81,9 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     (tmp_path / "robustness").mkdir()
     for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
         (tmp_path / gpu / "1" / "samples" / f"{job}.parquet").touch()
-    (tmp_path / cpu / "1" / "samples" / "03_blocked.float32.parquet").touch()
+    compiled = "kernel,element_type\n03_shared_tile,float32\n03_shared_tile,float64\n99_gone,float32\n"
+    written(tmp_path / gpu / "1" / "resources.csv", compiled)
+    written(tmp_path / cpu / "1" / "resources.csv", "kernel,element_type\n03_blocked,float32\n")  # published without its sweep
     published = Published(tmp_path, KERNELS)
     made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
     assert published.redrawn() == [
@@ -98,7 +100,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     assert published.checked(gpu) == [f"results/redrawn/{gpu}/data.checked"]
     assert made().checked("nvidia-x") == []
     assert [path.relative_to(tmp_path / gpu).as_posix() for path in published.committed(gpu)] == [
-        "1/counters.csv", "1/environment.json", "1/samples/03_shared_tile.float32.parquet", "1/samples/99_gone.float32.parquet",
+        "1/counters.csv", "1/environment.json", "1/resources.csv", "1/samples/03_shared_tile.float32.parquet", "1/samples/99_gone.float32.parquet",
         "1/samples/baselines.float32.parquet", "2/environment.json",
     ]  # fmt: skip
     assert [path.name for path in published.samples(gpu)] == [
@@ -106,6 +108,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     ]  # fmt: skip
     assert published.headers(gpu) == [KERNELS["cuda/03_shared_tile"].path]
     assert published.headers(cpu) == [KERNELS["cpu/03_blocked"].path]
+    assert published.ids(["float64"]) == ["cuda/03_shared_tile"]
     assert published.resources(gpu) == [tmp_path / gpu / "1" / "resources.csv"]
     assert published.environment(gpu) == tmp_path / gpu / "1" / "environment.json"
     assert published.counters(gpu) == tmp_path / gpu / "1" / "counters.csv"

@@ -1,5 +1,6 @@
 """Return what the rules read and make for the published datasets, in `results/redrawn/`."""
 
+import csv
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from ladder.core.files import digest
 from ladder.core.types import ELEMENT_TYPES
-from ladder.model.campaign import BASELINE_JOB, WIDTH
+from ladder.model.campaign import WIDTH
 from ladder.model.kernel import Kernel
 from ladder.pipeline.targets import TABLES
 from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, COUNTERS, JUDGED, REDRAWN
@@ -43,10 +44,14 @@ class Published:
         return sorted({id for device in self.featured for id in self._ids(device, element_types)})
 
     def _ids(self, device: str, element_types: Collection[str] = tuple(ELEMENT_TYPES)) -> list[str]:
+        """Return the ids of a dataset's kernels. Every dataset has the compiler's reports; some have no samples of a sweep."""
         kind = "cpu" if device.startswith("cpu-") else "cuda"
-        jobs = [path.name.split(".")[:2] for path in self.samples(device)]
-        names = sorted({name for name, element_type in jobs if element_type in element_types} - {BASELINE_JOB})
-        return [f"{kind}/{name}" for name in names]
+        (resources,) = self.resources(device)
+        rows = (
+            csv.DictReader(resources.read_text().splitlines()) if resources.exists() else ()
+        )  # else the check of the data names it
+        names = {row["kernel"] for row in rows if row.get("element_type") in element_types}
+        return [f"{kind}/{name}" for name in sorted(names)]
 
     def redrawn(self) -> list[str]:
         """Return the checks that every featured dataset draws the published figures, and the page that shows them all."""

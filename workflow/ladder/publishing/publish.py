@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +33,8 @@ OF_REPEAT = ("environment.json", "resources.csv", f"{CONFIRMED}.parquet")
 DATA = (*OF_REPEAT, COUNTERS)
 """The files that a featured dataset keeps besides its samples, if they exist."""
 PICTURE = re.compile(r"!\[[^]]*\]\(([^)\s]+)\)")
+NAMED = 5
+"""The most files that a message names of a kind."""
 AGAIN = "Where it is committed, restore it: git checkout. Else publish the dataset again"
 
 
@@ -76,31 +78,44 @@ def read_sums(folder: Path) -> dict[str, str]:
     return sums
 
 
-def _differ(expected: Mapping[str, str], present: Mapping[str, Path], required: Iterable[str]) -> list[str]:
-    """Return a message for each file that is not as expected. `required` are the paths that must be in `expected`."""
-    missing = [f"{name} is missing" for name in expected if name not in present]
-    other = [f"{name} is another" for name, sha256 in expected.items() if name in present and _sha256(present[name]) != sha256]
-    return sorted(missing + other + [f"{name} is not in {SUMS}" for name in required if name not in expected])
+def _differ(expected: Mapping[str, str], present: Mapping[str, Path], required: Iterable[str]) -> str:
+    """Return what differs: the first names of each group, and how many more. `required` are the paths that must be in `expected`."""
+    groups = {
+        "missing": [name for name in expected if name not in present],
+        f"differ from {SUMS}": [
+            name for name, sha256 in expected.items() if name in present and _sha256(present[name]) != sha256
+        ],
+        f"not in {SUMS}": [name for name in required if name not in expected],
+    }
+    return "; ".join(f"{what}: {_few(sorted(names))}" for what, names in groups.items() if names)
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
 
 
 def check_data(folder: Path) -> None:
-    """Raise `InputError` that names every committed file of a device and campaign that does not match its checksum."""
+    """Raise `InputError` that names the committed files of a device and campaign that do not match their checksums."""
     expected = {name: sha256 for name, sha256 in read_sums(folder).items() if not name.startswith("../")}
     present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     required = [name for name, path in present.items() if path.name in DATA or path.suffix == ".parquet"]
     if wrong := _differ(expected, present, required):
-        raise InputError(f"{folder}: {', '.join(wrong)}; expected the files that {SUMS} lists. {AGAIN}")
+        raise InputError(f"{folder}: {wrong}. {AGAIN}")
 
 
 def check_drawn(folder: Path, drawn: Path) -> None:
-    """Raise `InputError` that names every table and figure in `drawn` that does not match the checksums in `folder`."""
+    """Raise `InputError` that names the tables and figures in `drawn` that do not match the checksums in `folder`, and why."""
     prefix, present = _prefix(folder), drawn_files(drawn)
     expected = {name.removeprefix(prefix): it for name, it in read_sums(folder).items() if name.startswith(prefix)}
     if wrong := _differ(expected, present, present):
-        raise InputError(
-            f"{drawn}: {', '.join(wrong)}; expected what {folder / SUMS} says was drawn when it was published. If the code that draws "
-            "has changed and is right, `ladder publish` writes new checksums; if it has not, the packages are not those of the lock"
+        packages = ", ".join(f"{name} {versions}" for name, versions in differs_from_lock().items())
+        why = (
+            f"Your packages differ from the lock: {packages}. Run `make setup`"
+            if packages
+            else "Your packages are those of the lock. If you changed code that draws, or a kernel's header, run `ladder publish`"
         )
+        raise InputError(f"{drawn}: {wrong}. {why}")
 
 
 def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
