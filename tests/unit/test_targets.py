@@ -100,8 +100,8 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     assert published.checked(gpu) == [f"results/redrawn/{gpu}/data.checked"]
     assert made().checked("nvidia-x") == []
     assert [path.relative_to(tmp_path / gpu).as_posix() for path in published.committed(gpu)] == [
-        "1/counters.csv", "1/environment.json", "1/resources.csv", "1/samples/03_shared_tile.float32.parquet", "1/samples/99_gone.float32.parquet",
-        "1/samples/baselines.float32.parquet", "2/environment.json",
+        "1/counters.csv", "1/environment.json", "1/resources.csv", "1/samples/03_shared_tile.float32.parquet",
+        "1/samples/99_gone.float32.parquet", "1/samples/baselines.float32.parquet", "2/environment.json",
     ]  # fmt: skip
     assert [path.name for path in published.samples(gpu)] == [
         "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
