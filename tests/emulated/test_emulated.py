@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import documented
 import emulator
 import numpy as np
 import pytest
@@ -85,6 +86,13 @@ def test_the_template_is_right_in_the_gauntlet(tmp_path: Path) -> None:
     kernel = parse(path)
     for index, configuration in enumerate(two_configurations(kernel, "float32")):
         check("pocl", kernel, configuration, problems("float32"), tmp_path / str(index))
+
+
+def test_the_kernel_of_the_readme_is_right_in_the_gauntlet(tmp_path: Path) -> None:
+    (block,) = (it for it in documented.blocks() if it.page == "README.md")
+    kernel = parse(written(tmp_path / "kernels" / "cuda" / "90_mine.cu", block.text))
+    for configuration, _ in kernel.expand({}, ["float32"]):
+        check("pocl", kernel, configuration, problems("float32"), tmp_path / configuration.slug)
 
 
 @pytest.mark.parametrize(("kernel", "configuration"), DEFAULTS)

@@ -87,9 +87,9 @@ def environment(driver, kernel, configuration, **more):
     return os.environ | {"LD_LIBRARY_PATH": str(driver), "ARGUMENT_SIZES": recording.sizes(kernel, configuration)} | more
 
 
-def build(folder, driver, kernel):
+def build(folder, driver, kernel, text=MAIN):
     source, program = folder / "main.cpp", folder / "main"
-    source.write_text(MAIN.replace("@CLASS@", f"Gemm_{kernel.name}"))
+    source.write_text(text.replace("@CLASS@", f"Gemm_{kernel.name}"))
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-isystem", str(CUDA_H), f"-L{driver}"]
     subprocess.run(
         [*toolchain.cc(), "-x", "c++", *flags, str(source), "-o", str(program), "-lcuda", "-lstdc++", "-lm"], check=True
@@ -152,6 +152,29 @@ def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
     else:
         arrays = interfaces(problem, at, {"float64": "<f8", "float16": "<f2"}.get(problem.element_type, "<f4"))
     assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
+
+
+def test_the_code_of_the_page_launches(driver, tmp_path):
+    """What needs PyTorch is only compiled."""
+    page = (ROOT / "docs" / "export.md").read_text()
+    (in_cpp_page,), (in_python_page, of_torch) = (
+        re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("cpp", "python")
+    )
+    kernel, p = KERNELS["cuda/11_split_k"], Problem(256, 300, 1000)
+    configuration, at = Configuration("float32", tuple(kernel.parameters.items())), recording.addresses(p)
+    folder, env = tmp_path / "results" / "export" / kernel.name, environment(driver, kernel, configuration)
+    folder.mkdir(parents=True)
+    exported(folder, kernel, configuration)
+    expected = recording.expected(kernel, configuration, p, at, 0)
+    include, _, body = in_cpp_page.partition("\n")
+    numbers = f"int M = {p.m}, N = {p.n}, K = {p.k}, lda = {p.lda}, ldb = {p.ldb}, ldc = {p.ldc}; float alpha = 1, beta = 0;"
+    operands = f"CUdeviceptr A = {at['a']}, B = {at['b']}, C = {at['c']}; CUstream stream = nullptr;"
+    program = build(folder, driver, kernel, f"{include}\nint main() {{ {numbers} {operands} {body} }}\n")
+    assert subprocess.check_output([program], cwd=tmp_path, env=env, text=True).splitlines() == expected
+    launching = PYTHON.partition("try:")[0] + "a, b, c = arrays\n" + in_python_page
+    command = [sys.executable, "-c", launching, str(folder), json.dumps(interfaces(p, at))]
+    assert subprocess.check_output(command, env=env, text=True).splitlines() == expected
+    compile(of_torch, "docs/export.md", "exec")
 
 
 CLUSTERED = """/*---

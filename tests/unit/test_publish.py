@@ -201,6 +201,16 @@ def test_another_figure_or_table_is_named_with_its_cause(copy, monkeypatch, pack
         publish.check_drawn(copy / A, drawn)
 
 
+def test_all_is_drawn_and_summed_again(copy, published):
+    shutil.copy(published.parents[1] / "README.md", copy.parents[1])
+    sums = copy / A / "SHA256SUMS"
+    before = sums.read_text()
+    sums.write_text(re.sub(r"^\w+(?=  .*/best\.csv$)", 64 * "0", before, flags=re.MULTILINE))
+    assert sums.read_text() != before
+    assert list(publish.redraw(copy)) == [copy / A, copy / B]
+    assert sums.read_text() == before
+
+
 def test_damaged_missing_and_added_data_are_named_with_advice(copy):
     group, folder = copy / A, copy / A / RUN
     path = folder / "samples" / "05_register_tile.float32.parquet"

@@ -1,0 +1,27 @@
+"""What the pages tell somebody with a GPU to run, run there: their kernels, and what the chapters let one try."""
+
+import documented
+import pytest
+from documented import ON_GPU, Stranger
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory) -> Stranger:
+    """A clone with the kernel that the README has its reader write."""
+    made = Stranger(tmp_path_factory.mktemp("stranger") / "gemm-ladder")
+    (block,) = (it for it in documented.blocks() if it.page == "README.md")
+    made.write("kernels/cuda/90_mine.cu", block.text)
+    return made
+
+
+@pytest.mark.parametrize("command", [it for it in documented.commands() if documented.way(it).where == ON_GPU])
+def test_a_command_runs(stranger, command):
+    assert stranger.run(command) == 0, stranger.printed[command][-8000:]
+
+
+def test_the_kernel_of_a_tutorial_is_correct_in_the_end(stranger):
+    block = [it for it in documented.blocks() if (it.page, it.language) == ("docs/bring-your-kernel.md", "cuda")][-1]
+    stranger.write("kernels/cuda/91_tutorial.cu", block.text)
+    assert stranger.run("ladder try kernels/cuda/91_tutorial.cu") == 0, stranger.printed

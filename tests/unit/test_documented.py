@@ -1,0 +1,84 @@
+"""Every command and code block on a page is run by a test or by `.ci/run`, or says why not (`tests/support/documented.py`)."""
+
+import re
+import shlex
+
+import documented
+import yaml
+from documented import CI, NOWHERE
+from ladder.cli.main import parser
+from ladder.model.kernel_file import discover
+from planted import ROOT
+
+KERNELS = discover(ROOT)
+
+
+def test_every_command_and_block_has_a_way():
+    """Add a new one to the tables of `tests/support/documented.py`."""
+    assert [command for command in documented.commands() if documented.way(command) is None] == []
+    assert [block for block in documented.blocks() if documented.way_of(block) is None] == []
+
+
+def test_no_row_is_left_over():
+    patterns = [pattern for _, patterns in documented.WAYS for pattern in patterns]
+    assert [it for it in patterns if not any(documented._named(command, it) for command in documented.commands())] == []
+    rows = [(page, language) for _, page, languages in documented.BLOCKS for language in languages]
+    blocks = documented.blocks()
+    assert [row for row in rows if not any(documented._named(it.page, row[0]) and it.language == row[1] for it in blocks)] == []
+
+
+def test_what_is_said_to_run_a_command_is_there():
+    ways = [*(way for way, _ in documented.WAYS), *(way for way, *_ in documented.BLOCKS)]
+    for file, test in {tuple(way.where.split("::")) for way in ways if "::" in way.where}:
+        assert f"\ndef {test}(" in (ROOT / file).read_text(), test
+    assert all(way.needs for way in ways if way.where == NOWHERE)
+
+
+def made_by_ci():
+    """What `.ci/run` makes, and what that depends on."""
+    script, makefile = (ROOT / ".ci" / "run").read_text(), (ROOT / "Makefile").read_text()
+    (loop,) = re.findall(r"^for target in (test .*); do$", script, re.MULTILINE)
+    made = [*loop.split(), *re.findall(r"^make ?(\S*)", script, re.MULTILINE)]
+    for target in made:
+        made += [it for line in re.findall(rf"^{target}: (.*)$", makefile, re.MULTILINE) for it in line.split() if it not in made]
+    return {f"make {target}".strip() for target in made}
+
+
+def test_what_ci_is_said_to_run_it_runs():
+    script, made = (ROOT / ".ci" / "run").read_text(), made_by_ci()
+    for command in documented.commands():
+        way = documented.way(command)
+        if way.where != CI or way.needs:
+            continue
+        if command == "make setup-cutlass setup-triton":
+            assert {"make setup-cutlass", "make setup-triton"} <= made
+        else:
+            assert command in made or command in script or command in (ROOT / "Makefile").read_text(), command
+
+
+def test_a_submit_command_has_the_keys_of_its_profile():
+    known = yaml.safe_load((ROOT / "profiles" / "cluster-generic" / "profile.yaml").read_text())
+    shown = [
+        yaml.safe_load(block.text)
+        for block in documented.blocks()
+        if (block.page, block.language) == ("docs/clusters.md", "yaml")
+    ]
+    assert len(shown) == 3
+    assert all(it.keys() <= known.keys() for it in shown)
+
+
+def test_every_value_that_a_chapter_lets_try_is_legal():
+    """What is not is left out of a try. A GPU runs these commands."""
+    tried = 0
+    for command in documented.commands():
+        match = re.match(r"ladder try kernels/(\w+/\d\d_\w+)", command)
+        kernel = KERNELS.get(match[1]) if match else None
+        if kernel:  # not one that the reader writes
+            given = parser().parse_args(shlex.split(command)[1:])
+            lists = {name: list(map(int, values.split(","))) for name, _, values in (it.partition("=") for it in given.set)}
+            legal = [dict(configuration.parameters) for configuration, wrong in kernel.expand(lists, [given.type]) if not wrong]
+            assert {(name, it[name]) for it in legal for name in lists} == {(name, v) for name in lists for v in lists[name]}, (
+                command
+            )
+            tried += bool(legal)
+    assert tried > 30
