@@ -56,7 +56,7 @@ def gpus(_gpus_folder: Path, monkeypatch: pytest.MonkeyPatch, virtual_clock: Vir
 
 
 LONG = (
-    "test_smoke", "test_pipeline", "test_robust", "test_result", "test_stale", "test_figure_layout", "test_figure_rates",
+    "test_documented", "test_smoke", "test_pipeline", "test_robust", "test_result", "test_stale", "test_figure_layout", "test_figure_rates",
     "test_figure_models", "test_gpus", "test_compilers", "test_trial", "test_trial_processes", "test_verify", "test_frauds",
     "test_faults", "test_confirm", "test_studies", "test_command",
 )  # fmt: skip

@@ -4,10 +4,8 @@ import json
 import re
 import tomllib
 
-import pytest
 import yaml
 from ladder.claims import definitions
-from ladder.cli import main as command
 from ladder.core.files import ROOT
 from ladder.model.kernel_file import discover
 
@@ -39,29 +37,12 @@ def test_the_readme_says_how_many_kernels_there_are():
     assert len(rungs) - len(types) == 4
 
 
-def test_the_appendix_has_every_claim_and_its_commands_exist():
+def test_the_appendix_has_every_claim():
     text = (ROOT / "docs" / "artifact.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")]
     claims = sorted(claim.id for claim in definitions.read(ROOT))
     assert sorted(id for row in rows for id in re.findall("`([^`]+)`", row[0])) == claims
     assert all(len(row) == 4 and all(row) for row in rows)
-    commands = [*re.findall(r"^    (\S.*)$", text, re.MULTILINE), *(it for row in rows for it in re.findall("`([^`]+)`", row[2]))]
-    rules = (ROOT / "workflow" / "Snakefile").read_text() + (ROOT / "workflow" / "rules" / "claims.smk").read_text()
-    for words in map(str.split, commands):
-        match words:
-            case [".venv/bin/snakemake", "--cores", "1", rule]:
-                assert re.search(rf"^(use rule all as {rule} with|rule {rule}):$", rules, re.MULTILINE)
-            case [".venv/bin/python", study, *_]:
-                assert (ROOT / study).exists()
-            case [".venv/bin/ladder", *given]:
-                command.parser().parse_args(given)
-            case ["make", target]:
-                assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-            case ["git", "archive", *_]:
-                pass
-            case _:
-                pytest.fail(f"unknown: {words}")
-    assert len(commands) > 8
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert link.startswith("https://") or (ROOT / "docs" / link).exists(), link
 

@@ -1,6 +1,5 @@
-"""The session in docs/first-kernel.md, the commands of docs/author.md, and how `tests/support/saves.py` times the same loop."""
+"""The session in docs/first-kernel.md, and how `tests/support/saves.py` times the same loop."""
 
-import contextlib
 import hashlib
 import re
 import shlex
@@ -10,11 +9,10 @@ import author
 import pytest
 import saves
 from ladder.claims.answers import STUDIES
-from ladder.cli.main import parser
 from ladder.compiling.compile import compile_kernel
 from ladder.devices.detect import detect_cpu
 from ladder.model.kernel_file import parse
-from planted import ROOT, Project, written
+from planted import Project, written
 from trying import Trials
 
 STEPS = [step for _, step in author.BLOCK.findall(author.PAGE.read_text())]
@@ -25,26 +23,6 @@ VERDICT = re.compile(r"^(correct|incorrect)(?=; )|^  it looks like this: (.*)", 
 def verdicts(text):
     """What the tries of a session ended with, and the guesses."""
     return ["".join(groups) for groups in VERDICT.findall(text)]
-
-
-def test_the_commands_on_the_pages_exist(capsys):
-    text = author.PAGE.read_text()
-    commands = [
-        *re.findall(
-            r"^ {4}\.venv/bin/ladder (.*?)(?: {2,}#.*)?$", text + (ROOT / "docs" / "author.md").read_text(), re.MULTILINE
-        ),
-        *re.findall(r"^\$ ladder (.*)$", SESSION, re.M),
-    ]
-    assert len(commands) == 10
-    for command in commands:
-        with contextlib.suppress(SystemExit):
-            parser().parse_args(shlex.split(command.replace("[", "").replace("]", "")))
-        assert "error" not in capsys.readouterr().err, command
-    (campaign,) = re.findall(r"^\$ snakemake (.*)$", SESSION, re.MULTILINE)
-    assert shlex.split(campaign) == list(author.CAMPAIGN)
-    (on_gpu,) = re.findall(r"^ {4}\.venv/bin/snakemake (.*)$", text, re.MULTILINE)
-    assert shlex.split(on_gpu) == [word.replace("cpu", "cuda") for word in author.CAMPAIGN]
-    assert (ROOT / "config" / "smoke.yaml").exists()
 
 
 def test_a_session_fills_the_page_step_by_step():

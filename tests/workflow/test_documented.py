@@ -1,8 +1,11 @@
 """What the pages tell a stranger to run, run in a copy of the project as a clone has it (`tests/support/documented.py`)."""
 
+import re
+
 import documented
 import pytest
-from documented import HERE, Stranger
+from documented import HERE, SMOKE, Stranger
+from ladder.core.errors import NOTHING_MEASURED
 
 pytestmark = pytest.mark.slow
 
@@ -15,6 +18,26 @@ def stranger(tmp_path_factory) -> Stranger:
 @pytest.mark.parametrize("command", [it for it in documented.commands() if documented.way(it).where == HERE])
 def test_a_command_runs(stranger, command):
     assert stranger.run(command) == 0, stranger.printed[command][-8000:]
+
+
+def test_a_second_run_has_nothing_to_do_but_print_the_table(stranger):
+    """It says that nothing was measured, and an exit code of its own says it to a nightly run."""
+    assert stranger.run(SMOKE) == 0
+    # the first run took the Snakefile of the project's folder
+    again = stranger.ok("--snakefile", "workflow/Snakefile", "--config", "campaign=smoke", code=NOTHING_MEASURED)
+    assert "1 of 1 steps (100%) done" in again
+    logs = (stranger.printed[SMOKE], again)
+    table, printed = (log[log.index("steps (100%) done") :].partition("Complete log")[0] for log in logs)
+    note = r"Nothing was measured: .*, the last of 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, .* remove results/smoke first\n"
+    assert re.fullmatch(re.escape(table) + note, printed)
+
+
+def test_the_report_is_one_offline_page(stranger):
+    assert stranger.run(f"{SMOKE} --report report.html") == 0
+    page = (stranger.folder / "report.html").read_text()
+    assert "performance-warm" in page
+    assert "summary.csv" in page
+    assert 'src="http' not in page
 
 
 AROUND = {

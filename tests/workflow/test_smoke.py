@@ -7,7 +7,6 @@ import json
 import re
 
 import pytest
-from ladder.core.errors import NOTHING_MEASURED
 from ladder.storage import samples
 from planted import Project
 
@@ -88,26 +87,6 @@ def test_the_costs_are_printed_and_recorded(smoke):
     assert (costs["peak_memory_bytes"] > 0).all()
     swept = costs[costs["job"] != "confirmed"]
     assert ((swept["gauntlet_seconds"] > 0) & (swept["gauntlet_seconds"] < swept["wall_seconds"])).all()
-
-
-@pytest.mark.slow
-def test_a_second_run_has_nothing_to_do_but_print_the_table(smoke):
-    """It says that nothing was measured, and an exit code of its own says it to a nightly run."""
-    # the first run took the Snakefile of the project's folder
-    again = smoke.ok("--snakefile", "workflow/Snakefile", *SMOKE, code=NOTHING_MEASURED)
-    assert "1 of 1 steps (100%) done" in again
-    table, printed = (log[log.index("steps (100%) done") :].partition("Complete log")[0] for log in (smoke.log, again))
-    note = r"Nothing was measured: .*, the last of 20\d\d-\d\d-\d\d \d\d:\d\d\. To measure again, .* remove results/smoke first\n"
-    assert re.fullmatch(re.escape(table) + note, printed)
-
-
-@pytest.mark.slow
-def test_the_report_is_one_offline_page(smoke):
-    smoke.ok(*SMOKE, "--report", "report.html")
-    page = (smoke.folder / "report.html").read_text()
-    assert "performance-warm" in page
-    assert "summary.csv" in page
-    assert 'src="http' not in page
 
 
 def test_counters_without_a_gpu_are_refused_before_anything_is_measured(smoke):
