@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import synthetic
 from ladder.core.files import ROOT
-from ladder.storage.published_index import HEADLINE, runs
 from planted import Project
 
 PAGES = {
@@ -102,24 +102,23 @@ CONTAINER = "tests/container/test_container.py::"
 SLURM = "tests/cluster/test_slurm.py::test_the_commands_on_the_page_work"
 SMOKE = "snakemake --cores 1 --config campaign=smoke"
 NEW, NEW_CUDA = "ladder new mine --cpu", "ladder new mine"
-MINE = (("NAME [--cpu]", "own --cpu"), ("NAME", "own"), ("FILE", "kernels/cpu/mine.c"))
-H200 = [str(folder) for name, folder in runs(ROOT / "results" / "published").items() if name.startswith(f"{HEADLINE}/")]
-FOUR = tuple(zip((" A B", "mon", "tue", "wed", "thu"), (f" {H200[0]} {H200[1]}", *H200[:4]), strict=True))
+MINE = (("NAME [--cpu]", "own --cpu"), ("NAME --ptx", "own_ptx --ptx"), ("NAME", "own"), ("FILE", "kernels/cpu/mine.c"))
+NIGHTS = ("mon", "tue", "wed", "thu")
 
 WAYS: list[tuple[Way, list[str]]] = [
     (Way(HERE), [SMOKE, NEW, NEW_CUDA, "snakemake --cores 1 reproduce", "snakemake --cores 1 reproduce --config *", "uv cache clean",
                  "snakemake --cores 1 --configfile my/own.yaml",
                  "ladder export 11_split_k", "ladder export 11_split_k BM=64 SLICES=4",
-                 "ladder export 02_naive_coalesced --type float64", "git archive *", "ladder repeat",
+                 "ladder export 02_naive_coalesced --type float64", "git archive *",
                  "ladder try kernels/cpu/04_vectorized_parallel.c *"]),
     (Way(HERE, after=SMOKE), ["snakemake --cores 1 --config campaign=smoke --report report.html"]),
     (Way(HERE, after=NEW), ["snakemake --cores all --config campaign=smoke 'devices=[cpu]' 'kernels=[cpu/mine]'",
                             "snakemake --cores 1 --config 'kernels=[cpu/mine]'", "ladder try kernels/cpu/mine.c"]),
     (Way(HERE, after=NEW, given=MINE), ["ladder try FILE", "ladder new NAME [--cpu]", "ladder new NAME --ptx", "ladder new NAME --tensor"]),
-    (Way(HERE, given=FOUR), ["ladder compare A B", "ladder compare mon tue *"]),
+    (Way(HERE, "four nights, here made-up", given=((" A B", " mon tue"),)), ["ladder compare A B", "ladder compare mon tue *"]),
     (Way(HERE, "GPUs to measure", planned=True), [
         "snakemake --cores all --config campaign=compilers", "snakemake --cores all --config campaign=laptop",
-        "snakemake --config campaign=beyond-cublas", "snakemake --cores all --configfile config/languages.yaml",
+        "snakemake --cores all --config campaign=beyond-cublas", "snakemake --cores all --configfile config/languages.yaml",
         "snakemake --cores 8 --resources gpu=4", "CUDA_VISIBLE_DEVICES=1 snakemake --cores 1", "snakemake --cores all"]),
     (Way(NOWHERE, "an idle machine"), ["make test-machine"]),
     (Way(CI), ["make", "make setup", "make lint", "make test", "make test-*", "make check-published", "make setup-cutlass",
@@ -136,6 +135,7 @@ WAYS: list[tuple[Way, list[str]]] = [
     (Way(HELP, "named only"), ["ladder try", "ladder new", "ladder compare", "ladder export"]),
     (Way(CI, "named only"), ["snakemake published", "snakemake reproduce"]),
     (Way("tests/published/test_pages.py::test_a_page_is_filled_from_the_data", "published data"), ["ladder story"]),
+    (Way("tests/published/test_data.py::test_the_tables_of_repeats_are_current", "published data"), ["ladder repeat"]),
     (Way("tests/workflow/test_command.py::test_every_example_runs", "a measured GPU, here a made-up one"), ["ladder publish results/*"]),
     (Way("tests/unit/test_publish.py::test_all_is_drawn_and_summed_again", "made-up data"), ["ladder publish"]),
     (Way("tests/workflow/test_trial_processes.py::test_watching_with_a_real_worker", "an end"), ["ladder try FILE --watch"]),
@@ -223,6 +223,10 @@ class Stranger(Project):
             start = f"{self.python} -m {name}" if name != "uv" else str(ROOT / ".venv" / "bin" / "uv")
             self.write(f".venv/bin/{name}", f'#!/bin/sh\nexec {start} "$@"\n').chmod(0o755)
         self.write("my/own.yaml", '{campaign: mine, devices: [cpu], kernels: ["cpu/02*"], problems: {cpu: [{square: 64}]}}\n')
+        for seed, night in enumerate(NIGHTS):
+            synthetic.write(
+                folder / night, seed, "nvidia-made-up", problems=[(256, 256, 256)], kernels=("03_shared_tile", "cublas")
+            )
         identity = ("-c", "user.name=Stranger", "-c", "user.email=stranger@example.org")
         for command in (("init", "-q"), ("add", "-A"), (*identity, "commit", "-qm", "A clone")):
             subprocess.run(["git", *command], cwd=folder, check=True)
@@ -242,8 +246,11 @@ class Stranger(Project):
             environment = os.environ | {"PATH": f"{self.folder}/.venv/bin:{os.environ['PATH']}", "NO_COLOR": "1"}
             environment |= {"UV_CACHE_DIR": f"{self.folder}/uv"}
             if way_.planned:
-                gpus = {"name": "NVIDIA H200", "uuids": [f"GPU-{number}" for number in range(4)], "driver": "1", "compiler": "1"}
-                environment |= self.simulate(**gpus, others=[0])
+                uuids = [f"GPU-{number}" for number in range(4)]
+                gpus = self.simulate(
+                    name="NVIDIA H200", uuids=uuids, driver="1", compiler="1", memory_bytes=140 << 30, others=[0]
+                )
+                environment |= gpus
             done = subprocess.run(
                 ["bash", "-c", words], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 env=environment, check=False,

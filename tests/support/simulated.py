@@ -1,8 +1,9 @@
 """Simulated GPUs, behind `ladder.devices.simulation`: NumPy results, times by a cost model with seeded noise, and faults by name. For
 tests alone.
 
-`$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, the `compiler`'s version and the `others` that compute there (how
-many processes, for each time of asking). A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That code has
+`$SIMULATED_GPUS` names a JSON file with the `name`, `uuids`, `driver`, perhaps `memory_bytes`, the `compiler`'s version and the `others`
+that compute there (how many processes, for each time of asking).
+A kernel's file says behind `// python: ` what a launch does, else it is `right()`. That code has
 the matrices `a`, `b` and `c`, the problem `p`, the kernel's parameters, `timed` (whether this is a timed round), `call` (how many launches
 of the configuration this is on the present problem), `right` (`right(lda=p.k)` computes with that stride instead, likewise `ldb`, `ldc`,
 `alpha`, `beta` and the depth `k`), `outside` (writes before C), and the faults `fail(message)` (the driver reports an
@@ -106,7 +107,11 @@ def settings() -> dict[str, Any]:
 def detect() -> list[DetectedDevice]:
     """The simulated GPUs: one model."""
     gpu = settings()
-    return [DetectedDevice(slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", 2**30, tuple(gpu["uuids"]), gpu["driver"])]
+    return [
+        DetectedDevice(
+            slugify(gpu["name"]), "cuda", gpu["name"], "sm_90", gpu.get("memory_bytes", 2**30), tuple(gpu["uuids"]), gpu["driver"]
+        )
+    ]
 
 
 def visible(slug: str) -> list[str]:
