@@ -243,9 +243,11 @@ def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatc
     detect.check_native("sm_80")
     with pytest.raises(InputError, match="cpu-other: code for it is compiled on it, and node7 has cpu-test"):
         detect.check_native("cpu-other")
-    provenance.check_alike({"driver": "1"}, {"driver": "1"})
-    with pytest.raises(InputError, match=r"node7: driver is '2'; expected '1', as in environment.json"):
-        provenance.check_alike({"driver": "2"}, {"driver": "1"})
+    provenance.check_alike({"driver": "1"}, {"driver": "1"}, "x/environment.json: fingerprint")
+    with pytest.raises(
+        InputError, match=r"^x/environment.json: fingerprint.driver: got '1'; expected '2', as on this machine, node7"
+    ):
+        provenance.check_alike({"driver": "2"}, {"driver": "1"}, "x/environment.json: fingerprint")
 
 
 def test_architectures():

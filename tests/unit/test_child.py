@@ -227,7 +227,7 @@ __attribute__((constructor)) static void set(void) { _mm_setcsr(_mm_getcsr() | 0
 def test_no_variable_reaches_what_measures(start, monkeypatch, tmp_path):
     plain = start().attributes
     (tmp_path / "flush.c").write_text(FLUSHES)
-    subprocess.run([toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True)
+    subprocess.run([*toolchain.cc(), "-shared", "-fPIC", "flush.c", "-o", "flush.so"], cwd=tmp_path, check=True)
     for name, value in (BENDING | {"LD_PRELOAD": str(tmp_path / "flush.so")}).items():
         monkeypatch.setenv(name, value)
     child = start()
@@ -282,17 +282,17 @@ def test_what_cannot_be_taken_away_is_described_and_told(monkeypatch, tmp_path):
     bent = surroundings.described("cpu")
     assert list(bent["preloaded"]) == [openmp.name]
     assert openmp.name in bent["from_ld_library_path"]
-    told = surroundings.remarks({**bent, "cpu_quota": 1.5, "cores_in_mask": 8})
-    assert told[0] == f"{tmp_path}/ld.so.preload loads {openmp.name} into every process"
-    assert told[1].startswith("LD_LIBRARY_PATH provides ")
-    assert told[2] == "a control group grants the time of 1.5 cores; the mask has 8"
+    remarks = surroundings.remarks({**bent, "cpu_quota": 1.5, "cores_in_mask": 8})
+    assert remarks[0] == f"{tmp_path}/ld.so.preload loads {openmp.name} into every process"
+    assert remarks[1].startswith("LD_LIBRARY_PATH provides ")
+    assert remarks[2] == "a control group grants the time of 1.5 cores; the mask has 8"
 
 
 @pytest.mark.parametrize(
-    ("kernels", "told"), [("Katmai", "openblas 0.3 (Katmai, which leave AVX2 unused)"), ("Zen", "openblas 0.3 (Zen)")]
+    ("kernels", "version"), [("Katmai", "openblas 0.3 (Katmai, which leave AVX2 unused)"), ("Zen", "openblas 0.3 (Zen)")]
 )
-def test_kernels_for_an_older_processor_are_told(monkeypatch, tmp_path, kernels, told):
+def test_kernels_for_an_older_processor_are_told(monkeypatch, tmp_path, kernels, version):
     loaded = {"internal_api": "openblas", "version": "0.3", "architecture": kernels}
     monkeypatch.setattr(blas, "controller", lambda: SimpleNamespace(info=lambda: [loaded]))
     monkeypatch.setattr(blas, "CPUINFO", written(tmp_path / "cpuinfo", "flags\t\t: fpu avx avx2 fma\n"))
-    assert blas.version() == told
+    assert blas.version() == version

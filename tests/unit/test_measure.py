@@ -173,14 +173,14 @@ def attributes(**changes):
 
 
 def test_a_wrong_baseline_is_told_with_what_was_loaded_into_its_process(make):
-    preloaded, told = attributes(preloaded={"flush.so": "build 1"}), "/etc/ld.so.preload loads flush.so into every process"
+    preloaded, remark = attributes(preloaded={"flush.so": "build 1"}), "/etc/ld.so.preload loads flush.so into every process"
     run = make({SetProblem: Mock(side_effect=INCORRECT)}, environment=preloaded)
-    with pytest.raises(InputError, match=f"the reference is incorrect; {told}; no fault of"):
+    with pytest.raises(InputError, match=f"the reference is incorrect; {remark}; no fault of"):
         run.measure_all()
     run.journal.close()
     run = make({Time: timed(status="incorrect", reason="off")}, environment=preloaded, job="baselines.float32")
     run.measure_all()
-    assert {run.journal.records[entry.key]["reason"] for entry in run.entries} == {f"while timed: off; {told}"}
+    assert {run.journal.records[entry.key]["reason"] for entry in run.entries} == {f"while timed: off; {remark}"}
 
 
 @pytest.mark.parametrize(("changes", "message"), [
