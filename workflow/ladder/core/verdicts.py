@@ -14,7 +14,7 @@ AGAIN = "measure again"
 """The verdict if marks of the rows could have caused any other."""
 BUSY = ("disturbed", "unsteady")
 """The marks of a row that a busy machine gives, and that can cause any difference and hide it: docs/method.md defines them."""
-ONE, WIDE = 1.1, 1.25
+UNSTEADY, UNKNOWN = 1.1, 1.25
 """The factors by which the reference's ratio to itself, and the ends of its interval, may differ from 1. Beyond, no ratio is a result."""
 
 NOT_KNOWN, FACTOR = "not known", 2
@@ -38,7 +38,7 @@ def of(low: float, high: float) -> str:
 
 def steady(ratio: float, low: float, high: float) -> bool:
     """Return whether the reference's ratio to itself, with its interval, is near enough to 1."""
-    return 1 / ONE < ratio < ONE and 1 / WIDE < low <= high < WIDE
+    return 1 / UNSTEADY < ratio < UNSTEADY and 1 / UNKNOWN < low <= high < UNKNOWN
 
 
 def marks(*cells: Any) -> list[str]:
