@@ -196,8 +196,9 @@ sm_count, shared = map(int, sys.argv[1:])
 pycuda.device_attribute = MagicMock(MULTIPROCESSOR_COUNT=sm_count, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=shared, L2_CACHE_SIZE=0)
 pycuda.Device.return_value.get_attribute = lambda it: it
 pycuda.Device.return_value.compute_capability.return_value = 9, 0
-from ladder.devices import cuda
+from ladder.devices import cuda, cuda_operands
 from ladder.model.kernel_file import device_names
+cuda_operands.Apart = MagicMock()
 cuda.Board = MagicMock()
 cuda.Board.return_value.describe.return_value = {}
 cuda.Cuda._wait_for_gate = lambda self: [SimpleNamespace(name="CUDA_SUCCESS")]
