@@ -95,7 +95,7 @@ def test_two_mistakes_explain_together_what_neither_does_alone():
             own = {name: value for name, value in mistakes.items() if problem is not SINGLE or name == "alpha"} or {"alpha": 7.0}
             gemm(problem, a, b, old, result, **own)
             diagnoses.append(diagnose(problem, a, b, old, result, result.copy(), 0.0))
-        assert likeliest(diagnoses) == words
+        assert likeliest(diagnoses[0], diagnoses[1:]) == words
 
 
 def test_two_launches_that_differ_are_a_race():

@@ -155,12 +155,14 @@ def diagnose(problem: Problem, a: Flat, b: Flat, old: Flat, result: Flat, again:
     return Diagnosis(start + row, column, got, expected, int(wrong.sum()), wrong.size, guesses, idle)
 
 
-def likeliest(diagnoses: Sequence[Diagnosis]) -> str:
-    """Return in words the mistake, or the two, that explain the first of several results and most others, at least half; "" for none.
+def likeliest(shown: Diagnosis | None, others: Sequence[Diagnosis]) -> str:
+    """Return in words the mistake, or the two, that explain the result that is shown and most others, at least half; "" for none.
 
-    One problem alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
+    `shown` is None if no element of C was incorrect on the first problem, as when only elements outside C were overwritten. One problem
+    alone suggests too much: a wrong stride reads the NaN between rows, whatever it was confused with.
     """
     texts: dict[str, str] = {}
+    diagnoses = [shown, *others] if shown else others
 
     def known(words: Sequence[str]) -> frozenset[str]:
         """Return mistakes without the numbers that depend on the problem."""
@@ -177,7 +179,11 @@ def likeliest(diagnoses: Sequence[Diagnosis]) -> str:
         return any(guess <= mistakes and mistakes - guess <= idle for guess in guesses)
 
     counts = {mistakes: sum(explains(mistakes, *result) for result in results) for mistakes in [*single, *both]}
-    likely = [mistakes for mistakes, count in counts.items() if explains(mistakes, *results[0]) and 2 * count >= len(results)]
+    likely = [
+        mistakes
+        for mistakes, count in counts.items()
+        if 2 * count >= len(results) and (shown is None or explains(mistakes, *results[0]))
+    ]
     best = max(likely, key=lambda mistakes: (counts[mistakes], -len(mistakes)), default=frozenset())
     return "; and ".join(text for key, text in texts.items() if key in best)
 

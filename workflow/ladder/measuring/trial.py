@@ -175,9 +175,12 @@ class Trial:
                 if problem is problems[0] and not answer.diagnosis and answer.right:
                     return None, ONCE, ""
                 (right if answer.right else wrong).append(problem)
-                diagnoses += [Diagnosis(**answer.diagnosis)] if answer.diagnosis else []
-                first = diagnoses[0] if problem is problems[0] and diagnoses else first
-        return first, likeliest(diagnoses) if first else "", dividing(wrong, right)
+                diagnosis = Diagnosis(**answer.diagnosis) if answer.diagnosis else None
+                if problem is problems[0]:
+                    first = diagnosis
+                elif diagnosis:
+                    diagnoses.append(diagnosis)
+        return first, likeliest(first, diagnoses), dividing(wrong, right)
 
     def _time(self, group: Sequence[Entry], beside: Sequence[Entry]) -> bool:
         """Time configurations in the same rounds, beside others; return False if the worker did not survive."""
