@@ -165,7 +165,7 @@ MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that ask
 
 @pytest.mark.parametrize(("number", "reason"), [(5, "NVRTC died due to signal 5"), (11, "NVRTC " + MAYBE_MEMORY.format(4))])
 def test_an_nvrtc_that_crashes_is_a_row(folder, monkeypatch, number, reason):
-    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: faulthandler.disable() or os.kill(os.getpid(), number))
+    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: (faulthandler.disable(), os.kill(os.getpid(), number)))
     rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
     assert {(row.status, row.reason) for row in rows} == {("compile_error", reason)}
 
