@@ -16,7 +16,7 @@ def stranger(tmp_path_factory) -> Stranger:
     return made
 
 
-@pytest.mark.parametrize("command", [it for it in documented.commands() if documented.way(it).where == ON_GPU])
+@pytest.mark.parametrize("command", documented.run_by(ON_GPU))
 def test_a_command_runs(stranger, command):
     assert stranger.run(command) == 0, stranger.printed[command][-8000:]
 

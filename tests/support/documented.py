@@ -134,7 +134,8 @@ WAYS: list[tuple[Way, list[str]]] = [
     (Way(ON_GPU, "a GPU"), ["ladder try kernels/cuda/*"]),
     (Way(HELP, "named only"), ["ladder try", "ladder new", "ladder compare", "ladder export"]),
     (Way(CI, "named only"), ["snakemake published", "snakemake reproduce"]),
-    (Way("tests/published/test_pages.py::test_a_page_is_filled_from_the_data", "published data"), ["ladder story", "ladder story PAGE"]),
+    (Way("tests/published/test_pages.py::test_a_page_is_filled_from_the_data", "published data"), ["ladder story"]),
+    (Way("tests/unit/test_story.py::test_one_page_can_be_filled_alone", "made-up data"), ["ladder story PAGE"]),
     (Way("tests/published/test_data.py::test_the_tables_of_repeats_are_current", "published data"), ["ladder repeat"]),
     (Way("tests/workflow/test_command.py::test_every_example_runs", "a measured GPU, here a made-up one"), ["ladder publish results/*"]),
     (Way("tests/unit/test_publish.py::test_all_is_drawn_and_summed_again", "made-up data"), ["ladder publish"]),
@@ -208,6 +209,11 @@ def way(command: str) -> Way | None:
 def way_of(block: Block) -> Way | None:
     """Return how a block is run."""
     return next((it for it, page, languages in BLOCKS if _named(block.page, page) and block.language in languages), None)
+
+
+def run_by(where: str) -> list[str]:
+    """Return the commands that a test runs."""
+    return [command for command in commands() if (it := way(command)) and it.where == where]
 
 
 class Stranger(Project):

@@ -15,7 +15,7 @@ def stranger(tmp_path_factory) -> Stranger:
     return Stranger(tmp_path_factory.mktemp("stranger") / "gemm-ladder")
 
 
-@pytest.mark.parametrize("command", [it for it in documented.commands() if documented.way(it).where == HERE])
+@pytest.mark.parametrize("command", documented.run_by(HERE))
 def test_a_command_runs(stranger, command):
     assert stranger.run(command) == 0, stranger.printed[command][-8000:]
 
