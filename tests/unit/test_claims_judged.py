@@ -289,6 +289,8 @@ def test_what_a_campaign_lacks_for_a_claim_is_said(checkout, tmp_path):
     best.loc[(best["kernel"] == "05_register_tile") & (best["problem"] == "4096"), ["ratio", "tflops"]] = math.nan
     text = report.text([entry | {"dataset": "results/as-warm/gpu"} for entry in judged.held_against(checkout, [data])])
     assert "  ratio-05: 1 reproduced, 1 not measured yet (this campaign has no rate of 05_register_tile at 4096 warm)\n" in text
+    none = replace(data, tables=data.tables | {"summary": data.tables["summary"].head(0)})  # of a claim about the whole table
+    assert {it["id"]: it["state"] for it in judged.held_against(checkout, [none])}["exact"] == NOTHING
 
 
 def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_path):

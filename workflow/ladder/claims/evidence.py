@@ -213,10 +213,12 @@ def lacking(claim: Claim, data: Data, key: Key) -> dict[str, str]:
     table = data.tables[claim.table]
     of_key = dict(zip([name for name in IDENTITY if name in table], key, strict=False))
     lacks = {name: value for name, value in of_key.items() if value not in set(table[name].astype(str))}
+    if lacks or not key:  # an item about the whole table has no key
+        return lacks
     best = data.tables["best"].astype({"problem": str})
     alike = best[best["tflops"].notna() & (best["problem"] == of_key["problem"]) & (best["state"] == of_key["state"])]
     without = [of_key[name] for name in ("kernel", "other") if name in of_key and of_key[name] not in set(alike["kernel"])]
-    return lacks or ({"rate": f"of {without[0]} at {of_key['problem']} {of_key['state']}"} if without else {})
+    return {"rate": f"of {without[0]} at {of_key['problem']} {of_key['state']}"} if without else {}
 
 
 def as_usual(row: Mapping[str, Any]) -> bool:
