@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import synthetic
-from ladder.core.errors import MEASURE_AGAIN
 from ladder.core.files import ROOT
 from planted import Project
 
@@ -90,8 +89,8 @@ class Way:
     """Values of placeholders."""
     after: str = ""
     """The command that must run before."""
-    busy: int = 0
-    """The exit code that says that the machine was too busy to tell, as the tests make it."""
+    answer: str = ""
+    """What it prints if it came to an answer about this machine, which its exit code is then: each will do."""
     planned: bool = False
     """Whether it is planned with simulated GPUs: it would measure a GPU."""
 
@@ -114,7 +113,7 @@ WAYS: list[tuple[Way, list[str]]] = [
                  "ladder export 11_split_k", "ladder export 11_split_k BM=64 SLICES=4",
                  "ladder export 02_naive_coalesced --type float64", "git archive *",
                  "ladder try kernels/cpu/04_vectorized_parallel.c *"]),
-    (Way(HERE, busy=MEASURE_AGAIN), ["snakemake --cores 1 reproduce", "snakemake --cores 1 reproduce --config *"]),
+    (Way(HERE, answer="\nClaims: "), ["snakemake --cores 1 reproduce", "snakemake --cores 1 reproduce --config *"]),
     (Way(HERE, after=SMOKE), ["snakemake --cores 1 --config campaign=smoke --report report.html"]),
     (Way(HERE, after=NEW), ["snakemake --cores all --config campaign=smoke 'devices=[cpu]' 'kernels=[cpu/mine]'",
                             "snakemake --cores 1 --config 'kernels=[cpu/mine]'", "ladder try kernels/cpu/mine.c"]),
