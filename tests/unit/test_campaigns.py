@@ -71,12 +71,12 @@ def test_other_kernels_make_another_campaign_of_both(checkout):
 
 
 def published(root: Path, *kernels: str) -> None:
-    """Publish a dataset of CPU kernels, as far as its files' names go, and the claims about it."""
+    """Publish what says which CPU kernels a dataset has, and the claims about it."""
     folder = root / "results" / "published" / "cpu-x" / "default" / "1"
-    (folder / "samples").mkdir(parents=True)
+    folder.mkdir(parents=True)
     (folder / "environment.json").touch()
-    for name in (*kernels, "baselines"):
-        (folder / "samples" / f"{name}.float32.parquet").touch()
+    rows = [*(f"{name},float32" for name in kernels), "04_other_type,float64"]
+    (folder / "resources.csv").write_text("\n".join(["kernel,element_type", *rows, ""]))
     index(root / "results" / "published")
     keys = {id: ["gain", kernels[0], "01_other", "float32", at, "warm"] for id, at in (("gains:a", "8x16x32"), ("gains:b", "64"))}
     entries = [{"id": id, "key": key} for id, key in (keys | {"whole": [], "kills": []}).items()]
@@ -92,7 +92,6 @@ def test_what_is_published_is_measured_and_not_what_else_lies_there(checkout):
     shutil.copy(checkout / "kernels" / "cpu" / "02_reordered_ikj.c", checkout / "kernels" / "cpu" / "02_mine.c")
     (checkout / "kernels" / "cpu" / "03_half.c").write_text(HALF)
     shutil.copy(checkout / "kernels" / "cpu" / "02_reordered_ikj.c", checkout / "kernels" / "cpu" / "04_other_type.c")
-    (checkout / "results" / "published" / "cpu-x" / "default" / "1" / "samples" / "04_other_type.float64.parquet").touch()
     run = campaigns(checkout)
     assert list(run.targets("reproduce").campaign.kernels) == ["cpu/02_reordered_ikj"]
     (checkout / "kernels" / "cpu" / "04_other_type.c").unlink()

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -91,7 +91,15 @@ def described(kind: str) -> dict[str, Any]:
     }
     quota = cpu_quota()
     limited = {} if quota is None else {"cpu_quota": quota, "cores_in_mask": len(os.sched_getaffinity(0))}
-    return {name: {path.name: identity(path) for path in paths} for name, paths in by_key.items() if paths} | limited
+    return {name: _identities(paths) for name, paths in by_key.items() if paths} | limited
+
+
+def _identities(paths: Iterable[Path]) -> dict[str, str]:
+    """Return what identifies libraries, by name: several loaded from different folders may have the same one."""
+    known: dict[str, set[str]] = {}
+    for path in paths:
+        known.setdefault(path.name, set()).add(identity(path))
+    return {name: ", ".join(sorted(identities)) for name, identities in sorted(known.items())}
 
 
 def remarks(attributes: Mapping[str, Any]) -> list[str]:
