@@ -15,7 +15,7 @@ PROC = Path("/proc/self")
 CGROUPS = Path("/sys/fs/cgroup")
 PRELOAD = Path("/etc/ld.so.preload")
 """Libraries that the loader puts into every process; no variable takes them out (ld.so(8))."""
-VENDORS = {"cuda": re.compile("cublas"), "cpu": re.compile("blas|mkl|blis")}
+VENDORS = {"cuda": re.compile("lib.*cublas"), "cpu": re.compile("lib.*(blas|mkl|blis)")}
 """The names of the vendor's libraries, by device kind."""
 DRIVER = re.compile(r"lib(cuda|nvidia)\b")
 """NVIDIA's driver, which has its own key in the fingerprint."""
@@ -85,7 +85,7 @@ def described(kind: str) -> dict[str, Any]:
     preloaded = {Path(path).resolve() for path in PRELOAD.read_text().split()} if PRELOAD.exists() else set()
     folders = {Path(folder).resolve() for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder}
     by_key: dict[str, list[Path]] = {
-        "libraries": [path for path in loaded if VENDORS[kind].search(path.name)],
+        "libraries": [path for path in loaded if VENDORS[kind].match(path.name)],
         "preloaded": [path for path in loaded if path in preloaded],
         "from_ld_library_path": [path for path in loaded if path.parent in folders and not DRIVER.match(path.name)],
     }

@@ -324,7 +324,12 @@ class Operands:
         self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
-        """Queue the drawing of A and B of the first `sets` sets, and of the canaries around them."""
+        """Queue the drawing of A and B of the first `sets` sets and of the canaries around them, and the poisoning of all rooms of C.
+
+        The rooms come first: they may be larger than the L2, and A and B are to be left there.
+        """
+        address, size = self._around
+        cuda.memset_d32_async(address, CANARY, size // 4, self._support.stream)
         for index in range(sets):
             for matrix, buffer in enumerate(self.sets[index]):
                 draw = self.draws[matrix]._replace(seed=_seed(seed, index))
@@ -338,9 +343,8 @@ class Operands:
             self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer, *self.place_c, *self.draws[2]._replace(seed=seed))
 
     def poison_results(self, launches: int, sets: int, seed: int) -> None:
-        """Queue the poisoning of the C of each launch of a sample, and of the memory around them."""
-        address, size = self._around
-        cuda.memset_d32_async(address, CANARY, size // 4, self._support.stream)
+        """Queue the poisoning of the C of each launch of a sample, and of the rooms in which they lie."""
+        cuda.memset_d32_async(self.results, CANARY, launches * self.stride // 4, self._support.stream)
         for launch in range(launches) if self.given.beta != 0 else ():
             self.poison(self._result(launch), _seed(seed, launch % sets))
 
