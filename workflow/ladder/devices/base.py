@@ -38,7 +38,7 @@ class Launch:
 
 @dataclass
 class Sample:
-    """Launches that are timed together, back to back. Each has operands that no other of them has, and its own C.
+    """Launches that are timed together, back to back. Each has rows of A and B that begin elsewhere, and its own C.
 
     One of them, drawn at random each time, is audited: a launch cannot tell from its operands whether it will be.
     """
@@ -160,7 +160,7 @@ class Device(ABC):
         """Time each sample once, in order. With `cold`, flush the caches before each. Sets `reading`.
 
         First the operands are drawn from `seed`. Before each sample C and the workspace are poisoned; after it one of its launches is
-        audited. With `compare`, every element of that launch's result is also compared with the float64 reference.
+        audited. With `compare`, this is the last, and every element of its result is also compared with the float64 reference.
         """
 
     @abstractmethod

@@ -38,7 +38,7 @@ SHIFT_BYTES, SHIFTS = 256, 4096
 APART_BYTES = 1 << 38
 """The address space, beyond its own size, in which memory apart lies at a random place. All else of it faults."""
 STAMPS_US = 10.0
-"""The most time between two stamps that is not the sample's: about 3.3 us on an H200, whatever runs between them."""
+"""The most time between two stamps that is not the sample's."""
 _OF_HARDWARE = re.compile(
     "uncorrectable (ECC|NVLink) error|busy or unavailable|no CUDA-capable device|system not yet initialized"
     "|CUDA_ERROR_(ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|DEVICE_UNAVAILABLE|NO_DEVICE|SYSTEM_NOT_READY)"

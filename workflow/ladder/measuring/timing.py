@@ -58,7 +58,8 @@ def measure(
 ) -> Iterator[tuple[int, Series] | None]:
     """Measure several launches side by side. Yields each key with its samples as soon as they suffice, and None after every round.
 
-    A round draws new operands, then times the reference and every launch that is not done once, in random order, and audits each. Launches
+    A round draws new operands, then times the reference and every launch that is not done once, in random order, and audits each. In one
+    round, chosen at random, every element is compared; samples of several launches end after a random one there, and give no times. Launches
     shorter than `limits.sample_us` are repeated within a sample; in state `cold` only if the device rotates copies of the operands for that.
     Each cold sample begins after a flush of the caches. With `limits.race` a launch leaves early if it is clearly slower than the best of
     these, or than one whose ratio to the reference is at least `best`.
