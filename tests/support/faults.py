@@ -71,7 +71,7 @@ CPU = {
     "920_behind": Fault("a process left behind, a session of its own",
         "static int left; if (!left++ && fork() == 0) { setsid(); for (;;) sleep(1000); }" + C_RIGHT, "correct"),
     "921_flood": Fault("escape characters printed, 300 MB of them",
-        "static char much[1 << 20]; memset(much, 27, sizeof much); "
+        "static char much[1 << 20]; memset(much, 27, sizeof much); much[sizeof much - 2] = 'm'; "
         "for (int i = 0; i < 300; ++i) if (write(1, much, sizeof much)) {} abort();", "launch_error", "killed by signal 6: .*x1b"),
     "922_elsewhere": Fault("the working folder is changed", 'if (chdir("/")) abort();' + C_RIGHT, "correct"),
 }  # fmt: skip

@@ -256,7 +256,7 @@ def doubtful(folder: Path) -> list[str]:
     disturbed, unsteady = (rated[marks.map(lambda of_row, mark=mark: mark in of_row)] for mark in verdicts.BUSY)
     lines = [f"Warning: {folder.name}: {remark}" for remark in remarks(_environment(folder).get("attributes", {}))]
     if len(disturbed):
-        reason = disturbed["reason"].iloc[0].split("; ")[0]
+        reason = next(iter(disturbed["reason"].dropna()), "other processes computed meanwhile").split("; ")[0]
         lines.append(f"Warning: {folder.name}: {reason} ({len(disturbed)} of {len(rated)} rows, marked disturbed)")
     itself = unsteady[unsteady["kernel"] == unsteady["reference"]]
     if len(itself):

@@ -53,5 +53,5 @@ GEMM {
     for (int k = 0; k < K; ++k) sum += At(m, k) * Bt(k, n);
     STORE(sum);
   }
-  hidden += now(CLOCK_MONOTONIC, &time) - start + 200000;
+  hidden += now(CLOCK_MONOTONIC, &time) - start + 10000;  // and what it takes to call the kernel
 }
