@@ -237,7 +237,7 @@ class Cuda(Device):
 
         def before(turn: int) -> None:
             if turn == 0:
-                at.draw(seed, len(at.sets))
+                at.renew(seed)
             self._poison(samples[turn], seed)
             if cold:
                 cuda.memset_d8_async(int(self._flush), self._turn % 256, self._flush_bytes, self.stream)
@@ -317,7 +317,7 @@ class Cuda(Device):
         secret, chosen = int(self._random.integers(2**63)), audited_launch(self._random, sample.times)
         try:
             support.begin(1)
-            at.draw(seed, len(at.sets))
+            at.renew(seed)
             self._poison(sample, seed)
             windows = Windows(sample.call, self.stream, us)
             us, settled = back_to_back.settle(windows.run, us)

@@ -324,16 +324,20 @@ class Operands:
         self._support.queue(f"{name}_{self.given.element_type}", layout, *arguments, **more)
 
     def draw(self, seed: int, sets: int) -> None:
-        """Queue the drawing of A and B of the first `sets` sets and of the canaries around them, and the poisoning of all rooms of C.
+        """Queue the drawing of A and B of the first `sets` sets, and of the canaries around them."""
+        for index in range(sets):
+            for matrix, buffer in enumerate(self.sets[index]):
+                draw = self.draws[matrix]._replace(seed=_seed(seed, index))
+                self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer.address, *buffer.place, *draw)
+
+    def renew(self, seed: int) -> None:
+        """Queue the poisoning of all rooms of C, then the drawing of A and B of all sets.
 
         The rooms come first: they may be larger than the L2, and A and B are to be left there.
         """
         address, size = self._around
         cuda.memset_d32_async(address, CANARY, size // 4, self._support.stream)
-        for index in range(sets):
-            for matrix, buffer in enumerate(self.sets[index]):
-                draw = self.draws[matrix]._replace(seed=_seed(seed, index))
-                self._queue("fill", "PqqqqqiiiiiiiiiiQ", buffer.address, *buffer.place, *draw)
+        self.draw(seed, len(self.sets))
 
     def poison(self, buffer: int, seed: int) -> None:
         """Queue the poisoning of a buffer of C: canaries, or its old values if beta is not 0."""
