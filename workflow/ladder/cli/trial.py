@@ -241,10 +241,8 @@ class Tries:
     def _best_rung(self, problem: Problem, arch: str) -> list[Entry]:
         """Return the best rung of the device's own or of published results, compiled. Empty without results, or if it does not run here."""
         if not self.looked_for_rung:
-            self.looked_for_rung, self.rung = (
-                True,
-                (best_rung(self.device, self.path, problem, self.arguments.lists or {}) if self.device else None),
-            )
+            self.looked_for_rung = True
+            self.rung = best_rung(self.device, self.path, problem, self.arguments.lists or {}) if self.device else None
         if self.rung is None:
             return []
         kernel = parse(self.rung[0])

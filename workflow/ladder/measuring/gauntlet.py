@@ -64,9 +64,8 @@ ROUNDED = (
     Problem(34, 65, 9, padding="0,2,1", beta=0.75, distribution="nonfinite"),  # C too has infinities and NaN, which count
     Problem(129, 65, 511, distribution="positive", alpha=-0.3),
     Problem(70, 90, 200, distribution="mixed", offset=1),
-    Problem(
-        65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5, distribution="nonfinite"
-    ),  # NaN in C is marked: see `verify.is_open`
+    # NaN in C is only marked there: see `verify.is_open`
+    Problem(65, 34, 8, padding="1,0,2", alpha=0.0, beta=-0.5, distribution="nonfinite"),
 )
 """Problems on numbers that are rounded: within the bounds of `verify`, with infinities and NaN where float64 has them. Of `mixed` those
 elements that are sums of whole numbers are compared to the bit."""

@@ -47,9 +47,8 @@ class Published:
         """Return the ids of a dataset's kernels. Every dataset has the compiler's reports; some have no samples of a sweep."""
         kind = "cpu" if device.startswith("cpu-") else "cuda"
         (resources,) = self.resources(device)
-        rows = (
-            csv.DictReader(resources.read_text().splitlines()) if resources.exists() else ()
-        )  # else the check of the data names it
+        # where it is missing, the check of the data says so
+        rows = csv.DictReader(resources.read_text().splitlines()) if resources.exists() else ()
         names = {row["kernel"] for row in rows if row.get("element_type") in element_types}
         return [f"{kind}/{name}" for name in sorted(names)]
 
