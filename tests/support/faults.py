@@ -125,7 +125,7 @@ MACHINE = {
     "full": Fault("a disk that fills while a journal is written", "test_a_full_disk_is_one_clear_message_and_nothing_is_lost", "error",
         "cannot be written: No space left on device; what was finished before is kept, run again once it can be"),
     "read_only": Fault("a results folder that cannot be written", "test_a_folder_that_cannot_be_written_is_one_clear_message", "error",
-        "Failed to create output directory results/smoke/build/"),
+        "Operation not permitted; expected a file that can be written"),
     "damaged": Fault("a journal with a line that is not one of ours", "test_a_damaged_journal_stops_its_job_with_a_clear_message", "error",
         "line 1: damaged; expected a checksum and a record. Remove that line to keep the others and measure it again"),
     "cut": Fault("a journal whose last line was cut short by a kill", "test_every_cut_through_the_last_line_loses_that_line_only",

@@ -231,15 +231,13 @@ def test_a_job_compares_the_machine_it_was_sent_to_with_its_partition(monkeypatc
     monkeypatch.setattr(detect, "detect_cpu", lambda: CPU)
     monkeypatch.setattr(provenance, "detect_cpu", lambda: CPU)
     monkeypatch.setattr(detect.platform, "node", lambda: "node7")
-    plan = load(change(partitions=PARTITIONS | {"new": {"device": "nvidia-h200", "architecture": "sm_90"}}))
-    device = detect.here(plan, "new")
+    device = detect.here("nvidia-h200", "sm_90", "new")
     assert (device.slug, device.uuids) == ("nvidia-h200", ())  # any GPU of the model will do
-    assert detect.here(load(BASE), "nvidia-h200").uuids == ("GPU-1",)
+    assert detect.here("nvidia-h200").uuids == ("GPU-1",)
     with pytest.raises(InputError, match="got 'nvidia-a100', but this job was sent to node7, which has nvidia-h200, cpu-test"):
-        detect.here(plan, "a100")
-    wrong = load(change(partitions={"new": {"device": "nvidia-h200", "architecture": "sm_80"}}))
-    with pytest.raises(InputError, match=r"config/test.yaml: partitions.new.architecture: got 'sm_80'; expected sm_90"):
-        detect.here(wrong, "new")
+        detect.here("nvidia-a100", "sm_80", "a100")
+    with pytest.raises(InputError, match=r"partitions.new.architecture: got 'sm_80'; expected sm_90"):
+        detect.here("nvidia-h200", "sm_80", "new")
     detect.check_native("sm_80")
     with pytest.raises(InputError, match="cpu-other: code for it is compiled on it, and node7 has cpu-test"):
         detect.check_native("cpu-other")

@@ -38,8 +38,8 @@ def write(root: Path, name: str, data) -> Path:
     return written(root / name, yaml.safe_dump(data))
 
 
-def campaigns(root: Path, files=(), config=None, submits=False, checks_kernels=True) -> Campaigns:
-    return Campaigns(root, files, config or {}, lambda campaign, devices, gpus: ["sm_90"], submits, checks_kernels)
+def campaigns(root: Path, files=(), config=None, submits=False, is_main=True) -> Campaigns:
+    return Campaigns(root, files, config or {}, lambda campaign, devices, gpus: ["sm_90"], submits, is_main)
 
 
 def test_reproduce_has_a_campaign_of_its_own_unless_one_is_named(checkout):
@@ -141,7 +141,7 @@ def test_a_kernel_that_cannot_be_used_matters_to_a_campaign_that_chooses_it(chec
     half.write_text(HALF)
     with pytest.raises(InputError, match=r"02_half\.c: no header"):
         campaigns(checkout).targets("default")
-    assert list(campaigns(checkout, checks_kernels=False).targets("default").campaign.kernels) == ["cpu/02_reordered_ikj"]
+    assert list(campaigns(checkout, is_main=False).targets("default").campaign.kernels) == ["cpu/02_reordered_ikj"]
     half.rename(half.with_name("03_half.c"))
     run = campaigns(checkout)
     run.targets("default")

@@ -1,6 +1,7 @@
 """What a campaign consists of, and what its jobs ask for."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -152,7 +153,7 @@ def test_memory_is_that_of_the_largest_problem():
 def asked(of_campaign, gpu, usual, attempt=1, threads=2, **wildcards):
     """What a job asks for, by resource."""
     partitions = {name: vars(partition) for name, partition in of_campaign.campaign.partitions.items()}
-    run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=False, checks_kernels=True)
+    run = campaigns.Campaigns(ROOT, [], {}, lambda *_: [], submits=False, is_main=True)
     run._targets["t"] = of_campaign
     vars(run)["data"] = {"t": {"partitions": partitions}}
     requests = run.requests(gpu, **usual)
@@ -240,20 +241,48 @@ def test_what_is_judged_anew_is_all_data_that_are_published(tmp_path):
     assert published.all_contents() != before
 
 
-def test_a_digest_of_contents_follows_the_kernels_of_a_dataset(tmp_path):
-    def contents(text, of="cuda/03_shared_tile"):
-        (tmp_path / "03_shared_tile.cu").write_text(text)
-        changed = KERNELS | {of: replace(KERNELS[of], text=text)}
-        of_campaign = targets.Targets(campaign_file.load(DATA, "t", changed), [GPU, CPU], [])
-        return [of_campaign.contents(device) for device in ("nvidia-x", "cpu-y")] + [
-            of_campaign.contents_of("nvidia-x", "03_shared_tile.x")
-        ]
+def with_text(text: str, of: str = "cuda/03_shared_tile", **changes) -> targets.Targets:
+    """The campaign on two devices; a kernel has this text."""
+    changed = KERNELS | {of: replace(KERNELS[of], text=text)}
+    return targets.Targets(campaign_file.load(DATA | changes, "t", changed), [GPU, CPU], [])
+
+
+def test_a_digest_of_contents_follows_the_kernels_of_a_dataset():
+    def contents(*of):
+        return [with_text(*of).contents(device) for device in ("nvidia-x", "cpu-y")]
 
     first, other = contents("a"), contents("b")
     assert first == contents("a")
-    assert (first[0] == other[0], first[1] == other[1], first[2] == other[2]) == (False, True, False)
+    assert (first[0] == other[0], first[1] == other[1]) == (False, True)
     assert contents("a", "cuda/01_naive_uncoalesced") == contents("b", "cuda/01_naive_uncoalesced")  # not one of the campaign's
-    assert made().contents_of("nvidia-x", "baselines.float32") == ""
+
+
+def test_a_plan_is_written_when_what_its_job_must_do_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(made: targets.Targets) -> set[str]:
+        """The plans that were written, of those of the GPU."""
+        made.write_plans()
+        written = set()
+        for path in Path("results/t/plans").glob("*.json"):
+            if path.stat().st_mtime_ns and "cpu-y" not in path.name:
+                written.add(path.stem)
+            os.utime(path, (0, 0))
+        return written
+
+    measured = {"measure-nvidia-x-baselines.float32", "measure-nvidia-x-02_naive_coalesced.float32"}
+    of_kernel = {"measure-nvidia-x-03_shared_tile.float32", "confirm-nvidia-x"}
+    assert write(with_text("a")) == measured | of_kernel
+    assert write(with_text("a")) == set()
+    assert write(with_text("b")) == of_kernel
+    assert write(with_text("b", measure={"min_samples": 11})) == measured | of_kernel - {"confirm-nvidia-x"}
+
+
+def test_where_no_plan_can_be_written_the_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").symlink_to("/sys/kernel")  # where nobody makes folders, root neither
+    with pytest.raises(InputError, match=r"^results/t/plans/\S+\.json: Operation not permitted; expected a file"):
+        with_text("a").write_plans()
 
 
 def test_what_is_published_is_known_by_its_contents(tmp_path):

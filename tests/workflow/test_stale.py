@@ -171,13 +171,14 @@ def remove(*names):
 
 OTHER_GPU = {job.replace("fake-1", "fake-2") for job in ON_GPU | {"probe fake-1"}}
 PARAMS = "Params have changed"
+PLAN = "Updated input files: .*/plans/"
 CASES = {
     "nothing": (lambda project: None, set(), ""),
     "a kernel's file": (append("kernels/cuda/80_a.cu", "// changed\n"), A, "Updated input files: .*/kernels/cuda/80_a.cu"),
     "a header in brackets, from a header in quotes": (
         append("kernels/include/inner.cuh", "// changed\n"), A, "Updated input files: .*inner",
     ),
-    "a kernel's file, for one with an older time": (older("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
+    "a kernel's file, for one with an older time": (older("kernels/cuda/80_a.cu", "// changed\n"), A, PLAN),
     "a kernel's file, after results with a time to come": (from_the_future("kernels/cuda/80_a.cu", "// changed\n"), A, PARAMS),
     "the time of a kernel's file alone": (append("kernels/cuda/80_a.cu", ""), set(), ""),
     "a file of samples, and the description of another device, which are missing": (
@@ -194,10 +195,10 @@ CASES = {
         remove("fake-1/figures", f"{CPU}/claims.json"), {"figures fake-1", "claims cpu", "index"}, "Missing output files",
     ),
     "what was compiled, which is missing": (remove("build/sm_90/80_a"), A, "Missing output files"),
-    "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PARAMS),
-    "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PARAMS),
-    "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PARAMS),
-    "how is confirmed": (edit("rounds: 3", "rounds: 4"), CONFIRMED, PARAMS),
+    "a kernel's list of tiles": (edit("measure:", "parameters: {cuda/80_a: {BX: [8]}}\nmeasure:"), A, PLAN),
+    "the problems of a device kind": (edit("[5, 6, 7]", "[5, 6, 8]"), ON_GPU, PLAN),
+    "the limits": (edit("max_samples: 4", "max_samples: 5"), ON_GPU | ON_CPU, PLAN),
+    "how is confirmed": (edit("rounds: 3", "rounds: 4"), CONFIRMED, PLAN),
     "the code that confirms": (module("measuring/confirmation"), CONFIRMED, PARAMS),
     "how is timed": (module("measuring/timing"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),
     "how a device is described": (module("measuring/probe"), ON_GPU | ON_CPU | {"probe fake-1", "probe cpu"}, PARAMS),

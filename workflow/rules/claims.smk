@@ -30,6 +30,7 @@ rule reproduced:
     log:
         "results/{dataset}/logs/reproduced.log",
     params:
+        claim=lambda wildcards: CAMPAIGNS.data[wildcards.dataset].get("claim", ""),
         contents=lambda wildcards: PUBLISHED.all_contents(),
         code=code_digest.digest("claims.report"),
     script:

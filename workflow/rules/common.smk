@@ -38,14 +38,11 @@ with clear_errors():
         dict(config),
         toolchain.architectures,
         submits=SUBMITS,
-        checks_kernels=workflow.is_main_process,
+        is_main=workflow.is_main_process,
     )
     CAMPAIGN, REPRODUCED = CAMPAIGNS.name, CAMPAIGNS.reproduce_name
     PUBLISHED = Published(files.ROOT / "results" / "published", CAMPAIGNS.kernels)
     COMPARED = PUBLISHED.compared()
-
-# for the jobs' scripts
-config["campaigns"] = CAMPAIGNS.data
 
 if workflow.is_main_process:
     warnings = strays(files.ROOT)
@@ -92,6 +89,18 @@ def of(name):
 def kernel_of(wildcards):
     """The kernel that a compile job's wildcards name."""
     return targets_of(wildcards).kernel(wildcards.arch, wildcards.kernel)
+
+
+def plan(name):
+    """A function of wildcards: the file that says what the job of a name must do."""
+    return lambda wildcards: targets_of(wildcards).plan(name.format(**wildcards))
+
+
+def plan_digest(name):
+    """A function of wildcards. By a clock that is wrong, a plan that has changed may be older than what was made by it."""
+    return lambda wildcards: files.digest(
+        targets_of(wildcards).plans.get(name.format(**wildcards))
+    )
 
 
 def fingerprint(wildcards):

@@ -6,6 +6,7 @@ rule compile:
             kernel_of(wildcards).path,
             *kernel_of(wildcards).includes,
         ],
+        plan=plan("compile-{arch}-{kernel}"),
     output:
         resources="results/{dataset}/build/{arch}/{kernel}/resources.csv",
     log:
@@ -20,10 +21,7 @@ rule compile:
             gpu=False, mem_mb=lambda targets, threads: 1000 + 500 * threads, runtime=30
         ),
     params:
-        contents=lambda wildcards: kernel_of(wildcards).digest,
-        configurations=lambda wildcards: targets_of(wildcards).configurations(
-            wildcards.arch, wildcards.kernel
-        ),
+        plan=plan_digest("compile-{arch}-{kernel}"),
         compilers=lambda wildcards: [
             toolchain.versions(kernel_of(wildcards), name)
             for name in targets_of(wildcards).campaign.compilers(kernel_of(wildcards))

@@ -1,6 +1,7 @@
 # One job for each device: the finalists of all kernels, measured again side by side in fresh processes.
 rule confirm:
     input:
+        plan=plan("confirm-{device}"),
         samples=of("samples"),
         resources=of("resources"),
         support=of("support"),
@@ -13,10 +14,7 @@ rule confirm:
     resources:
         **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
     params:
-        plan=lambda wildcards: files.digest(
-            targets_of(wildcards).confirmation(wildcards.device)
-        ),
-        contents=of("contents"),
+        plan=plan_digest("confirm-{device}"),
         fingerprint=fingerprint,
         code=code_digest.digest("measuring.confirmation", "measuring.worker"),
     script:

@@ -14,6 +14,7 @@ rule count:
     resources:
         **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
     params:
+        machine=of("machine"),
         ncu=shutil.which("ncu"),
         fingerprint=fingerprint,
         code=code_digest.digest("measuring.counters"),

@@ -1,6 +1,7 @@
 # One job for each kernel and element type, or for a shard of its configurations: all problems, each timed beside the reference.
 rule measure:
     input:
+        plan=plan("measure-{device}-{job}"),
         resources=lambda wildcards: targets_of(wildcards).binaries(
             wildcards.device, wildcards.job
         ),
@@ -14,12 +15,7 @@ rule measure:
     resources:
         **CAMPAIGNS.requests(gpu=True, mem_mb=measuring_mb, runtime=60),
     params:
-        plan=lambda wildcards: files.digest(
-            targets_of(wildcards).plan(wildcards.device, wildcards.job)
-        ),
-        contents=lambda wildcards: targets_of(wildcards).contents_of(
-            wildcards.device, wildcards.job
-        ),
+        plan=plan_digest("measure-{device}-{job}"),
         fingerprint=fingerprint,
         code=code_digest.digest("measuring.sweep", "measuring.worker"),
     script:

@@ -28,6 +28,7 @@ rule probe:
     resources:
         **CAMPAIGNS.requests(gpu=True, mem_mb=3000, runtime=10),
     params:
+        machine=of("machine"),
         fingerprint=fingerprint,
         code=code_digest.digest("measuring.probe"),
     script:

@@ -7,20 +7,20 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from ladder.compiling.compile import Resource, compile_kernel
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import ROOT, read_json, write_whole
 from ladder.devices.detect import check_native
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover
+from ladder.model.kernel import Configuration
+from ladder.model.kernel_file import parse, path_of
 from ladder.pipeline.job_log import job
 
 with job(snakemake.log[0]):
     arch = snakemake.wildcards.arch
     check_native(arch)
-    kernel_id = f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{snakemake.wildcards.kernel}"
-    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
-    plan = campaign_file.load(data, "the campaign", discover(ROOT))
+    plan = read_json(Path(snakemake.input.plan))
+    kernel = parse(path_of(ROOT, *plan["kernel"].split("/")))
+    configurations = [(Configuration.of(it["element_type"], it["label"]), it["objection"]) for it in plan["configurations"]]
     output = Path(snakemake.output.resources)
-    rows = compile_kernel(plan.kernels[kernel_id], plan.configurations[kernel_id], arch, output.parent, snakemake.threads)
+    rows = compile_kernel(kernel, configurations, arch, output.parent, snakemake.threads)
     table = io.StringIO()
     writer = csv.DictWriter(table, [field.name for field in fields(Resource)], lineterminator="\n")
     writer.writeheader()
@@ -32,4 +32,4 @@ with job(snakemake.log[0]):
             by_reason.setdefault(row.reason, []).append(row.configuration)
     for reason, (first, *others) in by_reason.items():  # a typo gives all configurations the same reason
         more = f" and {len(others)} more" if others else ""
-        print(f"{kernel_id} {first}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)
+        print(f"{kernel.id} {first}{more} for {arch} does not compile:\n{reason}", file=sys.stderr)

@@ -3,29 +3,26 @@
 from pathlib import Path
 
 from ladder.compiling.provenance import check_alike, fingerprint
-from ladder.core.files import ROOT
+from ladder.core.files import read_json
 from ladder.devices.detect import here
 from ladder.devices.lock import uuids
 from ladder.measuring.confirmation import ConfirmationJob, run
 from ladder.measuring.session import read_binaries
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
 from ladder.pipeline.job_log import job
 from ladder.storage.dataset_layout import read_environment
 from ladder.storage.journal import journal_of
 
 with job(snakemake.log[0]):
-    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
-    plan = campaign_file.load(data, "the campaign", discover(ROOT))
-    device = here(plan, snakemake.wildcards.device)
+    planned = read_json(Path(snakemake.input.plan))
+    device = here(**planned["machine"])
     output = Path(snakemake.output.confirmed)
     environment = read_environment(snakemake.input.environment)
     check_alike(fingerprint(device), environment["fingerprint"], f"{snakemake.input.environment}: fingerprint")
     task = ConfirmationJob(
         device=device.slug,
         kind=device.kind,
-        plan=plan.confirmation(device.kind),
+        plan=planned["plan"],
         samples=list(map(Path, snakemake.input.samples)),
         binaries=read_binaries(map(Path, snakemake.input.resources)),
         support=Path(snakemake.input.support),

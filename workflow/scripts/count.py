@@ -3,18 +3,15 @@
 from pathlib import Path
 
 from ladder.compiling.provenance import project_state
-from ladder.core.files import ROOT
 from ladder.devices.detect import here
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring import counters
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover, parse
+from ladder.model.kernel_file import parse
 from ladder.pipeline.job_log import job
 from ladder.storage import csv_files
 
 with job(snakemake.log[0]):
-    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
-    device = here(campaign_file.load(data, "the campaign", discover(ROOT)), snakemake.wildcards.device)
+    device = here(**snakemake.params.machine)
     support = Path(snakemake.input.support)
     best, resources = (csv_files.read_csv(Path(snakemake.input[name])) for name in ("best", "resources"))
     kernels = {kernel.name: kernel for kernel in map(parse, map(Path, snakemake.input.kernels))}

@@ -3,22 +3,19 @@
 from pathlib import Path
 
 from ladder.compiling.provenance import check_alike, fingerprint
-from ladder.core.files import ROOT
+from ladder.core.files import read_json
 from ladder.devices.detect import here
 from ladder.devices.lock import uuids
 from ladder.measuring.session import Job, read_binaries
 from ladder.measuring.sweep import run
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
 from ladder.pipeline.job_log import job
 from ladder.storage.dataset_layout import read_environment
 from ladder.storage.journal import journal_of
 
 with job(snakemake.log[0]):
-    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
-    plan = campaign_file.load(data, "the campaign", discover(ROOT))
-    device = here(plan, snakemake.wildcards.device)
+    planned = read_json(Path(snakemake.input.plan))
+    device = here(**planned["machine"])
     resources = snakemake.input.get("resources")
     output = Path(snakemake.output.samples)
     environment = read_environment(snakemake.input.environment)
@@ -26,7 +23,7 @@ with job(snakemake.log[0]):
     task = Job(
         device=device.slug,
         kind=device.kind,
-        plan=plan.plan(device.kind, snakemake.wildcards.job),
+        plan=planned["plan"],
         binaries=read_binaries([Path(resources)] if resources else []),
         support=Path(snakemake.input.support),
         fingerprint=fingerprint(device),

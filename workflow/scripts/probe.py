@@ -4,19 +4,16 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from ladder.core.files import ROOT, write_whole
+from ladder.core.files import write_whole
 from ladder.devices.detect import here
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe_once
 from ladder.measuring.supervisor import Child
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover
 from ladder.pipeline.job_log import job
 from ladder.storage.journal import Journal, journal_of
 
 with job(snakemake.log[0]):
-    data = snakemake.config["campaigns"][snakemake.wildcards.dataset]
-    device = here(campaign_file.load(data, "the campaign", discover(ROOT)), snakemake.wildcards.device)
+    device = here(**snakemake.params.machine)
     output = Path(snakemake.output.environment)
     journal = Journal(journal_of(output))
     with (

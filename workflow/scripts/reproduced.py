@@ -11,7 +11,7 @@ from ladder.storage.dataset_layout import ANSWERS
 with job(snakemake.log[0]):
     here = [entry for path in snakemake.input.here for entry in json.loads(Path(path).read_text())]
     entries = [*here, *judge.held_against(ROOT, evidence.of_studies(ROOT, ANSWERS)), *judge.of_published(ROOT)]
-    claim = snakemake.config["campaigns"][snakemake.wildcards.dataset].get("claim", "")
+    claim = snakemake.params.claim
     entries = [entry for entry in entries if not claim or f"{entry['id']}:".startswith(f"{claim}:")]
     judge.write(entries, Path(snakemake.output.table))
     write_whole(Path(snakemake.output.page), report.page(entries).encode())

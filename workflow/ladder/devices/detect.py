@@ -248,16 +248,14 @@ def _partitions(campaign: Campaign) -> list[Device]:
     return devices
 
 
-def here(campaign: Campaign, dataset: str) -> Device:
-    """Return the device of this machine that a dataset is about. Raises `InputError` if it is not on this machine.
+def here(slug: str, architecture: str = "", partition: str = "") -> Device:
+    """Return the device of this machine with a slug. Raises `InputError` if it is not on this machine.
 
-    In a partition any machine's GPU of the model will do: they are one device, and `uuids` is empty.
+    In a `partition` any machine's GPU of the model will do: they are one device, and `uuids` is empty.
     """
-    partition = campaign.partitions.get(dataset)
-    slug = partition.device if partition else dataset
     gpus = [] if slug.startswith("cpu-") else detect_gpus()  # whose driver may not work
     devices = {device.slug: device for device in [*gpus, detect_cpu()]}
-    where = f"{campaign.source}: partitions.{dataset}"
+    where = f"the campaign: partitions.{partition}"
     if partition and slug not in devices:
         raise InputError(
             f"{where}.device: got {slug!r}, but this job was sent to {platform.node()}, which has {', '.join(devices)}; "
@@ -267,8 +265,8 @@ def here(campaign: Campaign, dataset: str) -> Device:
         raise InputError(f"device {slug}: not on this machine; expected one of {', '.join(devices)}")
     if not partition:
         return devices[slug]
-    if partition.kind == "cuda" and partition.architecture.rstrip("af") != devices[slug].arch:
-        raise InputError(f"{where}.architecture: got {partition.architecture!r}; expected {devices[slug].arch}, that of {slug}")
+    if architecture and architecture.rstrip("af") != devices[slug].arch:
+        raise InputError(f"{where}.architecture: got {architecture!r}; expected {devices[slug].arch}, that of {slug}")
     return replace(devices[slug], uuids=())
 
 

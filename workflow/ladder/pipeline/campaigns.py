@@ -43,8 +43,8 @@ class Campaigns:
     """Returns the architectures for CUDA kernels, from a campaign, its devices and the GPUs of this machine."""
     submits: bool
     """Whether jobs are submitted to other machines."""
-    checks_kernels: bool
-    """Whether an unusable kernel file is an error in a campaign that chooses the kernel."""
+    is_main: bool
+    """Whether this process plans the jobs. Then an unusable kernel file is an error in a campaign that chooses it, and plans are written."""
     refused: dict[str, InputError] = field(default_factory=dict)
     """Why kernel files are unusable, by kernel."""
     _targets: dict[str, Targets] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Campaigns:
 
     @cached_property
     def data(self) -> dict[str, dict[str, Any]]:
-        """The data of each campaign, by name. The jobs' scripts load their campaign from them."""
+        """The data of each campaign, by name."""
         data = {self.name: self._named[0]}
         with suppress(InputError):  # an error only for a run that asks for its targets
             data = {self.reproduce_name: self._reproduce[0]} | data
@@ -145,7 +145,7 @@ class Campaigns:
                 f"results/{name}: got no campaign of this name; expected results/{self.name}, or `--config campaign={name}`"
             )
         kernels = self.kernels  # fills `refused`
-        campaign = campaign_file.load(data, source, kernels, self.refused if self.checks_kernels else {})
+        campaign = campaign_file.load(data, source, kernels, self.refused if self.is_main else {})
         gpus = self.gpus(campaign)
         devices = detect.resolve(campaign, gpus, detect.detect_cpu())
         if self.submits and not campaign.partitions:
@@ -154,7 +154,10 @@ class Campaigns:
                 "cluster's, such as {a100: {device: nvidia-a100-sxm4-80gb, architecture: sm_80, resources: {slurm_partition: a100}}}; "
                 "config/README.md explains them"
             )
-        return Targets(campaign, devices, self.architectures(campaign, devices, gpus))
+        targets = Targets(campaign, devices, self.architectures(campaign, devices, gpus))
+        if self.is_main:
+            targets.write_plans()
+        return targets
 
     def gpus(self, campaign: Campaign) -> list[Device]:
         """Return the GPUs of this machine. Raises `InputError` if its driver does not work, unless the campaign measures no GPU here."""

@@ -1,13 +1,15 @@
 """Return the files that the rules of a campaign make and read, and the resources that its jobs request."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ladder.core.errors import InputError
-from ladder.core.files import digest
+from ladder.core.files import digest, write_whole
 from ladder.core.types import KINDS
 from ladder.devices.detect import Device
 from ladder.model.campaign import BASELINE_JOB, Campaign
@@ -38,14 +40,13 @@ class Targets:
 
     def compiled(self) -> list[str]:
         """Return the resources of every chosen kernel on every architecture that it is compiled for."""
+        return [f"results/{self.campaign.name}/build/{arch}/{kernel.name}/resources.csv" for arch, kernel in self._compiling()]
+
+    def _compiling(self) -> list[tuple[str, Kernel]]:
+        """Return each chosen kernel with every architecture that it is compiled for."""
         chosen = [(arch, "cuda") for arch in self.architectures]
         chosen += [(device.arch, "cpu") for device in self.devices if device.kind == "cpu"]
-        return [
-            f"results/{self.campaign.name}/build/{arch}/{kernel.name}/resources.csv"
-            for arch, kind in chosen
-            for kernel in self.campaign.kernels.values()
-            if kernel.kind == kind
-        ]
+        return [(arch, kernel) for arch, kind in chosen for kernel in self.campaign.kernels.values() if kernel.kind == kind]
 
     def tables(self) -> list[str]:
         """Return the samples and tables of all datasets. Snakemake makes a missing file again only if it is a target."""
@@ -96,18 +97,49 @@ class Targets:
         """Return a digest of a dataset's kernels. File times say nothing certain about contents."""
         return digest([self.campaign.kernels[id].digest for id in self._ids(device)])
 
-    def contents_of(self, device: str, job: str) -> str:
-        """Return the digest of a measure job's kernel, or "" for the baselines."""
-        name = job.split(".")[0]
-        return "" if name == BASELINE_JOB else self.kernel(self.device(device).arch, name).digest
+    def machine(self, device: str) -> dict[str, str]:
+        """Return what `detect.here` looks for on the machine of a job: a device's slug, its architecture and its partition."""
+        partition = self.campaign.partitions.get(device)
+        if partition is None:
+            return {"slug": device}
+        return {"slug": partition.device, "architecture": partition.architecture, "partition": device}
 
-    def plan(self, device: str, job: str) -> dict[str, Any]:
-        """Return the part of the campaign that a measure job depends on."""
-        return self.campaign.plan(self.device(device).kind, job)
+    @cached_property
+    def plans(self) -> dict[str, dict[str, Any]]:
+        """What each job must do, by the name of its file. Kernels are named by their digests, so a plan follows their contents."""
+        plans: dict[str, dict[str, Any]] = {}
+        for arch, kernel in self._compiling():
+            configurations = [
+                {"element_type": configuration.element_type, "label": configuration.label, "objection": objection}
+                for configuration, objection in self.campaign.configurations[kernel.id]
+            ]
+            made = {"kernel": kernel.id, "digest": kernel.digest, "configurations": configurations}
+            plans[f"compile-{arch}-{kernel.name}"] = made
+        for device in self.devices:
+            slug, kind = device.slug, device.kind
+            for job in self.campaign.jobs(kind):
+                plan = self.campaign.plan(kind, job)
+                contents = self.campaign.kernels[plan["kernel"]].digest if plan["kernel"] else ""
+                plans[f"measure-{slug}-{job}"] = {"machine": self.machine(slug), "digest": contents, "plan": plan}
+            confirmation = self.campaign.confirmation(kind)
+            contents = self.contents(slug)
+            plans[f"confirm-{slug}"] = {"machine": self.machine(slug), "digest": contents, "plan": confirmation}
+        return plans
 
-    def confirmation(self, device: str) -> dict[str, Any]:
-        """Return the part of the campaign that the confirmation on a device depends on."""
-        return self.campaign.confirmation(self.device(device).kind)
+    def plan(self, name: str) -> Path:
+        """Return the file of a job's plan, the job's input."""
+        return Path("results") / self.campaign.name / "plans" / f"{name}.json"
+
+    def write_plans(self) -> None:
+        """Write the plans that have changed. Snakemake then reruns their jobs. Raises `InputError` where nothing can be written."""
+        for name, plan in self.plans.items():
+            path, text = self.plan(name), json.dumps(plan, indent=1) + "\n"
+            try:
+                if not (path.exists() and path.read_text() == text):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_whole(path, text.encode())
+            except OSError as error:
+                raise InputError(f"{path}: {error.strerror}; expected a file that can be written") from None
 
     def checked(self, device: str) -> list[str]:
         """Return no check, because the measure job has already checked its samples."""
@@ -120,11 +152,6 @@ class Targets:
     def kernel(self, arch: str, name: str) -> Kernel:
         """Return the kernel with a name that is compiled for an architecture."""
         return self.campaign.kernels[f"{'cuda' if arch.startswith('sm_') else 'cpu'}/{name}"]
-
-    def configurations(self, arch: str, name: str) -> str:
-        """Return a digest of the configurations of a kernel, and of why some of them are not compiled."""
-        configurations = self.campaign.configurations[self.kernel(arch, name).id]
-        return digest([[configuration.slug, objection] for configuration, objection in configurations])
 
     def support(self, device: str) -> str:
         """Return the path of the pipeline's own device code, compiled."""
