@@ -137,7 +137,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(BIN)/snakemake --lint
-	$(BIN)/python envs/prose.py
+	$(BIN)/codespell
 
 # resolve the direct dependencies of pyproject.toml again
 lock: setup

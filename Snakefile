@@ -1,4 +1,4 @@
-# What `snakemake` finds first in this folder. The workflow is in workflow/, where the Snakemake workflow catalogue looks for it.
+# What `snakemake` finds first in this folder. The workflow is in workflow/, where the Snakemake workflow catalog looks for it.
 include: "workflow/Snakefile"
 
 

@@ -10,8 +10,6 @@ from planted import ROOT
 PACKAGE = ROOT / "workflow" / "ladder"
 PAGE = ROOT / "docs" / "architecture.md"
 MOST_FLOORS = 9
-VAGUE = {"one", "found", "said", "told", "theirs"}
-"""Names that do not say what a thing is, with underscores around them and with capitals, too."""
 
 
 def read_floors():
@@ -92,37 +90,6 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_a_package_imports_nothing_by_itself():
     """Importing one module of a package must not load the others."""
     assert [package for package in PACKAGES if imports(PACKAGE / package / "__init__.py")] == []
-
-
-def given_names(path):
-    """Everything that a file gives a name to: variables, parameters, functions, classes, attributes and imports, with its line."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case (
-                ast.Name(id=str(name), ctx=ast.Store())
-                | ast.Attribute(attr=str(name), ctx=ast.Store())
-                | ast.arg(arg=str(name))
-                | ast.FunctionDef(name=str(name))
-                | ast.AsyncFunctionDef(name=str(name))
-                | ast.ClassDef(name=str(name))
-                | ast.alias(asname=str(name))
-                | ast.ExceptHandler(name=str(name))
-                | ast.MatchAs(name=str(name))
-                | ast.MatchStar(name=str(name))
-                | ast.MatchMapping(rest=str(name))
-            ):
-                yield name, node.lineno
-
-
-@pytest.mark.parametrize("folder", ["workflow/ladder", "workflow/scripts", "studies", "tests", "envs"])
-def test_names_say_what_a_thing_is(folder):
-    vague = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for name, line in given_names(path)
-        if name.strip("_").lower() in VAGUE
-    ]
-    assert vague == []
 
 
 def test_code_digest_finds_every_import():
