@@ -62,7 +62,7 @@ def published(measured, tmp_path_factory):
     folder = root / "results" / "published"
     for name in ("nvidia-a", "nvidia-b"):
         assert publish.publish(measured / name, folder, "shown") == folder / name / "default" / RUN
-    publish.draw(folder / A / RUN, root / "results" / "redrawn" / A)
+    publish.draw(folder / A / RUN, root / "results" / "redrawn" / A, 1)
     return folder
 
 

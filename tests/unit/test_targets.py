@@ -57,7 +57,6 @@ def test_a_dataset_of_the_campaign():
     assert made().resources(of) == [build / "03_blocked" / "resources.csv"]
     assert made().headers(of) == [KERNELS["cpu/03_blocked"].path]
     assert made().environment(of) == folder / "environment.json"
-    assert made().counters(of) == folder / "counters.csv"
 
 
 def publish(published, name, run):
@@ -78,7 +77,6 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     gpu, cpu = "nvidia-a/default", "cpu-b/default"
     for name, run in ((gpu, "1"), (gpu, "2"), (cpu, "1")):
         publish(tmp_path, name, run)
-    (tmp_path / gpu / "1" / "counters.csv").touch()
     (tmp_path / "robustness").mkdir()
     for job in ("baselines.float32", "03_shared_tile.float32", "99_gone.float32"):
         (tmp_path / gpu / "1" / "samples" / f"{job}.parquet").touch()
@@ -96,23 +94,12 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     assert published.claims() == []
     (tmp_path / "claims.json").touch()
     assert published.claims() == [tmp_path / "claims.json"]
-    assert published.drawn(cpu) == [f"results/redrawn/{cpu}/figures"]
-    assert published.drawn(gpu) == [f"results/redrawn/{gpu}/figures", f"results/redrawn/{gpu}/counters.svg"]
-    assert published.checked(gpu) == [f"results/redrawn/{gpu}/data.checked"]
-    assert made().checked("nvidia-x") == []
     assert [path.relative_to(tmp_path / gpu).as_posix() for path in published.committed(gpu)] == [
-        "1/counters.csv", "1/environment.json", "1/resources.csv", "1/samples/03_shared_tile.float32.parquet",
+        "1/environment.json", "1/resources.csv", "1/samples/03_shared_tile.float32.parquet",
         "1/samples/99_gone.float32.parquet", "1/samples/baselines.float32.parquet", "2/environment.json",
     ]  # fmt: skip
-    assert [path.name for path in published.samples(gpu)] == [
-        "03_shared_tile.float32.parquet", "99_gone.float32.parquet", "baselines.float32.parquet",
-    ]  # fmt: skip
-    assert published.headers(gpu) == [KERNELS["cuda/03_shared_tile"].path]
-    assert published.headers(cpu) == [KERNELS["cpu/03_blocked"].path]
     assert published.ids(["float64"]) == ["cuda/03_shared_tile"]
-    assert published.resources(gpu) == [tmp_path / gpu / "1" / "resources.csv"]
     assert published.environment(gpu) == tmp_path / gpu / "1" / "environment.json"
-    assert published.counters(gpu) == tmp_path / gpu / "1" / "counters.csv"
 
 
 def test_the_featured_datasets_of_the_headlines_campaign_are_compared(tmp_path):

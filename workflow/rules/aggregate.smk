@@ -1,4 +1,4 @@
-# The tables of a dataset: medians, intervals, ratios and models.
+# The tables of a measured dataset: medians, intervals, ratios and models.
 rule aggregate:
     input:
         samples=of("samples"),
@@ -6,7 +6,6 @@ rule aggregate:
         environment=of("environment"),
         resources=of("resources"),
         kernels=of("headers"),
-        checked=of("checked"),
     output:
         summary=report(
             "results/{dataset}/{device}/summary.csv",

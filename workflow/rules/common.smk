@@ -14,6 +14,7 @@ from ladder.model.kernel_file import strays
 from ladder.pipeline import code_digest, messages, start
 from ladder.pipeline.campaigns import Campaigns
 from ladder.pipeline.published import Published
+from ladder.pipeline.targets import TABLES
 from ladder.storage import dataset_layout
 
 # Snakemake does not say whether it submits jobs. Both settings together are there only if it does.
@@ -61,8 +62,7 @@ if BIND not in workflow.deployment_settings.apptainer_args:
 
 
 wildcard_constraints:
-    # with a slash the campaign of a published dataset
-    device="[a-z0-9-]+(/[a-z0-9_-]+)?",
+    device="[a-z0-9-]+",
     dataset="[a-z0-9_-]+",
     arch="[a-z0-9_-]+",
     kernel="[A-Za-z0-9_]+",

@@ -28,8 +28,8 @@ rule draw_counters:
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
             for name in dataset_layout.DRAWN_FROM
         },
-        counters=of("counters"),
-        environment=of("environment"),
+        counters="results/{dataset}/{device}/counters.csv",
+        environment="results/{dataset}/{device}/environment.json",
     output:
         report(
             "results/{dataset}/{device}/counters.svg",

@@ -5,7 +5,7 @@ rule figures:
             name: f"results/{{dataset}}/{{device}}/{name}.csv"
             for name in dataset_layout.DRAWN_FROM
         },
-        environment=of("environment"),
+        environment="results/{dataset}/{device}/environment.json",
     output:
         report(
             directory("results/{dataset}/{device}/figures"),

@@ -1,28 +1,39 @@
-# Compare the committed files of a published dataset with its checksums before anything is drawn from them.
-rule check_data:
+GROUP = "[a-z0-9-]+/[a-z0-9_-]+"  # DEVICE/CAMPAIGN
+
+
+# The tables and figures of a published dataset, whose committed files are first compared with its checksums.
+rule redraw:
     input:
         lambda wildcards: PUBLISHED.committed(wildcards.device),
     output:
-        touch(f"results/{dataset_layout.REDRAWN}/{{device}}/data.checked"),
+        **{
+            name: f"results/{dataset_layout.REDRAWN}/{{device}}/{name}.csv"
+            for name in TABLES
+        },
+        figures=directory(f"results/{dataset_layout.REDRAWN}/{{device}}/figures"),
     log:
-        f"results/{dataset_layout.REDRAWN}/logs/check_data-{{device}}.log",
+        f"results/{dataset_layout.REDRAWN}/logs/redraw-{{device}}.log",
+    wildcard_constraints:
+        device=GROUP,
+    threads: lambda wildcards: min(4, workflow.cores or 1)
     params:
-        folder=lambda wildcards: PUBLISHED.folder / wildcards.device,
+        featured=lambda wildcards: PUBLISHED.featured[wildcards.device],
         contents=lambda wildcards: PUBLISHED.contents(wildcards.device),
         code=code_digest.digest("publishing.publish"),
     script:
-        "../scripts/check_data.py"
+        "../scripts/redraw.py"
 
 
-# Compare the tables and figures drawn from it with its checksums.
+# Compare what was drawn with the dataset's checksums.
 rule check_drawn:
     input:
-        lambda wildcards: PUBLISHED.drawn(wildcards.device),
-        data=f"results/{dataset_layout.REDRAWN}/{{device}}/data.checked",
+        rules.redraw.output,
     output:
         touch(f"results/{dataset_layout.REDRAWN}/{{device}}/drawn.checked"),
     log:
         f"results/{dataset_layout.REDRAWN}/logs/check_drawn-{{device}}.log",
+    wildcard_constraints:
+        device=GROUP,
     params:
         folder=lambda wildcards: PUBLISHED.folder / wildcards.device,
         code=code_digest.digest("publishing.publish"),

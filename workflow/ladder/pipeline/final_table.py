@@ -64,7 +64,7 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
     form.
     """
     of_rule = {rule: [path for path in paths if path.exists()] for rule, paths in made.items()}
-    best = [path.parent for path in of_rule.get("aggregate", []) if path.name == "best.csv"]
+    best = [path.parent for rule in ("aggregate", "redraw") for path in of_rule.get(rule, []) if path.name == "best.csv"]
     folders = [folder for folder in best if REDRAWN not in folder.parts]
     # a run that only draws published data has the redrawn folders as its result
     results = sorted(folders or best, key=lambda folder: _published_name(folder) != HEADLINE)

@@ -13,7 +13,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.model.campaign import WIDTH
 from ladder.model.kernel import Kernel
 from ladder.pipeline.targets import TABLES
-from ladder.storage.dataset_layout import CLAIMS, CONFIRMED, COUNTERS, JUDGED, REDRAWN
+from ladder.storage.dataset_layout import CLAIMS, JUDGED, REDRAWN
 from ladder.storage.published_index import HEADLINE, featured, together
 
 
@@ -46,8 +46,7 @@ class Published:
     def _ids(self, device: str, element_types: Collection[str] = tuple(ELEMENT_TYPES)) -> list[str]:
         """Return the ids of a dataset's kernels. Every dataset has the compiler's reports; some have no samples of a sweep."""
         kind = "cpu" if device.startswith("cpu-") else "cuda"
-        (resources,) = self.resources(device)
-        # where it is missing, the check of the data says so
+        resources = self.featured[device] / "resources.csv"  # where it is missing, the check of the data says so
         rows = csv.DictReader(resources.read_text().splitlines()) if resources.exists() else ()
         names = {row["kernel"] for row in rows if row.get("element_type") in element_types}
         return [f"{kind}/{name}" for name in sorted(names)]
@@ -71,17 +70,8 @@ class Published:
 
     def contents(self, device: str) -> str:
         """Return a digest of the files of all runs and of the kernels. A checkout does not keep file times."""
-        kernels = {kernel.path: kernel.digest for kernel in self.kernels.values()}
-        return digest([[kernels[path] for path in self.headers(device)], _sha256(self.committed(device))])
-
-    def checked(self, device: str) -> list[str]:
-        """Return the check of the checksums of all runs. It comes before any table."""
-        return [f"results/{REDRAWN}/{device}/data.checked"]
-
-    def drawn(self, device: str) -> list[str]:
-        """Return the figures of a dataset, with that of the counters if the dataset has counters."""
-        counted = [f"results/{REDRAWN}/{device}/counters.svg"] if self.counters(device).exists() else []
-        return [f"results/{REDRAWN}/{device}/figures", *counted]
+        kernels = [self.kernels[id].digest for id in self._ids(device) if id in self.kernels]
+        return digest([kernels, _sha256(self.committed(device))])
 
     def indexed(self) -> list[str]:
         """Return the datasets that the page shows, the headline first."""
@@ -120,23 +110,3 @@ class Published:
     def environment(self, device: str) -> Path:
         """Return the path of the description of the device, its software and the project's state."""
         return self.featured[device] / "environment.json"
-
-    def counters(self, device: str) -> Path:
-        """Return the path of a dataset's hardware counters."""
-        return self.featured[device] / COUNTERS
-
-    def samples(self, device: str) -> list[Path]:
-        """Return the raw samples of a dataset."""
-        return sorted((self.featured[device] / "samples").glob("*.parquet"))
-
-    def confirmed(self, device: str) -> list[Path]:
-        """Return the raw samples of a dataset's confirmation, if it has one."""
-        return list(self.featured[device].glob(f"{CONFIRMED}.parquet"))
-
-    def headers(self, device: str) -> list[Path]:
-        """Return the files of a dataset's kernels that still exist; their headers hold the models."""
-        return [self.kernels[id].path for id in self._ids(device) if id in self.kernels]
-
-    def resources(self, device: str) -> list[Path]:
-        """Return the compilers' reports on all configurations of a dataset."""
-        return [self.featured[device] / "resources.csv"]

@@ -14,7 +14,7 @@ from ladder.core.types import KINDS
 from ladder.devices.detect import Device
 from ladder.model.campaign import BASELINE_JOB, Campaign
 from ladder.model.kernel import Kernel
-from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, JUDGED
+from ladder.storage.dataset_layout import CONFIRMED, JUDGED
 
 TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
 """The tables of a dataset."""
@@ -141,10 +141,6 @@ class Targets:
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror}; expected a file that can be written") from None
 
-    def checked(self, device: str) -> list[str]:
-        """Return no check, because the measure job has already checked its samples."""
-        return []
-
     def drawing(self) -> dict[str, Any]:
         """Return the width of figures in inches, and their formats besides SVG."""
         return {"width": self.campaign.width, "formats": self.campaign.formats}
@@ -170,10 +166,6 @@ class Targets:
     def environment(self, device: str) -> Path:
         """Return the path of the description of the device, its software and the project's state."""
         return self._folder(device) / "environment.json"
-
-    def counters(self, device: str) -> Path:
-        """Return the path of a dataset's hardware counters."""
-        return self._folder(device) / COUNTERS
 
     def samples(self, device: str) -> list[Path]:
         """Return the raw samples of a dataset."""

@@ -125,11 +125,11 @@ def tabulate(dataset: Dataset, into: Path) -> dict[str, pd.DataFrame]:
     return {name: csv_files.read_csv(into / f"{name}.csv") for name in DRAWN_FROM}
 
 
-def draw(folder: Path, drawn: Path) -> None:
-    """Draw tables and figures of the dataset in a folder into another."""
+def draw(folder: Path, drawn: Path, processes: int) -> None:
+    """Draw tables and figures of the dataset in a folder into another, several at a time."""
     dataset = Dataset.open(folder, discover(ROOT).values())
     tables = tabulate(dataset, drawn)
-    figures.draw_all(tables, dataset.environment, drawn / "figures", os.cpu_count() or 1)
+    figures.draw_all(tables, dataset.environment, drawn / "figures", processes)
     if dataset.counters is not None:
         figures.draw_counters(dataset.counters, tables, dataset.environment, drawn / "counters")
 
@@ -168,7 +168,7 @@ def refresh(published: Path, name: str) -> None:
     target = published.resolve() / name
     shutil.rmtree(target / "figures", ignore_errors=True)
     with TemporaryDirectory() as scratch:
-        draw(featured(published)[name], Path(scratch))
+        draw(featured(published)[name], Path(scratch), os.cpu_count() or 1)
         for picture in sorted(path for path in pictures(target.parents[3]) if target in path.parents):
             made = Path(scratch) / picture.relative_to(target)
             if not made.exists():
