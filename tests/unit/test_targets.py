@@ -13,7 +13,7 @@ from ladder.devices.detect import Device
 from ladder.model import campaign_file, kernel_file
 from ladder.pipeline import campaigns, messages, targets
 from ladder.pipeline.published import Published
-from ladder.storage import published_index
+from ladder.storage import dataset_layout, published_index
 from planted import ROOT, written
 
 KERNELS = kernel_file.discover(ROOT)
@@ -84,7 +84,7 @@ def test_a_published_dataset_keeps_to_the_kernels_that_are_still_there(tmp_path)
     written(tmp_path / gpu / "1" / "resources.csv", compiled)
     written(tmp_path / cpu / "1" / "resources.csv", "kernel,element_type\n03_blocked,float32\n")  # published without its sweep
     published = Published(tmp_path, KERNELS)
-    made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in targets.TABLES))
+    made_of_each = ("drawn.checked", "figures", *(f"{name}.csv" for name in dataset_layout.TABLES))
     assert published.redrawn() == [
         *(f"results/redrawn/{device}/{name}" for device in (cpu, gpu) for name in made_of_each),
         "results/redrawn/index.html",

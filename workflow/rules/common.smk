@@ -14,7 +14,6 @@ from ladder.model.kernel_file import strays
 from ladder.pipeline import code_digest, messages, start
 from ladder.pipeline.campaigns import Campaigns
 from ladder.pipeline.published import Published
-from ladder.pipeline.targets import TABLES
 from ladder.storage import dataset_layout
 
 # Snakemake does not say whether it submits jobs. Both settings together are there only if it does.

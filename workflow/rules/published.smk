@@ -8,7 +8,7 @@ rule redraw:
     output:
         **{
             name: f"results/{dataset_layout.REDRAWN}/{{device}}/{name}.csv"
-            for name in TABLES
+            for name in dataset_layout.TABLES
         },
         figures=directory(f"results/{dataset_layout.REDRAWN}/{{device}}/figures"),
     log:

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from ladder.analysis.dataset import TABLES, Dataset
+from ladder.analysis.dataset import Dataset
 from ladder.model.kernel_file import parse
 from ladder.pipeline.job_log import job
+from ladder.storage.dataset_layout import TABLES
 
 with job(snakemake.log[0]):
     names = ("samples", "confirmed", "resources", "kernels")

@@ -18,12 +18,10 @@ from ladder.model.campaign import BASELINE_JOB, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.storage.csv_files import read_csv, write_csv
-from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, files, read_environment
+from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, TABLES, files, read_environment
 from ladder.storage.samples import read
 
 MEND = "Where it is committed, restore the dataset: git checkout. Else run its campaign again"
-TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
-"""The tables of a dataset. Each is a property of `Dataset` and a CSV file in its folder."""
 _NO_RESOURCES = pd.DataFrame(columns=["kernel", "slug", "element_type", "configuration", "arch", "status"])
 
 

@@ -12,8 +12,7 @@ from ladder.core.files import digest
 from ladder.core.types import ELEMENT_TYPES
 from ladder.model.campaign import WIDTH
 from ladder.model.kernel import Kernel
-from ladder.pipeline.targets import TABLES
-from ladder.storage.dataset_layout import CLAIMS, JUDGED, REDRAWN
+from ladder.storage.dataset_layout import CLAIMS, JUDGED, REDRAWN, TABLES
 from ladder.storage.published_index import HEADLINE, featured, together
 
 

@@ -14,10 +14,7 @@ from ladder.core.types import KINDS
 from ladder.devices.detect import Device
 from ladder.model.campaign import BASELINE_JOB, Campaign
 from ladder.model.kernel import Kernel
-from ladder.storage.dataset_layout import CONFIRMED, JUDGED
-
-TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
-"""The tables of a dataset."""
+from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.analysis.dataset import TABLES, Dataset
+from ladder.analysis.dataset import Dataset
 from ladder.compiling.provenance import LOCK, differs_from_lock
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, write_whole
 from ladder.figures import draw as figures
 from ladder.model.kernel_file import discover
 from ladder.storage import csv_files, published_index
-from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, DRAWN_FROM, REDRAWN, read_environment
+from ladder.storage.dataset_layout import CONFIRMED, COUNTERS, DRAWN_FROM, REDRAWN, TABLES, read_environment
 from ladder.storage.published_index import INDEX, featured, together
 
 SUMS = "SHA256SUMS"

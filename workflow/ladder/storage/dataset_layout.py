@@ -14,6 +14,8 @@ CONFIRMED = "confirmed"
 """The name of the confirmation's job and of its file, which lies beside the folder of the sweep's samples."""
 COUNTERS = "counters.csv"
 """The file of hardware counters, which only a dataset has that was asked for them."""
+TABLES = ("summary", "best", "pairs", "rounds", "references", "costs", "resources", "models")
+"""The tables of a dataset. Each is a property of `Dataset` and a CSV file in its folder."""
 DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 """The tables of a dataset that its figures are drawn from."""
 INDEXED = ("summary", "best", "models", "rounds", "resources")
