@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from ladder.cli import best_rung, trial_report
 from ladder.compiling import provenance, toolchain
@@ -14,6 +15,7 @@ from ladder.model.problem import Problem
 from ladder.storage import published_index, samples
 from planted import written
 
+NVIDIA_X = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1)
 WITHOUT_PANDAS = """
 import sys
 from pathlib import Path
@@ -45,11 +47,11 @@ def test_a_device_is_taken_at_once_or_not_at_all():
             pass
 
 
-def measured(folder, *rungs, **given):
-    """Samples of kernels that are there, each with its time beside a reference of 10 microseconds."""
+def measured(folder, *rungs, reference_us=(10.0,) * 3, **given):
+    """Samples of kernels that are there, each with its time, or its times, beside a reference of 10 microseconds."""
     row = vars(Problem(64, 64, 64, **given)) | {"configuration": "-", "status": "correct", "state": "warm", "reference": "cublas"}
-    row |= {"reference_us": [10.0] * 3}
-    rows = [row | {"kernel": name, "key": name, "samples_us": [us] * 3} for name, us in rungs]
+    row |= {"reference_us": reference_us}
+    rows = [row | {"kernel": name, "key": name, "samples_us": np.broadcast_to(us, 3).tolist()} for name, us in rungs]
     (folder / "samples").mkdir(parents=True, exist_ok=True)
     samples.write(folder / "samples" / f"{'-'.join(map(str, given.values()))}.parquet", rows, {})
 
@@ -73,10 +75,10 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     for name, needs in (dict.fromkeys(("mine", "slow", "fast", "padded", "foreign"), "") | asks).items():
         (kernels / f"{name}.cu").write_text(f"/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n{needs}---*/\n")
     monkeypatch.setattr(best_rung, "ROOT", tmp_path)
-    device, results = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1), tmp_path / "results"
+    results = tmp_path / "results"
 
     def best(**given):
-        fastest = best_rung.best_rung(device, kernels / "mine.cu", Problem(64, 64, 64, **given))
+        fastest = best_rung.best_rung(NVIDIA_X, kernels / "mine.cu", Problem(64, 64, 64, **given))
         return fastest and fastest[0].stem
 
     assert best() is None
@@ -94,6 +96,18 @@ def test_the_best_rung_is_that_of_all_results_of_the_device(tmp_path, monkeypatc
     measured(results / "a" / "nvidia-x", ("slow", 4.0), element_type="float64")
     measured(results / "a" / "nvidia-x", ("padded", 3.0), padding=3)  # where the reference may be slow
     assert (best(), best(element_type="float64"), best(padding=3)) == ("fast", "slow", "padded")
+
+
+def test_the_best_rung_is_the_one_with_the_highest_median_of_paired_ratios(tmp_path, monkeypatch):
+    """The sweep, the confirmation and the tables order so. The ratio of the medians chooses the other of these two."""
+    for name in ("mine", "even", "paired"):
+        written(tmp_path / "kernels" / "cuda" / f"{name}.cu", "/*---\ntitle: t\nidea: i\nblock: [1]\ngrid: [1]\n---*/\n")
+    monkeypatch.setattr(best_rung, "ROOT", tmp_path)
+    even, paired, reference = [5.0, 10.0, 15.0], [4.0, 11.0, 13.0], [10.0, 20.0, 30.0]
+    assert np.median(reference) / np.median(even) > np.median(reference) / np.median(paired)
+    measured(tmp_path / "results" / "a" / "nvidia-x", ("even", even), ("paired", paired), reference_us=reference)
+    fastest = best_rung.best_rung(NVIDIA_X, tmp_path / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
+    assert fastest and fastest[0].stem == "paired"
 
 
 OF_CORES = f"of {len(os.sched_getaffinity(0))} cores"

@@ -40,11 +40,11 @@ def best_rung(
     )
     measured = set(map(_what, own))
     others = _rows([folder for slug, folder in published if slug != device.slug])
-    rows = [*own, *(row for row in others if _what(row) not in measured)]
-    rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm" and not r["precision"]]
-    rows = [r for r in rows if r["kernel"] != tried.stem]
-    rows = [r for r in rows if all(r[name] == getattr(problem, name) for name in ("element_type", *VARIED))]
-    rows = [r for r in rows if _agrees(r["configuration"], given)]
+    rows = [
+        row
+        for row in _timed([*own, *(row for row in others if _what(row) not in measured)], problem)
+        if row["kernel"] != tried.stem and not row["precision"] and _agrees(row["configuration"], given)
+    ]
     squares = [r["m"] for r in rows if r["m"] == r["n"] == r["k"] <= SIZE[device.kind]]
     for size in (problem.m, problem.n, problem.k), (max(squares, default=0),) * 3:
         at = [r for r in rows if (r["m"], r["n"], r["k"]) == size]
@@ -61,7 +61,7 @@ def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: 
     The problem is the largest square up to `SIZE` in the first dataset that has the kernel: of own results, then of the featured published
     ones, those of the device `slug` before others. Returns None if none has.
     """
-    results, usual = ROOT / "results", Problem(1, 1, 1)
+    results, usual = ROOT / "results", Problem(1, 1, 1, element_type=element_type)
     folders = [path.parent for path in sorted(results.glob("*/*/environment.json"))]
     published = published_index.featured(results / "published")
     folders += [published[group] for group in sorted(published, key=lambda group: group.split("/")[0] != slug)]
@@ -69,14 +69,15 @@ def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: 
         environment = read_environment(folder / "environment.json")
         if environment["kind"] != "cuda" or float(environment["attributes"]["compute_capability"]) != capability(arch):
             continue
-        rows = [r for r in _rows([folder / "samples"]) if (r["kernel"], r["element_type"]) == (kernel.name, element_type)]
-        rows = [r for r in rows if r["status"] == "correct" and r["samples_us"] and r["state"] == "warm"]
-        rows = [r for r in rows if r["m"] == r["n"] == r["k"] <= SIZE["cuda"] and configuration in ("", r["configuration"])]
-        rows = [r for r in rows if all(r[name] == getattr(usual, name) for name in VARIED)]
+        rows = [
+            row
+            for row in _timed(_rows([folder / "samples"]), usual)
+            if row["kernel"] == kernel.name and configuration in ("", row["configuration"])
+            if row["m"] == row["n"] == row["k"] <= SIZE["cuda"]
+        ]
         if rows:
-            size = max(r["m"] for r in rows)
-            at = [r for r in rows if r["m"] == size]
-            row = max(at, key=_speedup)
+            size = max(row["m"] for row in rows)
+            row = max((row for row in rows if row["m"] == size), key=_speedup)
             return {
                 "dataset": folder.relative_to(ROOT).as_posix(),
                 "gpu": environment["name"],
@@ -88,12 +89,26 @@ def fastest_result(kernel: Kernel, arch: str, element_type: str, configuration: 
 
 
 def _rows(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the samples in folders of them."""
+    """Return the samples in folders of them.
+
+    They are read one by one, not as a `Dataset`: that imports pandas, which takes longer than all else of a try, and refuses a campaign that
+    is under way.
+    """
     return [row for folder in folders for path in sorted(folder.glob("*.parquet")) for row in samples.read(path)[0]]
 
 
+def _timed(rows: Sequence[dict[str, Any]], problem: Problem) -> list[dict[str, Any]]:
+    """Return the rows with warm samples of a correct candidate on problems that differ from this one in their sizes only."""
+    return [
+        row
+        for row in rows
+        if row["status"] == "correct" and row["samples_us"] and row["state"] == "warm"
+        if all(row[name] == getattr(problem, name) for name in ("element_type", *VARIED))
+    ]
+
+
 def _speedup(row: Mapping[str, Any]) -> float:
-    """Return how many times as fast as the reference a row's candidate is, as in all tables."""
+    """Return the speedup over the reference, by which the sweep, the confirmation and all tables order too: the median of paired ratios."""
     return paired_ratio(row["reference_us"], row["samples_us"])[0]
 
 
