@@ -32,7 +32,7 @@ from ladder.measuring.trial import LIMITS
 from ladder.measuring.verify import INEXACT, fault, judge
 from ladder.measuring.worker import Worker
 from ladder.model import kernel_file
-from ladder.model.campaign import BASELINES, PRECISION, REDUCING, TYPES_OF, baseline_configurations
+from ladder.model.baselines import BASELINES, PRECISION, REDUCING, TYPES_OF, baseline_configurations
 from ladder.model.hardware_limits import peak_tflops
 from ladder.model.kernel import Configuration
 from ladder.model.problem import Problem

@@ -19,7 +19,8 @@ from ladder.devices.detect import Device
 from ladder.measuring import session, sweep
 from ladder.measuring.probe import probe
 from ladder.measuring.supervisor import Child
-from ladder.model.campaign import BASELINES, Limits
+from ladder.model.baselines import BASELINES
+from ladder.model.campaign import Limits
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem

@@ -11,7 +11,7 @@ from dataclasses import fields
 import numpy as np
 from ladder.compiling.compile import Resource
 from ladder.core.files import ROOT
-from ladder.model.campaign import BASELINES
+from ladder.model.baselines import BASELINES
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage import published_index, samples

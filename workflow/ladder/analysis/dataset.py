@@ -14,7 +14,7 @@ from ladder.analysis.finalists import Finalists
 from ladder.analysis.measurements import Record, labelled
 from ladder.core.errors import InputError
 from ladder.core.files import digest
-from ladder.model.campaign import BASELINE_JOB, is_baseline
+from ladder.model.baselines import BASELINE_JOB, is_baseline
 from ladder.model.hardware_limits import flop_per_clock
 from ladder.model.kernel import Kernel
 from ladder.storage.csv_files import read_csv, write_csv

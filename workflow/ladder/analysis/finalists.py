@@ -12,7 +12,8 @@ from ladder.analysis import measurements
 from ladder.analysis.measurements import Record
 from ladder.core import verdicts
 from ladder.core.stats import between_processes, median_interval, within_processes
-from ladder.model.campaign import FEWEST, is_baseline
+from ladder.model.baselines import is_baseline
+from ladder.model.campaign import FEWEST
 from ladder.storage.samples import READINGS
 
 AS_WARM = "as warm"

@@ -7,7 +7,7 @@ import numpy as np
 
 from ladder.core.stats import DRIFT, trend
 from ladder.core.types import FAILED, flops, tflops
-from ladder.model.campaign import BASELINES
+from ladder.model.baselines import BASELINES
 from ladder.model.problem import VARIED, Problem
 
 MULTIMODAL = 1.05

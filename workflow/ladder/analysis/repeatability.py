@@ -18,7 +18,7 @@ from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.files import write_whole
 from ladder.core.stats import CONFIDENCE, between_processes, half_of_difference, student_t
-from ladder.model.campaign import BASELINES
+from ladder.model.baselines import BASELINES
 from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv, to_csv
 from ladder.storage.dataset_layout import CONFIRMED, files

@@ -21,7 +21,7 @@ from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE, half_of_difference
 from ladder.core.verdicts import AGAIN, BUSY
-from ladder.model.campaign import is_baseline
+from ladder.model.baselines import is_baseline
 from ladder.pipeline.published import Published
 from ladder.storage.dataset_layout import JUDGED, PUBLISHED, read_environment
 from ladder.storage.published_index import runs

@@ -12,7 +12,7 @@ from ladder.core.surroundings import cores
 from ladder.core.types import OF_CUDA, rate_unit, tflops
 from ladder.measuring.gauntlet import problems
 from ladder.measuring.trial import Entry, label_of
-from ladder.model.campaign import BASELINES
+from ladder.model.baselines import BASELINES
 from ladder.model.hardware_limits import measured_peak
 from ladder.model.problem import Problem
 

@@ -17,7 +17,7 @@ from ladder.devices.base import Call, Launch, Refused
 from ladder.devices.cuda import Cuda
 from ladder.devices.cuda_operands import Apart
 from ladder.devices.operands import scalars
-from ladder.model.campaign import ALGORITHMS, TYPES_OF
+from ladder.model.baselines import ALGORITHMS, TYPES_OF
 
 
 def _of_nvmath(*names: str) -> list[Any]:

@@ -17,7 +17,8 @@ from ladder.core import verdicts
 from ladder.core.stats import between_processes, geometric_mean
 from ladder.core.types import OF_CUDA, rate_unit
 from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
-from ladder.model.campaign import WIDTH, is_baseline, is_rung
+from ladder.model.baselines import is_baseline
+from ladder.model.campaign import WIDTH, is_rung
 from ladder.model.hardware_limits import measured_peak, peak_tflops
 
 COLUMN = 5.4

@@ -32,7 +32,8 @@ from ladder.figures.roofline import issue, modelled, roofline
 from ladder.figures.rungs import energy, ladder
 from ladder.figures.samples import samples
 from ladder.figures.scaling import performance, ratio
-from ladder.model.campaign import SUSTAINED, WIDTH, is_baseline
+from ladder.model.baselines import is_baseline
+from ladder.model.campaign import SUSTAINED, WIDTH
 
 FIGURES: dict[str, Callable[[View], Figure]] = {
     "headline": headline,

@@ -17,7 +17,8 @@ from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Job, Name, made_by
 from ladder.measuring.supervisor import Failure
-from ladder.model.campaign import SUSTAINED, Limits, is_baseline
+from ladder.model.baselines import is_baseline
+from ladder.model.campaign import SUSTAINED, Limits
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
 from ladder.storage.samples import read, write

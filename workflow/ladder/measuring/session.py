@@ -27,7 +27,8 @@ from ladder.devices.operands import exactly
 from ladder.measuring import protocol
 from ladder.measuring.protocol import Answer, Candidate, Diagnosed, Judged, Request, Sampled, Trying
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
-from ladder.model.campaign import BASELINES, Limits, is_baseline
+from ladder.model.baselines import BASELINES, is_baseline
+from ladder.model.campaign import Limits
 from ladder.model.hardware_limits import least_us
 from ladder.model.kernel_file import path_of
 from ladder.model.problem import Problem

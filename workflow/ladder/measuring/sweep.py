@@ -19,7 +19,8 @@ from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Job, made_by
 from ladder.measuring.supervisor import Failure
 from ladder.measuring.verify import INEXACT
-from ladder.model.campaign import REDUCING, Limits
+from ladder.model.baselines import REDUCING
+from ladder.model.campaign import Limits
 from ladder.model.problem import Problem
 from ladder.storage.journal import Journal
 from ladder.storage.samples import write

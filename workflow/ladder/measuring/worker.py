@@ -28,7 +28,7 @@ from ladder.measuring.diagnosis import diagnose
 from ladder.measuring.protocol import Answer, Candidate, Request, encode
 from ladder.measuring.verify import INEXACT, Verdict, judge
 from ladder.model import kernel_file
-from ladder.model.campaign import REDUCING
+from ladder.model.baselines import REDUCING
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 

@@ -9,29 +9,18 @@ from typing import Any
 
 from ladder.core.errors import InputError
 from ladder.core.types import OF_CUDA
+from ladder.model.baselines import BASELINE_JOB, BASELINES, PRECISION, TYPES_OF, baseline_configurations, is_baseline
 from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
 
-BASELINES = {"cuda": ("cublas", "cublas_fp32_sums", "cublas_tf32", "cublaslt_best"), "cpu": ("blas_1", "blas_all")}
-"""Vendor calls of each device kind. The first is the reference that every kernel is paired with."""
-TYPES_OF = {"cublas_fp32_sums": OF_CUDA, "cublas_tf32": ("float32",)}
-"""The element types of a baseline that does not have all."""
-REDUCING = ("cublas", "cublaslt_best")
-"""The baselines that may add parts of K in 16 bits, if the elements have 16 bits."""
-ALGORITHMS = 8
-"""The algorithms of cuBLASLt that are measured: more than its heuristic has named for any problem (cuBLAS 13.1 on an H100)."""
 SUSTAINED = "sustained"
 """The state of launches back to back, after clock and power have settled. The other states are `warm` and `cold`."""
-PRECISION = {"cublas_tf32": "tf32"}
-"""The type to which a baseline rounds its operands, as `precision` names it in a kernel's header."""
 WIDTH = 11.0
 """The default width of a figure in inches, for a screen. Published figures have it."""
 MOST_OF_MEMORY = 0.9
 """The share of a device's memory that a problem may take. The driver and the libraries need the rest."""
 FEWEST = 3
 """The fewest processes of a confirmation."""
-BASELINE_JOB = "baselines"
-"""The name of the baselines' measure job, in place of a kernel's."""
 
 
 @dataclass(frozen=True)
@@ -215,18 +204,6 @@ def _candidate(name: str, configuration: Configuration, objection: str, precisio
         "objection": objection,
         "precision": precision,
     }
-
-
-def baseline_configurations(name: str, element_type: str) -> list[Configuration]:
-    """Return the configurations of a baseline: of `cublaslt_best` cuBLAS's own call, and the algorithms of the heuristic by their number."""
-    own = Configuration(element_type, ())
-    numbers = range(ALGORITHMS) if name == "cublaslt_best" else ()
-    return [own, *(Configuration(element_type, (("ALGORITHM", number),)) for number in numbers)]
-
-
-def is_baseline(kernel: str) -> bool:
-    """Return whether a kernel's name is that of a vendor's call."""
-    return any(kernel in names for names in BASELINES.values())
 
 
 def is_rung(kernel: str) -> bool:

@@ -16,7 +16,8 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import digest
 from ladder.core.types import KINDS
-from ladder.model.campaign import BASELINES, FEWEST, WIDTH, Campaign, Confirm, Limits, Partition
+from ladder.model.baselines import BASELINES
+from ladder.model.campaign import FEWEST, WIDTH, Campaign, Confirm, Limits, Partition
 from ladder.model.kernel import COMPILERS, OF_BUILD, Build, Kernel
 from ladder.model.problem import VARIED, joined
 

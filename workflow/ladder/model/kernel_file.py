@@ -10,7 +10,7 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError
 from ladder.core.expressions import Number, evaluate, names_in
 from ladder.core.types import KINDS, OF_CUDA
-from ladder.model.campaign import BASELINE_JOB, BASELINES
+from ladder.model.baselines import BASELINE_JOB, BASELINES
 from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}

@@ -13,7 +13,7 @@ from ladder.core import verdicts, yaml_schema
 from ladder.core.files import ROOT
 from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED, rate_unit
-from ladder.model.campaign import is_baseline
+from ladder.model.baselines import is_baseline
 from ladder.model.kernel_file import path_of
 from ladder.model.problem import VARIED, Problem
 from ladder.pipeline.messages import busy_share

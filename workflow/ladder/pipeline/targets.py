@@ -12,7 +12,8 @@ from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.core.types import KINDS
 from ladder.devices.detect import Device
-from ladder.model.campaign import BASELINE_JOB, Campaign
+from ladder.model.baselines import BASELINE_JOB
+from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
 from ladder.storage.dataset_layout import CONFIRMED, JUDGED, TABLES
 

@@ -21,7 +21,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import MEND
 from ladder.core.types import rate_unit
 from ladder.figures.data import BASELINE_NAME, CONTEXT, MARKS, REFERENCE
-from ladder.model.campaign import BASELINES, is_baseline
+from ladder.model.baselines import BASELINES, is_baseline
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 LIMIT_BYTES = 5_000_000

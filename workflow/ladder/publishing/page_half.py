@@ -11,7 +11,7 @@ from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
 from ladder.core.verdicts import SAME, interval
 from ladder.figures.data import View, lettered
-from ladder.model.campaign import ALGORITHMS
+from ladder.model.baselines import ALGORITHMS
 from ladder.model.problem import Problem
 from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
 from ladder.publishing.page_data import Row, Story

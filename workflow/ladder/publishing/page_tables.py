@@ -13,7 +13,7 @@ from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES, OF_CUDA
 from ladder.core.verdicts import SAME, UNCONFIRMED
 from ladder.figures.data import BASELINE_NAME, lettered
-from ladder.model.campaign import is_baseline
+from ladder.model.baselines import is_baseline
 from ladder.model.kernel import COMPILERS
 from ladder.publishing import main_loops
 from ladder.publishing.page_answers import answers, claimed, details, tried

@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from ladder.core.files import ROOT
 from ladder.figures.data import View
 from ladder.figures.layout import save_drawing
-from ladder.model.campaign import is_baseline, is_rung
+from ladder.model.baselines import is_baseline
+from ladder.model.campaign import is_rung
 from ladder.publishing.page_data import Story
 
 DATASETS = (
