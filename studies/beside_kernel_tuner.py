@@ -71,7 +71,12 @@ BLOCK = ["block_size_x", "block_size_y", "block_size_z"]
 
 
 def by_the_pipeline(
-    parameters: Mapping[str, Sequence[int]], gpu: detect.Device, facts: Mapping[str, Any], size: int, samples: int, cores: int
+    parameters: Mapping[str, Sequence[int]],
+    gpu: detect.DetectedDevice,
+    facts: Mapping[str, Any],
+    size: int,
+    samples: int,
+    cores: int,
 ) -> dict[str, Any]:
     """Compile and measure by the pipeline's own job; `facts` is `environment.json`."""
     data = {

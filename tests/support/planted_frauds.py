@@ -15,7 +15,7 @@ import yaml
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.clock import Clock, Readable
 from ladder.core.stats import median_interval
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.measuring import session, sweep
 from ladder.measuring.probe import probe
 from ladder.measuring.supervisor import Child
@@ -89,7 +89,7 @@ def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, 
     return asdict(row) | {"binary": str(folder / kernel.name / row.binary)}
 
 
-def run(device: Device, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
+def run(device: DetectedDevice, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do; returns rows by kernel and problem.
 
     `session.ROOT` must be `FOLDER`. Those that are launched alike share a job: candidates differ in a parameter F that none of them

@@ -22,7 +22,7 @@ from ladder.claims.answers import STUDIES
 from ladder.claims.study import command_line
 from ladder.cli import new_kernel
 from ladder.core.files import ROOT, write_whole
-from ladder.devices.detect import Device, detect_cpu, detect_gpus
+from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus
 from ladder.devices.lock import first_gpu
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import Project
@@ -109,7 +109,7 @@ def saves(project: Project, kind: str, further: int = SAVES) -> dict[str, Any]:
 def main() -> None:
     """Measure on the CPU, and on a GPU where there is one, and write what was found."""
     command_line(__doc__).parse_args()
-    devices: list[Device] = [*([first_gpu()] if detect_gpus() else []), detect_cpu()]
+    devices: list[DetectedDevice] = [*([first_gpu()] if detect_gpus() else []), detect_cpu()]
     for device in devices:
         with tempfile.TemporaryDirectory() as scratch:
             project = Project(Path(scratch) / "project")

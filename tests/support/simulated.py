@@ -28,8 +28,7 @@ from ladder.core import clock
 from ladder.core.files import digest, write_whole
 from ladder.devices.base import Call, Device, Launch, Refused, Sample, Timed
 from ladder.devices.cpu import C_TYPES, Cpu
-from ladder.devices.detect import Device as DetectedDevice
-from ladder.devices.detect import slugify
+from ladder.devices.detect import DetectedDevice, slugify
 from ladder.devices.operands import reference, scalars
 from ladder.model.kernel import ARGUMENTS
 from ladder.storage.dataset_layout import PUBLISHED

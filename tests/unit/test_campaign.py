@@ -9,7 +9,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import digest
 from ladder.core.types import DISTRIBUTIONS
 from ladder.devices import detect
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign, campaign_file, kernel_file
 from ladder.model.problem import Problem
 from planted import ROOT, written
@@ -22,8 +22,8 @@ problems:
   cuda: [{square: [64, 128]}, [1, 2, 3]]
   cpu: [{square: 64}]
 """
-H200 = Device("nvidia-h200", "cuda", "NVIDIA H200", "sm_90", 141 << 30, ("GPU-1",), "580")
-CPU = Device("cpu-test", "cpu", "Test CPU", "cpu-test", 16 << 30)
+H200 = DetectedDevice("nvidia-h200", "cuda", "NVIDIA H200", "sm_90", 141 << 30, ("GPU-1",), "580")
+CPU = DetectedDevice("cpu-test", "cpu", "Test CPU", "cpu-test", 16 << 30)
 
 
 def load(text: str) -> campaign.Campaign:

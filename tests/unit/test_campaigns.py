@@ -9,12 +9,12 @@ import pytest
 import yaml
 from ladder.core.errors import InputError
 from ladder.devices import detect
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.pipeline.campaigns import Campaigns
 from planted import ROOT, written
 from synthetic import index
 
-CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**40)
+CPU = DetectedDevice("cpu-y", "cpu", "Y", "cpu-y", 2**40)
 BASE = {"problems": {"cpu": [{"square": 8}], "cuda": [{"square": 8}]}, "kernels": ["cpu/02*"]}
 HALF = "/*---\ntitle: begun\n"
 WIDE = f"/*---\ntitle: t\nidea: i\nparameters: {{P: 1, Q: 1}}\nsweep: {{P: {list(range(1000))}, Q: {list(range(1000))}}}\n---*/\n"

@@ -68,7 +68,7 @@ def test_blas_is_right_everywhere(name, element_type):
 ])  # fmt: skip
 def test_memory_is_looked_at_before_it_is_taken(monkeypatch, total, left, error, message):
     memory = psutil.virtual_memory()._replace(available=left << 30)
-    monkeypatch.setattr(detect, "detect_cpu", lambda: detect.Device("cpu", "cpu", "CPU", "cpu", total << 30))
+    monkeypatch.setattr(detect, "detect_cpu", lambda: detect.DetectedDevice("cpu", "cpu", "CPU", "cpu", total << 30))
     monkeypatch.setattr(cpu, "Operands", lambda problem: SimpleNamespace(given=problem))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(error) if error else nullcontext() as raised:

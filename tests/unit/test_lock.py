@@ -14,13 +14,13 @@ import faults
 import pytest
 from ladder.core.errors import InputError
 from ladder.devices import lock
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.devices.lock import WAIT_SECONDS, exclusive
 from ladder.measuring.supervisor import IDLE, Child
 
 
 def test_the_first_gpu_is_one_that_may_be_used(monkeypatch):
-    two = [Device(name, "cuda", name, "sm_90", 1, (f"{name}-1", f"{name}-2")) for name in ("a", "b")]
+    two = [DetectedDevice(name, "cuda", name, "sm_90", 1, (f"{name}-1", f"{name}-2")) for name in ("a", "b")]
     monkeypatch.setattr(lock, "detect_gpus", lambda: two)
     shown = {"a": [], "b": ["b-2"]}
     monkeypatch.setattr(lock, "visible", shown.get)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import synthetic
 from ladder.core.errors import InputError
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file, kernel_file
 from ladder.pipeline import campaigns, messages, targets
 from ladder.pipeline.published import Published
@@ -17,8 +17,8 @@ from ladder.storage import dataset_layout, published_index
 from planted import ROOT, written
 
 KERNELS = kernel_file.discover(ROOT)
-GPU = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
-CPU = Device("cpu-y", "cpu", "Y", "cpu-y", 2**30)
+GPU = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 2**30)
+CPU = DetectedDevice("cpu-y", "cpu", "Y", "cpu-y", 2**30)
 DATA = {
     "campaign": "t",
     "kernels": ["cuda/02_naive_coalesced", "cuda/03_shared_tile", "cpu/03_blocked"],
@@ -41,7 +41,7 @@ def test_files_of_the_datasets():
     assert made().measured("a", "b") == [f"results/t/{device}/{name}" for device in ("nvidia-x", "cpu-y") for name in "ab"]
     assert made().measured("a", kind="cpu") == ["results/t/cpu-y/a"]
     assert made().compared() == []
-    two = made(devices=[GPU, CPU, Device("nvidia-z", "cuda", "NVIDIA Z", "sm_80", 2**30)])
+    two = made(devices=[GPU, CPU, DetectedDevice("nvidia-z", "cuda", "NVIDIA Z", "sm_80", 2**30)])
     assert two.compared() == ["results/t/compared-cuda.svg"]
 
 
@@ -158,7 +158,7 @@ def test_what_the_job_of_a_machine_asks_for():
 def test_what_the_job_of_a_partition_asks_for():
     gpu = {"device": "nvidia-x", "architecture": "sm_90", "resources": {"slurm_partition": "p", "gres": "gpu:2", "runtime": 7}}
     partitions = {"one": gpu, "two": {"device": "cpu-y", "resources": {"constraint": "avx"}}}
-    devices = [Device("one", "cuda", "x", "sm_90", 0), Device("two", "cpu", "cpu-y", "cpu-y", 0)]
+    devices = [DetectedDevice("one", "cuda", "x", "sm_90", 0), DetectedDevice("two", "cpu", "cpu-y", "cpu-y", 0)]
     of_campaign = made(devices=devices, partitions=partitions)
     usual = {"mem_mb": 5, "runtime": 10}
     of_gpu = asked(of_campaign, True, usual, attempt=2, device="one")

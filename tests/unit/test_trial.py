@@ -9,23 +9,23 @@ import pytest
 from ladder.cli import best_rung, trial_report
 from ladder.compiling import provenance, toolchain
 from ladder.core.errors import InputError
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.devices.lock import exclusive
 from ladder.model.problem import Problem
 from ladder.storage import published_index, samples
 from planted import written
 
-NVIDIA_X = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1)
+NVIDIA_X = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1)
 WITHOUT_PANDAS = """
 import sys
 from pathlib import Path
 import ladder.cli.trial
 from ladder.cli import best_rung
 from ladder.model.problem import Problem
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 
 best_rung.ROOT = Path(sys.argv[1])
-device = Device("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1, (), "")
+device = DetectedDevice("nvidia-x", "cuda", "NVIDIA X", "sm_90", 1, (), "")
 assert best_rung.best_rung(device, best_rung.ROOT / "kernels" / "cuda" / "mine.cu", Problem(64, 64, 64))
 assert "pandas" not in sys.modules
 """

@@ -18,7 +18,7 @@ from typing import Any
 from ladder.compiling.provenance import describe
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT, read_json, write_whole
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.storage.dataset_layout import ANSWERS, PUBLISHED
 
 NOTHING = "not measured yet"
@@ -39,7 +39,7 @@ class Study:
     files: str = ""
     """A pattern for the files of answers below results/published, if they are not `studies/<name>.*.json`."""
 
-    def write(self, device: Device, measured: Any, **provenance: Any) -> Path:
+    def write(self, device: DetectedDevice, measured: Any, **provenance: Any) -> Path:
         """Write the measurements on a device, with their provenance, to `results/studies/<name>.<device>.json`, and return that path.
 
         The caller passes the rest of the provenance: `uuids` of the GPUs used, `binaries`, the SHA-256 of the timed binaries, and

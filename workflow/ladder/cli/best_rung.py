@@ -8,7 +8,7 @@ from typing import Any
 from ladder.compiling.compile import capability
 from ladder.core.files import ROOT
 from ladder.core.stats import paired_ratio
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.model.kernel import Kernel
 from ladder.model.kernel_file import parse
 from ladder.model.problem import VARIED, Problem
@@ -20,7 +20,7 @@ SIZE = {"cuda": 4096, "cpu": 256}
 
 
 def best_rung(
-    device: Device, tried: Path, problem: Problem, given: Mapping[str, Sequence[str]] = MappingProxyType({})
+    device: DetectedDevice, tried: Path, problem: Problem, given: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> tuple[Path, str] | None:
     """Return the kernel file and configuration of the fastest rung, relative to the reference, on a problem.
 
@@ -123,7 +123,7 @@ def _what(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("kernel", "configuration", "element_type", "m", "n", "k", *VARIED))
 
 
-def _is_for(kernel: Kernel, device: Device) -> bool:
+def _is_for(kernel: Kernel, device: DetectedDevice) -> bool:
     """Return whether a kernel is compiled for a device: another device's best may need features that this one lacks."""
     if device.kind == "cpu":
         return True

@@ -29,7 +29,7 @@ from ladder.core.errors import InputError, unwritable
 from ladder.core.files import ROOT, digest, write_whole
 from ladder.core.surroundings import remarks
 from ladder.core.types import FAILED
-from ladder.devices.detect import Device, detect_cpu, detect_gpus, left_out
+from ladder.devices.detect import DetectedDevice, detect_cpu, detect_gpus, left_out
 from ladder.devices.lock import exclusive, uuids
 from ladder.measuring.probe import probe
 from ladder.measuring.session import Session
@@ -74,7 +74,7 @@ class Tries:
             raise InputError(f"{arguments.path}: expected a kernel in {known} of {ROOT}")
         self.path = path
         devices = detect_gpus() if self.kind == "cuda" else [detect_cpu()]
-        self.device: Device | None = devices[0] if devices else None
+        self.device: DetectedDevice | None = devices[0] if devices else None
         self.kept = FOLDER / self.kind / (digest(arguments.lists) if arguments.lists else "") / path.stem
         """The path of the last correct try of the same configurations; each of its files has its own suffix."""
         tqdm.monitor_interval = 0  # no thread may run beside forks

@@ -13,7 +13,7 @@ from ladder.compiling.toolchain import COMPILER, cc, compiler_version, named, nv
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.surroundings import cores, memory
-from ladder.devices.detect import Device, detect_cpu
+from ladder.devices.detect import DetectedDevice, detect_cpu
 from ladder.devices.simulation import simulated
 
 LOCK = Path("envs") / "requirements.lock"
@@ -78,7 +78,7 @@ def project_state() -> dict[str, Any]:
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
 
 
-def fingerprint(device: Device) -> dict[str, Any]:
+def fingerprint(device: DetectedDevice) -> dict[str, Any]:
     """Return what a measurement depends on besides the project. Any change to it makes earlier measurements stale."""
     versions = package_versions(PACKAGES)
     common = {"device": device.name, "compiler": compiler_version(COMPILER[device.kind]), "numpy": versions["numpy"]}
@@ -92,7 +92,7 @@ def fingerprint(device: Device) -> dict[str, Any]:
     return common | {"cores": cores(), "python": platform.python_version()}
 
 
-def describe(device: Device) -> dict[str, Any]:
+def describe(device: DetectedDevice) -> dict[str, Any]:
     """Return `environment.json` without what only the device itself can report: its attributes and peaks."""
     return {
         "device": device.slug,

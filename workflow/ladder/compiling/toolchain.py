@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.devices.simulation import simulated
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
@@ -40,7 +40,7 @@ COMPILER = {"cuda": "nvcc", "cpu": "cc"}
 """The compiler for each device kind, unless a campaign names another."""
 
 
-def architectures(campaign: Campaign, devices: Sequence[Device], gpus: Sequence[Device]) -> list[str]:
+def architectures(campaign: Campaign, devices: Sequence[DetectedDevice], gpus: Sequence[DetectedDevice]) -> list[str]:
     """Return the architectures to compile CUDA kernels for: those of the campaign and of the measured devices.
 
     Raises `InputError` if nvcc does not support an architecture of the campaign.

@@ -40,7 +40,7 @@ OR_CPU = "To measure the CPU instead: --config 'devices=[cpu]'"
 
 
 @dataclass(frozen=True)
-class Device:
+class DetectedDevice:
     """A device that can be measured. GPUs of one model are one device; `uuids` tells them apart."""
 
     slug: str
@@ -59,7 +59,7 @@ def slugify(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
-def detect_gpus() -> list[Device]:
+def detect_gpus() -> list[DetectedDevice]:
     """Return the GPUs that can be measured: whole ones that CUDA 13 compiles for. `left_out` says which others there are.
 
     Raises `InputError` if there is an NVIDIA driver that does not work, or one that is too old: neither means that there is no GPU.
@@ -77,7 +77,7 @@ def left_out() -> list[str]:
     return [] if simulated() else _scan()[1]
 
 
-def _scan() -> tuple[list[Device], list[str], str]:
+def _scan() -> tuple[list[DetectedDevice], list[str], str]:
     """Return the GPUs that the driver's management library (NVML) reports, what it says of those left out, and the driver's version."""
     import pynvml
 
@@ -94,7 +94,7 @@ def _scan() -> tuple[list[Device], list[str], str]:
             f"driver, reboot. {OR_CPU}"
         ) from None
     try:
-        devices: dict[str, Device] = {}
+        devices: dict[str, DetectedDevice] = {}
         refused, driver = [], str(pynvml.nvmlSystemGetDriverVersion())
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
@@ -116,7 +116,9 @@ def _scan() -> tuple[list[Device], list[str], str]:
                 others = devices[slug].uuids if slug in devices else ()
                 memory = _or_none(pynvml.nvmlDeviceGetMemoryInfo, handle)
                 arch = "sm_{}{}".format(*capability)
-                devices[slug] = Device(slug, "cuda", name, arch, int(memory.total) if memory else 0, (*others, uuid), driver)
+                devices[slug] = DetectedDevice(
+                    slug, "cuda", name, arch, int(memory.total) if memory else 0, (*others, uuid), driver
+                )
         return list(devices.values()), refused, driver
     finally:
         pynvml.nvmlShutdown()
@@ -159,11 +161,11 @@ def check_gate(gpu: str, answer: str) -> None:
 
 
 @lru_cache
-def detect_cpu() -> Device:
+def detect_cpu() -> DetectedDevice:
     """Return the host CPU."""
     name = cpu_name(CPUINFO.read_text() if CPUINFO.exists() else "")
     slug = "cpu-" + slugify(name.split("@")[0].replace("CPU", ""))
-    return Device(slug, "cpu", name, slug, memory())
+    return DetectedDevice(slug, "cpu", name, slug, memory())
 
 
 def check_memory_left(problem: Problem) -> None:
@@ -188,7 +190,7 @@ def cpu_name(text: str) -> str:
     return " and ".join(kinds) or platform.processor() or platform.machine()
 
 
-def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Device]:
+def resolve(campaign: Campaign, gpus: Sequence[DetectedDevice], cpu: DetectedDevice) -> list[DetectedDevice]:
     """Return the devices of this machine that a campaign measures on; `auto` is its GPUs, or the CPU if it has none.
 
     With `partitions` they are the devices of a cluster's machines, taken on trust: the jobs that run there check them (`here`). Raises
@@ -196,7 +198,7 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
     """
     if campaign.partitions:
         return _partitions(campaign)
-    devices: list[Device] = []
+    devices: list[DetectedDevice] = []
     for index, wanted in enumerate(campaign.devices):
         where = f"{campaign.source}: devices[{index}]: got {wanted!r}"
         match wanted:
@@ -233,7 +235,7 @@ def resolve(campaign: Campaign, gpus: Sequence[Device], cpu: Device) -> list[Dev
     return devices
 
 
-def _partitions(campaign: Campaign) -> list[Device]:
+def _partitions(campaign: Campaign) -> list[DetectedDevice]:
     devices = []
     for index, name in enumerate(campaign.partitions if list(campaign.devices) == ["auto"] else campaign.devices):
         if name not in campaign.partitions:
@@ -244,11 +246,11 @@ def _partitions(campaign: Campaign) -> list[Device]:
         chosen = campaign.partitions[name]
         if chosen.kind not in campaign.problem_sizes:
             raise InputError(f"{campaign.source}: problems.{chosen.kind}: missing; expected problems for partition {name}")
-        devices.append(Device(name, chosen.kind, chosen.device, chosen.architecture or chosen.device, 0))
+        devices.append(DetectedDevice(name, chosen.kind, chosen.device, chosen.architecture or chosen.device, 0))
     return devices
 
 
-def here(slug: str, architecture: str = "", partition: str = "") -> Device:
+def here(slug: str, architecture: str = "", partition: str = "") -> DetectedDevice:
     """Return the device of this machine with a slug. Raises `InputError` if it is not on this machine.
 
     In a `partition` any machine's GPU of the model will do: they are one device, and `uuids` is empty.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ladder.core import clock
 from ladder.core.errors import InputError, plain
-from ladder.devices.detect import Device, detect_gpus, left_out
+from ladder.devices.detect import DetectedDevice, detect_gpus, left_out
 from ladder.devices.simulation import simulated
 
 COMMAND = 120
@@ -29,7 +29,7 @@ def visible(slug: str) -> list[str]:
     return cuda.visible(slug)
 
 
-def uuids(device: Device) -> list[str]:
+def uuids(device: DetectedDevice) -> list[str]:
     """Return what can be locked: the GPUs of a model that this process may use, or the CPU's slug. Raises `InputError` for none."""
     if device.kind == "cpu":
         return [device.slug]
@@ -39,7 +39,7 @@ def uuids(device: Device) -> list[str]:
     return gpus
 
 
-def first_gpu() -> Device:
+def first_gpu() -> DetectedDevice:
     """Return the first GPU that this process may use, as a device with no other GPU. Raises `InputError` for none."""
     for device in detect_gpus():
         for uuid in visible(device.slug):

@@ -24,9 +24,8 @@ def variables() -> dict[str, str]:
 def simulated() -> Any:
     """Return the module that stands in for the GPUs, or None.
 
-    It has `detect() -> list[Device]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`, `compile(source) -> (cubin, usage)`
-    and `open_device(uuid, support) -> Device`. `VARIABLES` names
-    the variables that its processes need.
+    It has `detect() -> list[DetectedDevice]`, `visible(slug) -> list[str]`, `compiler_version(compiler) -> str`,
+    `compile(source) -> (cubin, usage)` and `open_device(uuid, support) -> Device`. `VARIABLES` names the variables that its processes need.
     """
     path = os.environ.get(VARIABLE)
     if not path:

@@ -5,13 +5,13 @@ from typing import Any
 from ladder.compiling.provenance import describe, fingerprint
 from ladder.core.errors import InputError
 from ladder.core.files import digest
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.measuring import protocol
 from ladder.measuring.supervisor import NO_FAULT, START_SECONDS, Child, Failure
 from ladder.storage.journal import Journal
 
 
-def probe(device: Device, child: Child) -> dict[str, Any]:
+def probe(device: DetectedDevice, child: Child) -> dict[str, Any]:
     """Return the description of a device, and the peaks that its worker measures. Raises `InputError` if that fails."""
     try:
         (answer,) = child.ask(protocol.Probe(), START_SECONDS)
@@ -21,7 +21,7 @@ def probe(device: Device, child: Child) -> dict[str, Any]:
     return describe(device) | {"attributes": child.attributes} | dict(answer.measured)
 
 
-def probe_once(device: Device, child: Child, journal: Journal, code: str) -> dict[str, Any]:
+def probe_once(device: DetectedDevice, child: Child, journal: Journal, code: str) -> dict[str, Any]:
     """Return the description that the journal has of the same device, software and surroundings; probe only if it has none.
 
     A forced run then finds the description that the samples were measured with, and no other. `code` is the digest of the modules

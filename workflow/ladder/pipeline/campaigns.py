@@ -16,7 +16,7 @@ from ladder.core import yaml_schema
 from ladder.core.errors import InputError, one_of
 from ladder.core.files import read_json
 from ladder.devices import detect
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.model import campaign_file
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
@@ -39,7 +39,7 @@ class Campaigns:
     """The files of --configfile."""
     config: Mapping[str, Any]
     """Snakemake's configuration, with the values of --config."""
-    architectures: Callable[[Campaign, Sequence[Device], Sequence[Device]], list[str]]
+    architectures: Callable[[Campaign, Sequence[DetectedDevice], Sequence[DetectedDevice]], list[str]]
     """Returns the architectures for CUDA kernels, from a campaign, its devices and the GPUs of this machine."""
     submits: bool
     """Whether jobs are submitted to other machines."""
@@ -159,7 +159,7 @@ class Campaigns:
             targets.write_plans()
         return targets
 
-    def gpus(self, campaign: Campaign) -> list[Device]:
+    def gpus(self, campaign: Campaign) -> list[DetectedDevice]:
         """Return the GPUs of this machine. Raises `InputError` if its driver does not work, unless the campaign measures no GPU here."""
         try:
             return detect.detect_gpus()

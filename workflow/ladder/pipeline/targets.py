@@ -11,7 +11,7 @@ from typing import Any
 from ladder.core.errors import InputError
 from ladder.core.files import digest, write_whole
 from ladder.core.types import KINDS
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.model.baselines import BASELINE_JOB
 from ladder.model.campaign import Campaign
 from ladder.model.kernel import Kernel
@@ -23,11 +23,11 @@ class Targets:
     """A campaign on its devices. Paths are relative to the folder that Snakemake runs in; those of kernels are absolute."""
 
     campaign: Campaign
-    devices: Sequence[Device]
+    devices: Sequence[DetectedDevice]
     architectures: Sequence[str]
     """The architectures to compile CUDA kernels for."""
 
-    def device(self, slug: str) -> Device:
+    def device(self, slug: str) -> DetectedDevice:
         """Return the device with a slug."""
         return {device.slug: device for device in self.devices}[slug]
 
