@@ -1,11 +1,10 @@
 """The confirmation: measures the finalists of all kernels again, side by side in the same rounds, in several fresh processes."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ladder.compiling.provenance import project_state
 from ladder.core import clock
@@ -16,7 +15,6 @@ from ladder.devices.lock import exclusive
 from ladder.measuring.progress import Progress
 from ladder.measuring.protocol import Candidate
 from ladder.measuring.session import Job, Name, made_by
-from ladder.measuring.supervisor import Failure
 from ladder.model.baselines import is_baseline
 from ladder.model.campaign import SUSTAINED, Limits
 from ladder.model.problem import Problem
@@ -31,8 +29,6 @@ SUSTAINED_SLACK = 0.2
 """How much faster back to back than alone a launch may be, as a share: only the last launch there is audited."""
 ROUNDS_BEFORE = 4
 """The most rounds that pass before the first answer to a request to time."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -207,8 +203,17 @@ class Confirmation:
                 outcomes[candidate] = {"status": "skipped", "reason": why}
             elif (finalist.kernel, group.problem.element_type, finalist.configuration) not in self.failed:
                 outcomes[candidate] = {}
-        timed = [candidate for candidate, outcome in outcomes.items() if not outcome]
-        outcomes |= self._time(group, timed)
+        timed = {candidate: group.finalists[candidate] for candidate, outcome in outcomes.items() if not outcome}
+        self.session.time_group(
+            group.problem,
+            {candidate: finalist.tensor_cores for candidate, finalist in timed.items()},
+            self.limits,
+            int(group.key, 16) % 2**32,
+            outcomes.__setitem__,
+            together=True,
+            state=group.state,
+            round_seconds=ROUNDS_BEFORE * self._round_us(group.state, timed.values()) / 1e6,
+        )
         if group.state == SUSTAINED:
             outcomes = {
                 candidate: _if_sustained(outcome, group.finalists[candidate].us) for candidate, outcome in outcomes.items()
@@ -221,52 +226,6 @@ class Confirmation:
         self._learn(rows)
         self.journal.append({"key": group.key, "project": self.project, "rows": rows})
         self.progress.done(group.key, f"{group.problem.label} {group.state}, process {group.process}")
-
-    def _time(self, group: _Group, candidates: Sequence[Candidate]) -> dict[Candidate, dict[str, Any]]:
-        """Return the outcome of each candidate, timed beside the others.
-
-        If the worker dies or hangs, each candidate is timed alone to find those to blame, and the others are timed together again. If none
-        fails alone, all are tried once more; if that fails too, they share the failure.
-        """
-        outcomes: dict[Candidate, dict[str, Any]] = {}
-        for candidate in candidates:
-            failure = self._attempt(partial(self.session.load, group.problem, [candidate]))
-            if isinstance(failure, Failure):
-                outcomes[candidate] = failure.outcome
-        left, tries = [candidate for candidate in candidates if candidate not in outcomes], 0
-        while left:
-            together = self._attempt(partial(self._samples, group, left))
-            if not isinstance(together, Failure):
-                return outcomes | together
-            tries += 1
-            alone = {candidate: self._attempt(partial(self._samples, group, [candidate])) for candidate in left}
-            guilty = {candidate: failure for candidate, failure in alone.items() if isinstance(failure, Failure)}
-            if not guilty and tries > 1:
-                guilty = dict.fromkeys(left, together)
-            outcomes |= {candidate: failure.during("while timed").outcome for candidate, failure in guilty.items()}
-            left = [candidate for candidate in left if candidate not in guilty]
-        return outcomes
-
-    def _samples(self, group: _Group, candidates: Sequence[Candidate]) -> dict[Candidate, dict[str, Any]]:
-        """Return the outcomes of candidates, timed in the same rounds."""
-        finalists = {candidate: group.finalists[candidate] for candidate in candidates}
-        return dict(
-            self.session.time(
-                group.problem,
-                {candidate: finalist.tensor_cores for candidate, finalist in finalists.items()},
-                self.limits,
-                int(group.key, 16) % 2**32,
-                state=group.state,
-                round_seconds=ROUNDS_BEFORE * self._round_us(group.state, finalists.values()) / 1e6,
-            )
-        )
-
-    def _attempt(self, do: Callable[[], T]) -> T | Failure:
-        """Return what `do` returns, or the failure that it raises. If the worker was killed from outside, it gets a second attempt."""
-        try:
-            return self.session.retry(do)
-        except Failure as failure:
-            return failure
 
 
 def _if_sustained(outcome: dict[str, Any], us: float) -> dict[str, Any]:

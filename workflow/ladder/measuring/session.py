@@ -10,7 +10,7 @@ import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from operator import or_
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -289,22 +289,90 @@ class Session:
         assert isinstance(answer, Diagnosed)
         return answer
 
-    def time(
+    def time_group(
         self,
         problem: Problem,
         candidates: Mapping[Candidate, bool],
         limits: Limits,
         seed: int,
+        keep: Callable[[Candidate, dict[str, Any]], None],
         *,
+        together: bool,
         state: str = "warm",
-        best: float = 0.0,
+        best: Callable[[], float] = lambda: 0.0,
         round_seconds: float = 0.0,
-    ) -> Iterator[tuple[Candidate, dict[str, Any]]]:
-        """Time candidates in the same rounds. Yields each when it is done, with its columns: its samples, or why they do not count.
+    ) -> None:
+        """Time candidates in the same rounds. `keep` gets each with its columns once they are final: its samples, or why it has none.
 
-        `candidates` says of each whether it may use the tensor cores, which decides what is too fast to be true. `best` is that of
-        `protocol.Time`; `round_seconds` extends the usual time limit. Not retried: some candidates may be done.
+        A candidate that cannot be loaded is left out. If the worker then dies, hangs or refuses, each candidate without a final outcome is
+        timed alone, and one that fails alone is to blame; a group of one is alone already. What is kept of a group that failed:
+
+        - Unless `together`, all of it. An outcome is final as soon as it is there, beside others or alone.
+        - If `together`, nothing, since candidates are compared by what they took in the same rounds: those that do not fail alone are timed
+          together again. If a second group fails and none of it alone, its candidates share the failure.
+
+        `candidates` says of each whether it may use the tensor cores, which decides what is too fast to be true. `best` returns that of
+        `protocol.Time`, and `round_seconds` extends the usual time limit.
         """
+        left, failures = dict(candidates), 0
+
+        def finish(candidate: Candidate, outcome: dict[str, Any]) -> None:
+            del left[candidate]
+            keep(candidate, outcome)
+
+        def attempt(members: Sequence[Candidate], discard: bool = False) -> Failure | None:
+            """Time members in the same rounds; return why that failed. With `discard`, their outcomes do not count."""
+            outcomes: dict[Candidate, dict[str, Any]] = {}
+
+            def time() -> None:
+                outcomes.clear()
+                present = {member: left[member] for member in members if member in left}
+                if not present:  # all were done before the worker was killed
+                    return
+                for candidate, outcome in self._time(problem, present, limits, seed, state, best(), round_seconds):
+                    if together:
+                        outcomes[candidate] = outcome
+                    else:
+                        finish(candidate, outcome)
+
+            try:
+                self.retry(time)
+            except Failure as failure:
+                return failure
+            for candidate, outcome in outcomes.items() if not discard else ():
+                finish(candidate, outcome)
+            return None
+
+        for candidate in candidates:
+            try:
+                self.retry(partial(self.load, problem, [candidate]))
+            except Failure as unloaded:
+                finish(candidate, unloaded.outcome)
+        while left:
+            suspects = list(left)
+            failure = attempt(suspects)
+            if failure is None:
+                return
+            failures += 1
+            for suspect in list(left):
+                own = failure if len(suspects) == 1 else attempt([suspect], discard=together)
+                if own:
+                    finish(suspect, own.during("while timed").outcome)
+            if failures > 1 and len(left) == len(suspects):
+                for suspect in suspects:
+                    finish(suspect, failure.during("while timed").outcome)
+
+    def _time(
+        self,
+        problem: Problem,
+        candidates: Mapping[Candidate, bool],
+        limits: Limits,
+        seed: int,
+        state: str,
+        best: float,
+        round_seconds: float,
+    ) -> Iterator[tuple[Candidate, dict[str, Any]]]:
+        """Time candidates in the same rounds. Yields each when it is done. Not retried: some candidates may be done."""
         indices, began = self.load(problem, candidates), now()
         by_index = dict(zip(indices, candidates, strict=True))
         request, start, used = protocol.Time(indices, state, limits, seed, best), clock.now(), self._used_by_others()

@@ -154,29 +154,19 @@ class Sweep:
         return {name: outcome[name] for name in ("status", "reason")}
 
     def _time(self, problem: Problem, group: Mapping[_Entry, Mapping[str, Any]]) -> None:
-        """Time candidates in the same rounds, or one by one if the worker breaks. The values are what the gauntlet found, `VERIFIED`."""
-        left = {entry.candidate: entry for entry in group}
+        """Time candidates in the same rounds, and record each as soon as it is done. The values are what the gauntlet found, `VERIFIED`."""
+        entries = {entry.candidate: entry for entry in group}
+
+        def keep(candidate: Candidate, outcome: Mapping[str, Any]) -> None:
+            entry = entries[candidate]
+            self._record(entry, {**outcome, **group[entry]})
+
+        # a baseline may use tensor cores; a kernel may if its binary has their instructions
+        flags = {
+            candidate: bool(group[entry]["tensor_cores"]) or not self.job.plan["kernel"] for candidate, entry in entries.items()
+        }
         seed = int(digest([entry.key for entry in group]), 16) % 2**32
-
-        def time() -> None:
-            if not left:  # all were done before the worker was killed
-                return
-            # a baseline may use tensor cores; a kernel may if its binary has their instructions
-            candidates = {
-                member: bool(group[entry]["tensor_cores"]) or not self.job.plan["kernel"] for member, entry in left.items()
-            }
-            for candidate, outcome in self.session.time(problem, candidates, self.limits, seed, best=self._best(problem)):
-                entry = left.pop(candidate)
-                self._record(entry, {**outcome, **group[entry]})
-
-        try:
-            self.session.retry(time)
-        except Failure as failure:
-            if len(group) == 1:
-                self._record(next(iter(group)), failure.during("while timed").outcome)
-            else:
-                for entry in left.values():
-                    self._time(problem, {entry: group[entry]})
+        self.session.time_group(problem, flags, self.limits, seed, keep, together=False, best=partial(self._best, problem))
 
     def _record(self, entry: _Entry, outcome: Mapping[str, Any]) -> None:
         if entry.key in self.journal.records:

@@ -99,13 +99,7 @@ class Trial:
                 self._judge(entry, f"checking {number} of {len(entries)}")
         correct = [entry for entry in entries if entry.status == "correct"]
         for start in range(0, len(correct), GROUP):
-            group = correct[start : start + GROUP]
-            if not self._time(group, self.beside) and len(group) + len(self.beside) > 1:
-                for entry in group:  # one of these, or of those beside, did it: each alone shows which
-                    entry.status, entry.reason, entry.samples = "correct", "", {}
-                    beside = [replace(other, samples={}) for other in entry.beside]
-                    self._time([entry], ())
-                    entry.beside = beside
+            self._time(correct[start : start + GROUP])
         for entry in correct:
             if entry.status == "incorrect":
                 diagnosis, guess, _ = self._diagnose(entry, [self.problem], [])
@@ -182,32 +176,23 @@ class Trial:
                     diagnoses.append(diagnosis)
         return first, likeliest(first, diagnoses), dividing(wrong, right)
 
-    def _time(self, group: Sequence[Entry], beside: Sequence[Entry]) -> bool:
-        """Time configurations in the same rounds, beside others; return False if the worker did not survive."""
-        others = [replace(entry) for entry in beside]
+    def _time(self, group: Sequence[Entry]) -> None:
+        """Time configurations in the same rounds, beside others."""
+        others = [replace(entry) for entry in self.beside]
         for entry in group:
             entry.beside = others
-        entries, seed = {entry.candidate: entry for entry in [*group, *others]}, draw_seed()
-        self.report(f"timing {len(entries)} beside {self.session.reference}")
+        entries = {entry.candidate: entry for entry in [*group, *others]}
         where = f"on {gauntlet.describe(self.problem)}, "
 
-        def attempt() -> None:
-            # those beside were verified when they were measured
-            candidates = {candidate: entry.tensor_cores or entry in others for candidate, entry in entries.items()}
-            self.session.load(self.problem, candidates)
-            for candidate, outcome in self.session.time(self.problem, candidates, LIMITS, seed):
-                entry = entries[candidate]
-                self.others = max(self.others, outcome.get("other_processes") or 0)
-                if outcome["status"] == "correct":
-                    entry.samples = outcome
-                else:
-                    entry.status, entry.reason = outcome["status"], where + outcome["reason"]
+        def keep(candidate: Candidate, outcome: Mapping[str, Any]) -> None:
+            entry = entries[candidate]
+            self.others = max(self.others, outcome.get("other_processes") or 0)
+            if outcome["status"] == "correct":
+                entry.samples = outcome
+            else:
+                entry.status, entry.reason = outcome["status"], where + outcome["reason"]
 
-        try:
-            self.session.retry(attempt)
-        except Failure as failure:
-            for entry in entries.values():
-                if not entry.samples:
-                    entry.status, entry.reason = failure.status, f"{where}while timed: {failure.reason}"
-            return False
-        return True
+        self.report(f"timing {len(entries)} beside {self.session.reference}")
+        # those beside were verified when they were measured
+        flags = {candidate: entry.tensor_cores or entry in others for candidate, entry in entries.items()}
+        self.session.time_group(self.problem, flags, LIMITS, draw_seed(), keep, together=True)
