@@ -52,8 +52,11 @@ def medians(bench: Bench, launch: Launch) -> dict[str, float]:
     by_mode = {}
     for mode, (state, sample_us) in MODES.items():
         limits = Limits(min_samples=30, max_samples=60, sample_us=sample_us, race=False)
-        ((_, series),) = filter(None, timing.measure(bench.device, {0: launch}, launch, state, limits, 0))
-        by_mode[mode] = median(series.samples)
+        rounds = timing.Rounds(bench.device, {0: launch}, launch, state, limits, 0)
+        series: dict[int, timing.Series] = {}
+        while not rounds.done:
+            series |= rounds.next()
+        by_mode[mode] = median(series[0].samples)
     return by_mode
 
 

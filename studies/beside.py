@@ -129,8 +129,10 @@ class Bench:
     def time(self, launches: Sequence[Launch], reference: Launch, samples: int = 20, seed: int = 0) -> list[timing.Series]:
         """Some samples of each launch and of the reference beside it, in the same rounds. Raises `InputError` if one is not correct."""
         limits = Limits(min_samples=samples, max_samples=samples, target=1e-6, race=False)
-        done = timing.measure(self.device, dict(enumerate(launches)), reference, "warm", limits, seed)
-        series = dict(filter(None, done))
+        rounds = timing.Rounds(self.device, dict(enumerate(launches)), reference, "warm", limits, seed)
+        series: dict[int, timing.Series] = {}
+        while not rounds.done:
+            series |= rounds.next()
         for index in series:
             if series[index].fault:
                 raise InputError(f"{self.problem.label}: {series[index].fault}")

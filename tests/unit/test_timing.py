@@ -69,8 +69,14 @@ def run(device: Scripted, state: str = "warm", **limits: object) -> dict[int, ti
     launches = {index: device.launches[name] for index, name in enumerate(names)}
     best, seed = limits.pop("best", 0.0), limits.pop("seed", 7)
     given = Limits(**{"min_samples": 10, "max_samples": 50, "sample_us": 500.0, "race": False, **limits})
-    done = timing.measure(device, launches, device.launches["reference"], state, given, seed=seed, best=best)
-    return {item[0]: item[1] for item in done if item is not None}
+    return measured(timing.Rounds(device, launches, device.launches["reference"], state, given, seed, best))
+
+
+def measured(rounds: timing.Rounds) -> dict[int, timing.Series]:
+    series = {}
+    while not rounds.done:
+        series |= rounds.next()
+    return series
 
 
 def steady(*names):
@@ -348,7 +354,7 @@ def test_what_was_sustained_while_the_process_was_stopped_is_repeated(virtual_cl
 
     device.sustain = sustain
     asked = {0: device.launches["a"]}, device.launches["ref"], "sustained", Limits(states=["sustained"]), 1
-    ((_, series),) = filter(None, timing.measure(device, *asked))
+    (series,) = measured(timing.Sustained(device, *asked)).values()
     assert (series.samples, series.reference) == ([10.0], [10.0])
-    ((_, series),) = filter(None, timing.measure(device, *asked))  # stopped each time
+    (series,) = measured(timing.Sustained(device, *asked)).values()  # stopped each time
     assert series.samples == series.reference == [1e6]

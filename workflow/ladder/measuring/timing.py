@@ -1,7 +1,7 @@
 """Timed rounds: launches and their reference, interleaved in a seeded random order, until each median is known well enough."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,10 +53,62 @@ class Series:
     """Errors of every element of a timed launch's result, in a round chosen at random."""
 
 
-def measure(
-    device: Device, launches: Mapping[int, Launch], reference: Launch, state: str, limits: Limits, seed: int, best: float = 0.0
-) -> Iterator[tuple[int, Series] | None]:
-    """Measure several launches side by side. Yields each key with its samples as soon as they suffice, and None after every round.
+class StoppingRule:
+    """Decides when a launch has enough samples. It is fed with times in microseconds, and knows no device."""
+
+    def __init__(self, limits: Limits, repeats: int) -> None:
+        self.limits, self.repeats = limits, repeats
+        self.samples: list[float] = []
+        self.reference: list[float] = []
+        self.ratio = 0.0, 0.0, 0.0
+        """The ratio to the reference and the ends of its interval, once there are samples for a race."""
+
+    def add(self, us: float, reference_us: float) -> None:
+        """Count the times of a launch, and of the reference, in one round."""
+        self.samples.append(us)
+        self.reference.append(reference_us)
+        if len(self.samples) >= fewest(self.limits):
+            self.ratio = paired_ratio(self.reference, self.samples)
+
+    def reason(self, best: float) -> str:
+        """Return why the samples suffice, as in `Series.stop`; "" if they do not. `best` is the lower end of the best ratio so far."""
+        limits, n, (median, low, high) = self.limits, len(self.samples), self.ratio
+        if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
+            return "race"
+        if n < limits.min_samples:
+            return ""
+        if max(relative_half_width(self.samples), (high - median) / median, (median - low) / median) <= limits.target:
+            return "target"
+        if _due(n, 2 * limits.min_samples) and (_drifts(self.samples) or _drifts(np.array(self.reference) / self.samples)):
+            return "drift"
+        if n >= limits.max_samples:
+            return "max_samples"
+        if sum(self.samples) * self.repeats > limits.max_seconds * 1e6:
+            return "max_seconds"
+        return ""
+
+
+def fewest(limits: Limits) -> int:
+    """Return from how many samples on a launch has a ratio."""
+    return min(RACE_SAMPLES, limits.min_samples)
+
+
+@dataclass(eq=False)
+class _Member:
+    """A launch that takes part in the rounds: one that is measured, or the reference."""
+
+    launch: Launch
+    sample: Sample = field(init=False)
+    short: Sample | None = None
+    """What is timed instead in the round that is compared."""
+    us: float = 0.0
+    """Roughly what a launch takes."""
+    rule: StoppingRule = field(init=False)
+    series: Series = field(init=False)
+
+
+class Rounds:
+    """Measures several launches side by side. Call `next` for one round after the other, until all are `done`.
 
     A round draws new operands, then times the reference and every launch that is not done once, in random order, and audits each. In one
     round, chosen at random, every element is compared; samples of several launches end after a random one there, and give no times. Launches
@@ -64,161 +116,211 @@ def measure(
     Each cold sample begins after a flush of the caches. With `limits.race` a launch leaves early if it is clearly slower than the best of
     these, or than one whose ratio to the reference is at least `best`.
 
-    In state `sustained` there is one round. In it each sample is repeated back to back until clock and power have settled, and only what
-    follows counts: its mean time, its clock and its power.
-
     Raises `Refused` if the reference becomes wrong, or if threads that a call has left behind compute while it is timed: also if they sleep
     whenever the device looks for them.
     """
-    cold, start, random = state == "cold", clock.now(), np.random.default_rng(seed)
-    # in random order: the first one in a round is timed while the clock still rises
-    keys: list[int | None] = [[*launches, None][i] for i in random.permutation(len(launches) + 1)]
-    given: dict[int | None, Launch] = {key: reference if key is None else launches[key] for key in keys}
 
-    def seeds() -> int:
-        return int(random.integers(2**63))
+    def __init__(
+        self,
+        device: Device,
+        launches: Mapping[int, Launch],
+        reference: Launch,
+        state: str,
+        limits: Limits,
+        seed: int,
+        best: float = 0.0,
+    ) -> None:
+        self.device, self.cold, self.limits, self.best = device, state == "cold", limits, best
+        self.start, self.random = clock.now(), np.random.default_rng(seed)
+        self.turn, self.compared, self.discarded, self.cpu_ns = 0, -1, 0, (0, 0)
+        self.active = {key: _Member(launch) for key, launch in launches.items()}
+        """The launches that are not done."""
+        self.members = list(self.active.values())
+        self.reference = _Member(reference)
+        # in random order: the first one in a round is timed while the clock still rises
+        self.everyone = self._shuffled()
+        # the first launches include loading code; the second ones show how long a launch takes
+        self._make_samples(dict.fromkeys(self.everyone, 1))
+        self._time_roughly(self.everyone)
+        self._time_roughly([member for member in self.everyone if member.us < LONG_US])
+        repeats = self._repeats(limits.sample_us if device.rotates or not self.cold else 0.0)
+        device.reserve(max(repeats.values()), self.cold)
+        self._make_samples(repeats)
+        for member in self.members:
+            member.rule = StoppingRule(limits, member.sample.times)
+            member.series = Series(member.sample.times, member.rule.samples, member.rule.reference)
+        self._begin()
 
-    def round_of(samples: Mapping[int | None, Sample], seed: int, compare: bool = False) -> dict[int | None, Timed]:
-        return dict(zip(samples, device.time_round(list(samples.values()), cold, seed, compare), strict=True))
+    @property
+    def done(self) -> bool:
+        """Whether all launches are done."""
+        return not self.active
 
-    def total(samples: Mapping[int | None, Sample]) -> float:
-        return sum(timed.us for timed in round_of(samples, seeds()).values())
-
-    # the first launches include loading code; the second ones show how long a launch takes
-    single = {key: device.sample(launch, 1, cold) for key, launch in given.items()}
-    times = round_of(single, seeds())
-    quick = {key: single[key] for key, took in times.items() if took.us < LONG_US}
-    times |= round_of(quick, seeds()) if quick else {}
-    counts = _repeats({key: took.us for key, took in times.items()}, limits.sample_us if device.rotates or not cold else 0.0)
-    device.reserve(max(counts.values()), cold)
-    ready = {key: device.sample(launch, counts[key], cold) for key, launch in given.items()}
-    if state == "sustained":
-        yield from _sustain(device, given, ready, {key: times[key].us * counts[key] for key in given}, random)
-        return
-    # until two rounds agree; a launch as long as the warm-up has warmed up everything by now
-    warming = {key: sample for key, sample in ready.items() if times[key].us < device.warm_seconds * 1e6}
-    before = sum(times[key].us for key in warming) if max(counts.values()) == 1 else math.inf
-    while warming:
-        now, elapsed = total(warming), clock.now() - start
-        yield None
-        least = device.warm_seconds
-        if elapsed > WARM_MOST * least or (elapsed > least and abs(now - before) < SETTLED * now):
-            break
-        before = now
-
-    series = {key: Series(counts[key]) for key in launches}
-    active, lows = dict(series), {}
-    discarded, process, thread = 0, 0, 0
-    # one round is compared whole. It ends after any launch of a sample: one that leaves its work to the last does not know which that is
-    short = {key: device.sample(given[key], int(random.integers(1, count)), cold) for key, count in counts.items() if count > 1}
-    compared, turn = int(random.integers(min(RACE_SAMPLES, limits.min_samples))), 0
-    while active:
-        order: list[int | None] = [[*active, None][i] for i in random.permutation(len(active) + 1)]
-        compare = turn == compared
+    def next(self) -> dict[int, Series]:
+        """Time a round, of the warm-up at first; return the launches that are done since, by their keys, with their samples."""
+        if self.warming:
+            self._warm_up()
+            return {}
+        order = self._shuffled()
+        compare = self.turn == self.compared
         # the reference for the problem's own operands exists already
-        seed = device.given.seed if compare else seeds()
+        seed = self.device.given.seed if compare else self._seed()
         stops = clock.stops()
-        times = round_of({key: short.get(key, ready[key]) if compare else ready[key] for key in order}, seed, compare)
-        yield None
-        if clock.stops() > stops and discarded < MOST_DISCARDED:
-            discarded += 1
-            continue
-        faults = {key: fault(took.audit, device.given, given[key].tf32) for key, took in times.items()}
+        samples = [member.short or member.sample if compare else member.sample for member in order]
+        times = dict(zip(order, self.device.time_round(samples, self.cold, seed, compare), strict=True))
+        if self._was_stopped(stops):
+            return {}
         # a launch that overwrites an operand spoils it for those after it in the round
-        spoilt = next((place for place, key in enumerate(order) if times[key].audit.changed), len(order))
-        counted = spoilt == len(order) and not (compare and short)
-        if faults[None] and order.index(None) <= spoilt:
-            raise Refused("incorrect", f"the reference beside it became wrong: {faults[None]}", fatal=True)
-        ratios = {}
-        for key, mine in active.items():
-            if order.index(key) <= spoilt and faults[key]:
-                mine.fault, mine.stop = f"sample {turn + 1}: {faults[key]}", "fault"
-            elif spoilt == len(order):
-                mine.errors = times[key].errors or mine.errors
-            if counted and not mine.stop:
-                mine.samples.append(times[key].us / counts[key])
-                mine.reference.append(times[None].us / counts[None])
-                mine.readings.append(_reading(device, times[key]))
-                if len(mine.samples) >= min(RACE_SAMPLES, limits.min_samples):
-                    ratios[key] = paired_ratio(mine.reference, mine.samples)
-                    lows[key] = ratios[key][1]
-        if compare and spoilt == len(order):
-            compared = -1
+        spoilt = next((place for place, member in enumerate(order) if times[member].audit.changed), len(order))
+        faults = {member: self._fault(member, times[member]) for member in order[: spoilt + 1]}
+        if faults.get(self.reference):
+            raise _wrong_reference(faults[self.reference])
+        whole = spoilt == len(order)
+        counted = whole and not (compare and any(member.short for member in self.everyone))
+        for member in self.active.values():
+            if faults.get(member):
+                member.series.fault, member.series.stop = f"sample {self.turn + 1}: {faults[member]}", "fault"
+            elif whole:
+                member.series.errors = times[member].errors or member.series.errors
+            if counted and not member.series.stop:
+                us = times[self.reference].us / self.reference.sample.times
+                member.rule.add(times[member].us / member.sample.times, us)
+                member.series.readings.append(_reading(self.device, times[member]))
+        if compare and whole:
+            self.compared = -1
         if counted:
-            turn, process, thread = turn + 1, process + times[None].cpu_ns[0], thread + times[None].cpu_ns[1]
-        if turn >= min(RACE_SAMPLES, limits.min_samples) and process > (1 + COMPANY) * thread:
+            self.turn += 1
+            self._check_company(times[self.reference])
+        best = max([self.best, *(member.rule.ratio[1] for member in self.members)])
+        for member in self.active.values():
+            member.series.stop = member.series.stop or member.rule.reason(best)
+        return self._finished()
+
+    def _begin(self) -> None:
+        """Choose what the warm-up repeats: a launch as long as the warm-up has warmed up everything by now."""
+        self.warming = [member for member in self.everyone if member.us < self.device.warm_seconds * 1e6]
+        single = max(member.sample.times for member in self.everyone) == 1
+        self.warm_us = sum(member.us for member in self.warming) if single else math.inf
+        if not self.warming:
+            self._begin_samples()
+
+    def _begin_samples(self) -> None:
+        # one round is compared whole. It ends after any launch of a sample: one that leaves its work to the last does not know which that is
+        for member in self.everyone:
+            if member.sample.times > 1:
+                member.short = self.device.sample(member.launch, int(self.random.integers(1, member.sample.times)), self.cold)
+        self.compared = int(self.random.integers(fewest(self.limits)))
+
+    def _warm_up(self) -> None:
+        """Time a round that does not count, until two agree."""
+        us = sum(timed.us for timed in self._round(self.warming))
+        elapsed, least = clock.now() - self.start, self.device.warm_seconds
+        if elapsed > WARM_MOST * least or (elapsed > least and abs(us - self.warm_us) < SETTLED * us):
+            self.warming = []
+            self._begin_samples()
+        self.warm_us = us
+
+    def _shuffled(self) -> list[_Member]:
+        """Return the launches that are not done, and the reference, in random order."""
+        members = [*self.active.values(), self.reference]
+        return [members[i] for i in self.random.permutation(len(members))]
+
+    def _seed(self) -> int:
+        return int(self.random.integers(2**63))
+
+    def _make_samples(self, repeats: Mapping[_Member, int]) -> None:
+        for member, times in repeats.items():
+            member.sample = self.device.sample(member.launch, times, self.cold)
+
+    def _round(self, members: Sequence[_Member]) -> list[Timed]:
+        return self.device.time_round([member.sample for member in members], self.cold, self._seed())
+
+    def _time_roughly(self, members: Sequence[_Member]) -> None:
+        for member, timed in zip(members, self._round(members) if members else (), strict=True):
+            member.us = timed.us
+
+    def _repeats(self, sample_us: float) -> dict[_Member, int]:
+        """Return how often to repeat each launch in a sample."""
+        reference = self.reference.us
+        alike = {member: reference if abs(member.us - reference) <= ALIKE * reference else member.us for member in self.everyone}
+        return {member: max(1, math.ceil(sample_us / max(us, 0.5))) for member, us in alike.items()}
+
+    def _was_stopped(self, stops: int) -> bool:
+        """Return whether the process was stopped since there were so many `stops`, if that is still a reason to discard what was timed."""
+        stopped = clock.stops() > stops and self.discarded < MOST_DISCARDED
+        self.discarded += stopped
+        return stopped
+
+    def _fault(self, member: _Member, timed: Timed) -> str:
+        return fault(timed.audit, self.device.given, member.launch.tf32)
+
+    def _check_company(self, reference: Timed) -> None:
+        """Raise `Refused` if other threads of the process have computed beside the reference in all rounds so far."""
+        process, thread = self.cpu_ns = self.cpu_ns[0] + reference.cpu_ns[0], self.cpu_ns[1] + reference.cpu_ns[1]
+        if self.turn >= fewest(self.limits) and process > (1 + COMPANY) * thread:
             share = f"{process / max(thread, 1) - 1:.0%} of its own CPU time"
             why = f"threads that a call has left behind computed beside the reference, for {share}; expected none to compute then"
             raise Refused("launch_error", why, fatal=True)
-        for key in list(active):
-            if key in ratios:
-                active[key].stop = active[key].stop or _stop(active[key], ratios[key], limits, max(best, *lows.values()))
-            if active[key].stop:
-                yield key, active.pop(key)
+
+    def _finished(self) -> dict[int, Series]:
+        """Remove the launches that are done from the active ones, and return their samples."""
+        finished = {key: member.series for key, member in self.active.items() if member.series.stop}
+        for key in finished:
+            del self.active[key]
+        return finished
 
 
-def _sustain(
-    device: Device,
-    given: Mapping[int | None, Launch],
-    samples: Mapping[int | None, Sample],
-    us: Mapping[int | None, float],
-    random: np.random.Generator,
-) -> Iterator[tuple[int, Series] | None]:
-    """Measure each sample back to back, in random order. Yields as `measure` does; `us` is roughly what a sample takes."""
-    discarded = 0
-    keys, times, readings = list(samples), dict[int | None, Timed](), dict[int | None, Mapping[str, Any]]()
-    for place in random.permutation(len(keys)):
-        key = keys[place]
-        stops = clock.stops()
-        timed = device.sustain(samples[key], us[key], int(random.integers(2**63)))
-        while clock.stops() > stops and discarded < MOST_DISCARDED:
-            discarded, stops = discarded + 1, clock.stops()
-            timed = device.sustain(samples[key], us[key], int(random.integers(2**63)))
-        times[key] = timed
-        joules = (
-            {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / samples[key].times / 1e6} if timed.power_w else {}
-        )
-        readings[key] = _reading(device, timed) | joules
-        yield None
-        if why := fault(timed.audit, device.given, given[key].tf32):
-            if key is None:
-                raise Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
-            yield key, Series(samples[key].times, stop="fault", fault=f"sustained: {why}")
-            del times[key]
-    reference = times.pop(None).us / samples[None].times
-    for key, timed in times.items():
-        assert key is not None
-        stop, repeats = "settled" if timed.settled else "max_seconds", samples[key].times
-        yield key, Series(repeats, [timed.us / repeats], [reference], [readings[key]], stop, errors=timed.errors)
+class Sustained(Rounds):
+    """Measures several launches back to back, in state `sustained`: each "round" is one launch, in random order.
+
+    A sample is repeated until clock and power have settled, and only what follows counts: its mean time, its clock and its power.
+    """
+
+    def _begin(self) -> None:
+        self.todo = [self.everyone[i] for i in self.random.permutation(len(self.everyone))]
+        self.reference.series = Series(self.reference.sample.times)
+        self.stops: dict[_Member, str] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether all launches, and the reference, are done."""
+        return not self.todo
+
+    def next(self) -> dict[int, Series]:
+        """Measure one launch back to back. All but those with a fault are done after the last, since they need the reference's time."""
+        member = self.todo.pop(0)
+        repeats, series = member.sample.times, member.series
+        while True:
+            stops = clock.stops()
+            timed = self.device.sustain(member.sample, member.us * repeats, self._seed())
+            if not self._was_stopped(stops):
+                break
+        power = {"power_w": timed.power_w, "energy_j": timed.power_w * timed.us / repeats / 1e6} if timed.power_w else {}
+        why = self._fault(member, timed)
+        if why and member is self.reference:
+            raise _wrong_reference(why)
+        if why:
+            series.stop, series.fault = "fault", f"sustained: {why}"
+        else:
+            series.samples.append(timed.us / repeats)
+            series.readings.append(_reading(self.device, timed) | power)
+            series.errors = timed.errors
+            self.stops[member] = "settled" if timed.settled else "max_seconds"
+        if not self.todo:
+            for other in self.active.values():
+                if not other.series.stop:
+                    other.series.reference += self.reference.series.samples
+                    other.series.stop = self.stops[other]
+        return self._finished()
+
+
+def _wrong_reference(why: str) -> Refused:
+    return Refused("incorrect", f"the reference beside it became wrong: {why}", fatal=True)
 
 
 def _reading(device: Device, timed: Timed) -> dict[str, Any]:
     """Return what the device says of itself during a sample. A clock that it counted replaces one that was read."""
     return {**device.reading, **({"sm_clock_mhz": timed.sm_clock_mhz} if timed.sm_clock_mhz else {})}
-
-
-def _repeats(times: Mapping[int | None, float], sample_us: float) -> dict[int | None, int]:
-    """Return how often to repeat each launch in a sample. `times` are those of one launch; the reference's key is None."""
-    reference = times[None]
-    alike = {key: reference if abs(time - reference) <= ALIKE * reference else time for key, time in times.items()}
-    return {key: max(1, math.ceil(sample_us / max(time, 0.5))) for key, time in alike.items()}
-
-
-def _stop(series: Series, ratio: tuple[float, float, float], limits: Limits, best: float) -> str:
-    n, (median, low, high) = len(series.samples), ratio
-    if limits.race and n >= RACE_SAMPLES and high * (1 + RACE_MARGIN) < best:
-        return "race"
-    if n < limits.min_samples:
-        return ""
-    if max(relative_half_width(series.samples), (high - median) / median, (median - low) / median) <= limits.target:
-        return "target"
-    if _due(n, 2 * limits.min_samples) and (_drifts(series.samples) or _drifts(np.array(series.reference) / series.samples)):
-        return "drift"
-    if n >= limits.max_samples:
-        return "max_samples"
-    if sum(series.samples) * series.repeats > limits.max_seconds * 1e6:
-        return "max_seconds"
-    return ""
 
 
 def _due(n: int, first: int) -> bool:

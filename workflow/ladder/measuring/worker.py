@@ -29,6 +29,7 @@ from ladder.measuring.protocol import Answer, Candidate, Request, encode
 from ladder.measuring.verify import INEXACT, Verdict, judge
 from ladder.model import kernel_file
 from ladder.model.baselines import REDUCING
+from ladder.model.campaign import SUSTAINED
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.problem import Problem
 
@@ -212,29 +213,31 @@ class Worker:
         """Time candidates side by side. Send the samples of each and the verdict on them as soon as they suffice."""
         chosen = {index: self.launches[index] for index in request.indices}
         before = self.device.other_processes()
-        for done in timing.measure(
-            self.device, chosen, self.reference, request.state, request.limits, request.seed, request.best
-        ):
-            if done is None:
+        kind = timing.Sustained if request.state == SUSTAINED else timing.Rounds
+        rounds = kind(self.device, chosen, self.reference, request.state, request.limits, request.seed, request.best)
+        while not rounds.done:
+            finished = rounds.next()
+            for index, series in finished.items():
+                self._send(self._sampled(index, series, before))
+            if not finished:
                 self._send(protocol.Alive())
-                continue
-            index, series = done
-            others = [count for count in (before, self.device.other_processes()) if count is not None]
-            verdict = Verdict("incorrect", series.fault)
-            if not series.fault and series.errors is not None:
-                verdict = judge(series.errors, self.given, self.launches[index].tf32)
-            self._send(
-                protocol.Sampled(
-                    index=index,
-                    samples=series.samples,
-                    reference=series.reference,
-                    readings=series.readings,
-                    repeats=series.repeats,
-                    stop=series.stop,
-                    other_processes=max(others, default=None),
-                    verdict=vars(verdict),
-                )
-            )
+
+    def _sampled(self, index: int, series: timing.Series, before: int | None) -> protocol.Sampled:
+        """Return the samples of a candidate and the verdict on them. `before` is how many other processes computed when they began."""
+        others = [count for count in (before, self.device.other_processes()) if count is not None]
+        verdict = Verdict("incorrect", series.fault)
+        if not series.fault and series.errors is not None:
+            verdict = judge(series.errors, self.given, self.launches[index].tf32)
+        return protocol.Sampled(
+            index=index,
+            samples=series.samples,
+            reference=series.reference,
+            readings=series.readings,
+            repeats=series.repeats,
+            stop=series.stop,
+            other_processes=max(others, default=None),
+            verdict=vars(verdict),
+        )
 
     def serve(self) -> None:
         """Answer requests until None comes. The last answer to each is `Done`, `Declined` or `Unusable`."""
