@@ -2,17 +2,13 @@
 
 import hashlib
 import itertools
-import os
-from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
+from jobs import Jobs
 from ladder.core.errors import InputError
-from ladder.core.files import ROOT
-from ladder.measuring import confirmation, session
-from ladder.measuring.protocol import Load, Sampled, SetProblem, Time
+from ladder.measuring import confirmation
+from ladder.measuring.protocol import Load, SetProblem, Time
 from ladder.measuring.supervisor import Failure
-from ladder.model import campaign_file, kernel_file
 from ladder.model.problem import Problem
 from ladder.storage import samples as records
 
@@ -53,215 +49,132 @@ def test_another_kernels_configuration_with_the_same_binary_is_a_control():
     assert roles(confirmation.finalists(rows, 0.02, 3, {})[SMALL]) == best
 
 
-WHAT = {SetProblem: "problem", Load: "load", Time: "time"}
-
-
-class Child:
-    """Answers as a worker would; `faults` maps what is asked to the failures that it meets, one after another."""
-
-    asked, states, faults, count = (), [], {}, 0  # set for every run
-    process = SimpleNamespace(pid=os.getpid())
-    sustained_us = 2.0
-    """What a launch takes back to back, but for one of `b`."""
-
-    def __init__(self, kind, uuid, support, lock):
-        Child.count += 1
-        self.number, self.busy_us, self.attributes = Child.count, 1.0, FACTS["attributes"]
-
-    def ask(self, request, timeout):
-        what, who = WHAT[type(request)], ()
-        key = (what,)
-        match request:
-            case SetProblem():
-                self.problem, self.names = request.problem, {}
-            case Load():
-                self.names[request.index] = request.candidate.name
-                key = (what, request.candidate.name)
-            case Time():
-                who = tuple(self.names[index] for index in request.indices)
-                key = (what, *sorted(who))
-        Child.asked.append((self.number, what, self.problem.m, who or tuple(vars(request).values())))
-        if what == "time":
-            Child.states.append((self.number, request.state))
-        for part in [key, *(("time", "with", name) for name in who)]:
-            if Child.faults.get(part):
-                raise Child.faults[part].pop(0)
-        if what == "time":
-            for index in request.indices:
-                verdict = {"status": "correct", "reason": "", "frobenius_error": 1e-7}
-                if request.state == "sustained":
-                    reading = {"energy_j": 0.5, "power_w": 250e3, "sm_clock_mhz": 1300.0}
-                    us = 500.0 if self.names[index] == "b" else self.sustained_us
-                    yield Sampled(index, [us], [1.0], [reading], 4, "settled", None, verdict)
-                else:
-                    yield Sampled(index, [2.0, 2.0], [1.0, 1.0], [{}, {}], 4, "max_samples", None, verdict)
-
-    def has_ended(self):
-        return False
-
-    def close(self):
-        pass
-
-
-FACTS = {
-    "device": "d",
-    "kind": "cpu",
-    "peaks": {"fp32_tflops": 1e3, "copy_tb_s": 1e3},
-    "attributes": {"cores": 4, "cache_bytes": 1 << 30},
-}
-
-
 @pytest.fixture
-def make(tmp_path, monkeypatch):
-    """Runs a confirmation of three kernels on two problems; returns what was asked and the rows."""
-    monkeypatch.setattr(session, "Child", Child)
-    Child.faults = {}
-    rows = [row(name, "-", us, problem) for problem in (SMALL, LARGE) for name, us in (("a", 2.0), ("b", 500.0), ("cublas", 1.0))]
-    samples = tmp_path / "all.parquet"
-    records.write(samples, rows, {})
-    binaries = {}
-    for name, label in itertools.product("ab", ("-", "near")):
-        (tmp_path / name).write_text(name)
-        sha256 = hashlib.sha256(name.encode()).hexdigest()
-        binaries[name, "float32", label] = {"sha256": sha256, "binary": str(tmp_path / name)}
-
-    def run(uuids=("GPU-1",), refill_us=0.0, samples=samples, **keys):
-        data = {"campaign": "t", "problems": {"cuda": [{"square": 8}]}, "confirm": {"processes": 3}, **keys}
-        plan = campaign_file.load(data, "t", kernel_file.discover(ROOT)).confirmation("cuda")
-        given = {"samples": [samples], "swept": "swept", "refill_us": refill_us}
-        job = confirmation.ConfirmationJob("d", "cuda", plan, binaries, tmp_path, {}, "code", FACTS, **given)
-        Child.asked, Child.states, Child.count = [], [], 0
-        session = confirmation.run(job, tmp_path / "confirmed.journal", tmp_path / "confirmed.parquet", list(uuids))
-        return Child.asked, records.read(tmp_path / "confirmed.parquet")[0], session
-
-    run.samples = samples
-    return run
+def jobs(tmp_path, monkeypatch, gpus):
+    """A confirmation of three kernels on two problems; `jobs.samples` is what the sweep found."""
+    made = Jobs(tmp_path, monkeypatch, {"a": 2, "b": 1}, problems={"cuda": [{"square": 8}]})
+    made.measure = {"sample_us": 0, "timeout_seconds": 6}
+    made.does["b"] = "slow(250); right()"
+    us = (("a", "U=1", 2.0), ("b", "-", 500.0), ("cublas", "-", 2.0))
+    made.samples = swept(tmp_path / "all.parquet", *(row(*it, problem) for problem in (SMALL, LARGE) for it in us))
+    return made
 
 
-def timed(asked):
-    return [(number, m, who) for number, what, m, who in asked if what == "time"]
+def swept(path, *rows):
+    """Write rows of the sweep; return the path."""
+    records.write(path, rows, {})
+    return path
 
 
-ALL = ("a", "b", "cublas")
+def timed(jobs, m=None):
+    """What was timed together, by worker and problem, or only that on problems of a size."""
+    return [
+        (asked.worker, asked.m, asked.who) if m is None else asked.who for asked in jobs.of(Time) if m is None or asked.m == m
+    ]
 
 
-def test_all_are_timed_side_by_side_in_fresh_processes(make):
-    asked, rows, session = make()
-    assert sorted(timed(asked)) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]
-    assert [[m for number, m, _ in timed(asked) if number == process] for process in (1, 2, 3)] == [
-        [8, 16]
-    ] * 3  # the small first
-    loads = [(number, m, given[1].name) for number, what, m, given in asked if what == "load"]
-    assert sorted(loads) == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]  # each once
-    assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), ALL))
-    distinct = {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"]) for r in rows}
-    assert distinct == {("correct", "best", "cublas", 4, "GPU-1")}
-    assert rows[0]["frobenius_error"] == 1e-7
+ALL = ("a U=1", "b", "cublas")
+KERNELS = ("a", "b", "cublas")
+
+
+def test_all_are_timed_side_by_side_in_fresh_processes(jobs):
+    rows = jobs.confirm(jobs.samples)
+    assert timed(jobs) == [(process, m, ALL) for process in (1, 2, 3) for m in (8, 16)]  # the small first
+    loads = [(asked.worker, asked.m, *asked.who) for asked in jobs.of(Load)]
+    assert loads == [(process, m, name) for process in (1, 2, 3) for m in (8, 16) for name in ALL]  # each once
+    assert [(r["process"], r["m"], r["kernel"]) for r in rows] == list(itertools.product((1, 2, 3), (8, 16), KERNELS))
+    distinct = {(r["status"], r["role"], r["reference"], r["repeats"], r["uuid"], len(r["samples_us"])) for r in rows}
+    assert distinct == {("correct", "best", "cublas", 1, "GPU-1", 8)}
+    assert 0 < rows[0]["frobenius_error"] < 1e-6
+    session = jobs.session
     assert (session["job"], session["children"], session["measured"]) == ("confirmed", 3, 18)
-    assert session["jobs"] == {"all": hashlib.sha256(make.samples.read_bytes()).hexdigest()}
+    assert session["jobs"] == {"all": hashlib.sha256(jobs.samples.read_bytes()).hexdigest()}
 
 
-def test_a_baseline_that_is_only_context_has_rounds_of_its_own(make, tmp_path):
-    rows = [row(name, "-", 1.0) for name in ("a", "cublas", "cublas_tf32", "b")]
-    records.write(tmp_path / "context.parquet", rows, {})
-    asked, rows, _ = make(samples=tmp_path / "context.parquet")
-    assert [who for _, _, who in timed(asked)] == [("a", "cublas", "b"), ("cublas_tf32",)] * 3
-    assert len(rows) == 12
+def test_a_baseline_that_is_only_context_has_rounds_of_its_own(jobs, tmp_path):
+    rows = [row("a", "U=1", 1.0), *(row(name, "-", 1.0) for name in ("cublas", "cublas_tf32", "b"))]
+    assert len(jobs.confirm(swept(tmp_path / "context.parquet", *rows))) == 12
+    assert timed(jobs, 8) == [("a U=1", "cublas", "b"), ("cublas_tf32",)] * 3
 
 
-def test_what_is_faster_than_the_device_is_incorrect_there_too(make, monkeypatch):
-    monkeypatch.setitem(FACTS["attributes"], "cores", 1e-9)
-    _, rows, _ = make()
-    assert {row["status"] for row in rows if row["kernel"] == "a"} == {"incorrect"}
-    assert all("faster than the device" in row["reason"] for row in rows if row["kernel"] == "a" and row["reason"])
+def test_what_is_faster_than_the_device_is_incorrect_there_too(jobs):
+    jobs.does["a"] = "slow(1e-6); right()"
+    reasons = {(r["status"], r["reason"].split(":")[0]) for r in jobs.confirm(jobs.samples) if r["kernel"] == "a"}
+    assert reasons == {("incorrect", "faster than the device")}
 
 
-def test_limits_let_none_leave_before_the_others(make, monkeypatch):
-    given = []
-    ask = Child.ask
-    monkeypatch.setattr(Child, "ask", lambda self, request, timeout: given.append(request) or ask(self, request, timeout))
-    make(measure={"target": 0.1, "race": True}, confirm={"processes": 3, "rounds": 7, "seconds": 0.25})
-    timings = [request for request in given if isinstance(request, Time)]
+def test_limits_let_none_leave_before_the_others(jobs):
+    jobs.confirm(jobs.samples, measure={"target": 0.1, "race": True}, confirm={"processes": 3, "rounds": 7, "seconds": 0.25})
+    timings = [asked.request for asked in jobs.of(Time)]
     limits = timings[0].limits
     assert (limits.race, limits.min_samples, limits.max_samples, limits.max_seconds) == (False, 1, 7, 0.25)
     assert limits.target < 0  # not even a single sample, whose interval has no width, is enough
-    seeds = [request.seed for request in timings]
-    assert len(set(seeds)) == len(seeds)
+    assert len({request.seed for request in timings}) == len(timings)
 
 
-def test_a_journal_is_gone_on_with_on_its_own_gpu(make):
-    make(uuids=["GPU-2"])
-    assert make(uuids=["GPU-1", "GPU-2"])[2]["measured"] == 0
-    _, rows, session = make(uuids=["GPU-1"])  # the other is gone
-    assert session["measured"] == 18
+def test_a_journal_is_gone_on_with_on_its_own_gpu(jobs, gpus):
+    gpus.write_text(gpus.read_text().replace('["GPU-1"]', '["GPU-1", "GPU-2"]'))
+    jobs.confirm(jobs.samples, uuids=["GPU-2"])
+    jobs.confirm(jobs.samples, uuids=["GPU-1", "GPU-2"])
+    assert jobs.session["measured"] == 0
+    rows = jobs.confirm(jobs.samples, uuids=["GPU-1"])  # the other is gone
+    assert jobs.session["measured"] == 18
     assert {r["uuid"] for r in rows} == {"GPU-1"}
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"measure": {"sample_us": 1}}, {"confirm": {"processes": 3, "rounds": 9}}])
-def test_what_it_depends_on_makes_it_anew(make, change):
-    make()
-    assert make(**change)[2]["measured"] == 18
+@pytest.mark.parametrize(("change", "measured"), [
+    ({"seed": 1}, 18),
+    ({"measure": {"sample_us": 1}}, 18),
+    ({"confirm": {"processes": 3, "rounds": 9}}, 18),
+    ({"confirm": {"processes": 4}}, 6),
+    ({"measure": {"sustained": [8]}}, 9),
+])  # fmt: skip
+def test_what_it_depends_on_is_measured_anew_and_more_is_added_to_what_is_there(jobs, change, measured):
+    jobs.confirm(jobs.samples)
+    jobs.confirm(jobs.samples, **change)
+    assert jobs.session["measured"] == measured
 
 
-def test_more_processes_and_problems_to_sustain_are_added_to_those_there_are(make):
-    make()
-    assert make(confirm={"processes": 4})[2]["measured"] == 6
-    assert make(measure={"sustained": [8]}, confirm={"processes": 4})[2]["measured"] == 9
+OFF, HUNG = Failure("launch_error", "off", alive=True), Failure("timeout", "no answer", alive=False)
+GONE, KILLED = Failure("launch_error", "gone", alive=False), Failure("launch_error", "signal 9", alive=False, killed=True)
+WITHOUT_B = ("a U=1", "cublas")
+SEARCH = [ALL, ("a U=1",), ("b",), ("cublas",)]
 
 
-def test_what_fails_to_load_is_left_out_everywhere_after(make):
-    Child.faults = {("load", "b"): [Failure("launch_error", "off", alive=True)]}
-    asked, rows, _ = make()
-    assert all(who == ("a", "cublas") for _, _, who in timed(asked))
-    (failure,) = [r for r in rows if r["kernel"] == "b"]
-    assert (failure["status"], failure["reason"], failure["process"]) == ("launch_error", "off", 1)
-    assert sum(r["status"] == "correct" for r in rows) == 12
+@pytest.mark.parametrize(("faults", "failed", "reason", "rounds"), [
+    ({(Load, "b"): [OFF]}, {"b"}, "off", [WITHOUT_B] * 3),
+    ({(Time, "with", "b"): [HUNG] * 2}, {"b"}, "while timed: no answer", [*SEARCH, *[WITHOUT_B] * 3]),
+    ({(Time, *ALL): [GONE]}, set(), "", [*SEARCH, *[ALL] * 3]),  # nobody does that alone: all are tried again
+    ({(Time, *ALL): [GONE] * 2}, {*KERNELS}, "while timed: gone", SEARCH * 2),  # and then it is everybody's
+    ({(Time, *ALL): [KILLED]}, set(), "", [ALL] * 4),  # from outside: no one's fault, and none is suspected
+])  # fmt: skip
+def test_the_culprits_of_a_group_that_failed_are_found_and_the_others_timed_together_again(jobs, faults, failed, reason, rounds):
+    """On the small problem, of three processes. Who has failed once is left out everywhere after."""
+    jobs.faults = {key: list(failures) for key, failures in faults.items()}
+    rows = jobs.confirm(jobs.samples)
+    assert {(r["kernel"], r["reason"], r["process"]) for r in rows if r["status"] != "correct"} == {
+        (name, reason, 1) for name in failed
+    }
+    assert sum(r["status"] == "correct" for r in rows) == 6 * (3 - len(failed))
+    assert timed(jobs, 8) == rounds
 
 
-def test_who_breaks_the_child_while_timed_is_found_and_the_others_are_timed_again(make):
-    Child.faults = {("time", "with", "b"): [Failure("timeout", "no answer", alive=False)] * 2}
-    asked, rows, _ = make()
-    problem = timed(asked)[0][1]
-    assert [who for _, m, who in timed(asked) if m == problem][:5] == [ALL, ("a",), ("b",), ("cublas",), ("a", "cublas")]
-    (failure,) = [r for r in rows if r["kernel"] == "b"]
-    assert (failure["status"], failure["reason"]) == ("timeout", "while timed: no answer")
-    assert sum(r["status"] == "correct" for r in rows) == 12
-
-
-def test_what_nobody_does_alone_is_tried_again_and_then_is_everybodys(make):
-    failure = Failure("launch_error", "gone", alive=False)
-    Child.faults = {("time", *ALL): [failure]}
-    assert all(r["status"] == "correct" for r in make()[1])
-    Child.faults = {("time", *ALL): [failure] * 2}
-    _, rows, _ = make(seed=2)
-    assert [(r["status"], r["reason"]) for r in rows] == [("launch_error", "while timed: gone")] * 3
-
-
-def test_a_child_that_is_killed_from_outside_is_no_ones_fault(make):
-    Child.faults = {("time", *ALL): [Failure("launch_error", "signal 9", alive=False, killed=True)]}
-    asked, rows, session = make()
-    assert all(r["status"] == "correct" for r in rows)
-    assert session["children"] == 4
-    assert [who for _, _, who in timed(asked)] == [ALL] * 7  # and none was suspected
-
-
-def test_a_problem_that_cannot_be_set_up_is_an_error(make):
+def test_a_problem_that_cannot_be_set_up_is_an_error(jobs):
     wrong = Failure("launch_error", "the reference is incorrect", alive=False)
-    Child.faults = {("problem",): [wrong] * 2}
+    jobs.faults = {SetProblem: [wrong] * 2}
     with pytest.raises(InputError, match="the problem could not be set up: the reference is incorrect; no fault of a kernel's"):
-        make()
-    Child.faults = {("problem",): [wrong]}  # in the process in which kernels have run, and not in a fresh one
-    assert all(r["status"] == "correct" for r in make(seed=2)[1])
-    Child.faults = {("problem",): [Failure("not_supported", "no memory", alive=True)] * 3}
-    _, rows, _ = make(seed=3)  # of the first problem in the first process only
+        jobs.confirm(jobs.samples)
+    jobs.faults = {SetProblem: [wrong]}  # in the process in which kernels have run, and not in a fresh one
+    assert all(r["status"] == "correct" for r in jobs.confirm(jobs.samples, seed=2))
+    jobs.faults = {SetProblem: [Failure("not_supported", "no memory", alive=True)] * 3}
+    rows = jobs.confirm(jobs.samples, seed=3)  # of the first problem in the first process only
     assert [r["reason"] for r in rows if r["status"] == "not_supported"] == ["no memory"] * 3
     assert sum(r["status"] == "correct" for r in rows) == 15
 
 
-def test_cold_comes_after_warm_and_not_where_it_is_the_same(make):
-    asked, rows, _ = make(measure={"states": ["cold", "warm"], "target": 0.01}, refill_us=1.0)
-    first = timed(asked)[0][1]
-    assert [who for _, m, who in timed(asked) if m == first][:2] == [ALL, ("a", "cublas")]
+def test_cold_comes_after_warm_and_not_where_it_is_the_same(jobs):
+    rows = jobs.confirm(jobs.samples, measure={"states": ["cold", "warm"], "target": 0.01}, refill_us=1.0)
+    assert timed(jobs, 8)[:2] == [ALL, WITHOUT_B]
     skipped = [r for r in rows if r["status"] == "skipped"]
     assert {(r["kernel"], r["state"]) for r in skipped} == {("b", "cold")}
     assert "as warm: filling the caches takes 1.0 us" in skipped[0]["reason"]
@@ -272,60 +185,58 @@ def sustained(rows):
     return [r for r in rows if r["state"] == "sustained"]
 
 
-def test_the_best_are_measured_back_to_back_thrice_in_rounds_of_their_own_after_all_others(make):
-    _, rows, _ = make(measure={"sustained": [16], "states": ["warm", "cold"]}, confirm={"processes": 4})
-    assert [(r["process"], r["kernel"], r["m"]) for r in sustained(rows)] == [(p, name, 16) for p in (1, 2, 3) for name in ALL]
-    for number, of_process in itertools.groupby(Child.states, key=lambda item: item[0]):
-        order = [state for _, state in of_process]
+def test_the_best_are_measured_back_to_back_thrice_in_rounds_of_their_own_after_all_others(jobs):
+    measure = {"sustained": [16], "states": ["warm", "cold"]}
+    rows = jobs.confirm(jobs.samples, measure=measure, confirm={"processes": 4})
+    assert [(r["process"], r["kernel"], r["m"]) for r in sustained(rows)] == [
+        (p, name, 16) for p in (1, 2, 3) for name in KERNELS
+    ]
+    for number, of_process in itertools.groupby(jobs.of(Time), key=lambda asked: asked.worker):
+        order = [asked.request.state for asked in of_process]
         assert order.count("sustained") == (1 if number <= 3 else 0)
         assert "sustained" not in order[:-1]
-    readings = {(r["energy_j"], r["power_w"], r["sm_clock_mhz"], r["stop"]) for r in sustained(rows)}
-    assert readings == {(0.5, 250e3, 1300.0, "settled")}
+    for r in sustained(rows):
+        assert (r["power_w"], r["sm_clock_mhz"], r["stop"]) == (500.0, 900.0, "settled")
+        assert r["energy_j"] == pytest.approx(500.0 * r["samples_us"][0] / 1e6, rel=1e-3)
     assert {r["energy_j"] for r in rows if r["state"] != "sustained"} == {None}
 
 
-def test_a_finalist_that_is_not_the_best_is_not_measured_back_to_back(make, tmp_path):
-    records.write(tmp_path / "near.parquet", [row("a", "-", 2.0), row("a", "near", 2.01)], {})
-    _, rows, _ = make(samples=tmp_path / "near.parquet", measure={"sustained": [8]})
-    assert [r["configuration"] for r in sustained(rows)] == ["-"] * 3
+def test_a_finalist_that_is_not_the_best_is_not_measured_back_to_back(jobs, tmp_path):
+    samples = swept(tmp_path / "near.parquet", row("a", "U=1", 2.0), row("a", "U=2", 2.01))
+    rows = jobs.confirm(samples, measure={"sustained": [8]})
+    assert [r["configuration"] for r in sustained(rows)] == ["U=1"] * 3
 
 
-def test_launches_that_do_less_back_to_back_than_alone_have_no_result(make, monkeypatch):
-    monkeypatch.setattr(Child, "sustained_us", 1.5)  # of 2 microseconds
-    _, rows, _ = make(measure={"sustained": [16]})
-    (reason,) = {(r["status"], r["reason"]) for r in sustained(rows) if r["kernel"] == "a"}
-    assert reason == ("skipped", "not sustained: a launch took 1.5 us back to back, and 2 us alone; expected at most 20% less")
+def test_launches_that_do_less_back_to_back_than_alone_have_no_result(jobs, tmp_path):
+    rows = jobs.confirm(swept(tmp_path / "x.parquet", row("a", "U=1", 2.6), row("cublas", "-", 2.4)), measure={"sustained": [8]})
+    reasons = [(r["status"], r["reason"]) for r in sustained(rows) if r["kernel"] == "a"]
+    assert {status for status, _ in reasons} == {"skipped"}
+    assert "us back to back, and 2.6 us alone; expected at most 20% less" in reasons[0][1]
     assert {r["status"] for r in sustained(rows) if r["kernel"] == "cublas"} == {"correct"}
 
 
-def test_nothing_to_confirm_is_an_empty_file(make, tmp_path):
-    records.write(tmp_path / "none.parquet", [row("a", "-", 1.0, status="incorrect")], {})
-    _, rows, session = make(samples=tmp_path / "none.parquet")
-    assert (rows, session["children"]) == ([], 0)
+def test_nothing_to_confirm_is_an_empty_file(jobs, tmp_path):
+    assert jobs.confirm(swept(tmp_path / "none.parquet", row("a", "U=1", 1.0, status="incorrect"))) == []
+    assert jobs.session["children"] == 0
 
 
-def test_a_binary_that_is_not_what_was_compiled_is_refused(make, tmp_path):
-    (tmp_path / "b").write_text("another")
-    with pytest.raises(InputError, match=r"b: its sha256 is not the one in resources\.csv; expected what was compiled"):
-        make()
-    (tmp_path / "b").unlink()
-    (tmp_path / "b").mkdir()  # as of a row without a binary: its folder
-    with pytest.raises(InputError, match=r"b: its sha256 is not the one in resources\.csv"):
-        make()
+def test_a_binary_that_is_not_what_was_compiled_is_refused(jobs, monkeypatch):
+    path, compiled = jobs.folder / "b.cubin", jobs.binaries()
+    monkeypatch.setattr(jobs, "binaries", lambda: compiled)
+    path.write_text("another")
+    with pytest.raises(InputError, match=r"b\.cubin: its sha256 is not the one in resources\.csv; expected what was compiled"):
+        jobs.confirm(jobs.samples)
+    path.unlink()
+    path.mkdir()  # as of a row without a binary: its folder
+    with pytest.raises(InputError, match=r"b\.cubin: its sha256 is not the one in resources\.csv"):
+        jobs.confirm(jobs.samples)
 
 
-def test_what_an_audit_finds_in_a_process_is_incorrect_there_and_not_timed_after(make, monkeypatch):
-    ask = Child.ask
-
-    def audited(self, request, timeout):
-        for answer in ask(self, request, timeout):
-            wrong = isinstance(answer, Sampled) and self.names[answer.index] == "b"
-            verdict = {"status": "incorrect", "reason": "sample 2: a row of C is off"}
-            yield replace(answer, verdict=verdict) if wrong else answer
-
-    monkeypatch.setattr(Child, "ask", audited)
-    asked, rows, _ = make()
+def test_what_an_audit_finds_in_a_process_is_incorrect_there_and_not_timed_after(jobs):
+    jobs.does["b"] = "right(); c[0, 0] += 9 * timed"
+    rows = jobs.confirm(jobs.samples)
     (failure,) = [r for r in rows if r["kernel"] == "b"]
-    assert (failure["status"], failure["reason"]) == ("incorrect", "while timed: sample 2: a row of C is off")
+    assert failure["status"] == "incorrect"
+    assert failure["reason"].startswith("while timed: sample 1: a row of C is off")
     assert failure["samples_us"] is None
-    assert [who for _, _, who in timed(asked)] == [ALL] + [("a", "cublas")] * 5
+    assert [who for _, _, who in timed(jobs)] == [ALL] + [WITHOUT_B] * 5

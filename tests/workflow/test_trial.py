@@ -15,6 +15,7 @@ from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import exclusive
 from ladder.measuring import session
 from ladder.measuring.diagnosis import COMPUTED, UNTOUCHED
+from ladder.measuring.protocol import Time
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 from ladder.storage import samples
@@ -300,6 +301,23 @@ def test_the_best_rung_of_earlier_results_is_timed_in_the_same_rounds(trials):
     earlier_results(trials, 32, slow=9.0, fast=5.0, gone=1.0)
     match = re.search(rf"; of fast ({INTERVAL}); ", trials.try_("slow(2); right()"))
     assert match and float(match[1].split()[0]) == pytest.approx(0.5, rel=0.05)
+
+
+def test_who_is_not_to_blame_is_timed_beside_the_best_rung_again(trials, monkeypatch):
+    timings, ask = [], InProcess.ask
+
+    def count(child, request, timeout):
+        timings.extend(len(timing.indices) for timing in [request] if isinstance(timing, Time))
+        return ask(child, request, timeout)
+
+    monkeypatch.setattr(InProcess, "ask", count)
+    trials.write("right()", name="fast")
+    earlier_results(trials, 32, fast=5.0)
+    header = "parameters: {P: 1}\nsweep: {P: [1, 2]}\n"
+    output = trials.try_("die(11) if timed and P == 2 else right()", header=header, code=1)
+    assert re.search(rf"^P=1: .*; of fast {INTERVAL}; ", output, re.MULTILINE), output
+    assert "launch_error: P=2: on M=32 N=32 K=32 uniform, while timed: the child process was killed by signal 11\n" in output
+    assert timings == [3, 1, 1, 1, 2]
 
 
 def test_like_is_compared_with_like(trials):

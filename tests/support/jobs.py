@@ -1,0 +1,131 @@
+"""Measure jobs and confirmations of made-up kernels on a simulated GPU, in the test's own process."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import simulated
+from inprocess import InProcess
+from ladder.measuring import confirmation, gauntlet, session, sweep
+from ladder.measuring.protocol import Answer, Load, Request, SetProblem, Time
+from ladder.measuring.supervisor import Failure
+from ladder.model import campaign_file
+from ladder.model.kernel_file import discover
+from ladder.storage import samples as records
+from ladder.storage.journal import Journal
+from planted import written
+
+HEADER = "/*---\ntitle: {0}\nidea: planted by a test\nblock: [1]\ngrid: [1]\n{1}---*/\n"
+GAUNTLET = 8
+"""How many problems the gauntlet has here."""
+SWEEP = "parameters: {{U: 1}}\nsweep: {{U: {0}}}\n"
+
+
+class Asked(NamedTuple):
+    """A request: the number of its worker, from 1; the sizes of the problem there; and the candidates that it is about, by name and U."""
+
+    worker: int
+    m: int
+    who: tuple[str, ...]
+    request: Request
+
+
+class Jobs:
+    """A folder with kernels, whose jobs share one campaign. `asked` has all requests of the last run.
+
+    A kernel of several configurations is `NAME: N`, for U from 1 to N, and does `does[NAME]`, Python as `simulated` describes it.
+    `faults` has what a request meets, one failure after another, by its class and perhaps the names that it is about.
+    """
+
+    def __init__(self, folder: Path, monkeypatch: Any, kernels: Mapping[str, int], **campaign: Any) -> None:
+        self.folder, self.kernels, self.does = folder, kernels, dict.fromkeys(kernels, "right()")
+        self.campaign = {"campaign": "t", "problems": {"cuda": [[5, 6, 7]]}, "confirm": {"processes": 3}} | campaign
+        self.measure = {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}
+        self.asked: list[Asked] = []
+        self.faults: dict[Any, list[Failure]] = {}
+        self.workers: list[InProcess] = []
+        self.environment = simulated.environment()
+        for name, configurations in kernels.items():
+            header = HEADER.format(name, SWEEP.format(list(range(1, configurations + 1))) if configurations > 1 else "")
+            written(folder / "kernels" / "cuda" / f"{name}.cu", header)
+        monkeypatch.setattr(session, "ROOT", folder)
+        problems = gauntlet.problems
+        monkeypatch.setattr(gauntlet, "problems", lambda *given: problems(*given)[:GAUNTLET])
+        ask = InProcess.ask
+        monkeypatch.setattr(InProcess, "ask", lambda child, request, timeout: self._ask(ask, child, request, timeout))
+        self.names: dict[int, str] = {}
+        self.m = 0
+
+    def _ask(self, ask: Any, child: InProcess, request: Request, timeout: float) -> Iterator[Answer]:
+        if child not in self.workers:
+            self.workers.append(child)
+        who: tuple[str, ...] = ()
+        match request:
+            case SetProblem(problem):
+                self.m, self.names = problem.m, {}
+            case Load(index, candidate):
+                self.names[index] = _name(candidate)
+                who = (self.names[index],)
+            case Time(indices):
+                who = tuple(self.names[index] for index in indices)
+            case _ if hasattr(request, "candidate"):
+                who = (_name(request.candidate),)
+        self.asked.append(Asked(self.workers.index(child) + 1, self.m, who, request))
+        for key in (type(request), (type(request), *who), *((type(request), "with", name) for name in who)):
+            if self.faults.get(key):
+                raise self.faults[key].pop(0)
+        yield from ask(child, request, timeout)
+
+    def of(self, kind: type) -> list[Asked]:
+        """Return the requests of a class."""
+        return [asked for asked in self.asked if isinstance(asked.request, kind)]
+
+    def plan(self, changes: Mapping[str, Any]) -> Any:
+        """Return the campaign, with changes to it and to what it measures."""
+        data = self.campaign | {name: value for name, value in changes.items() if name != "measure"}
+        return campaign_file.load(data | {"measure": self.measure | changes.get("measure", {})}, "t", discover(self.folder))
+
+    def binaries(self) -> dict[session.Name, dict[str, str]]:
+        """Write the binaries, and return their rows of `resources.csv`."""
+        rows = {}
+        for name, body in self.does.items():
+            path, binary = self.folder / f"{name}.cubin", simulated.cubin(f"{body}  # {name}")
+            path.write_bytes(binary)
+            row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(path)}
+            labels = [f"U={u}" for u in range(1, self.kernels[name] + 1)] if self.kernels[name] > 1 else ["-"]
+            rows |= {(name, element_type, label): row for label in labels for element_type in ("float32", "bfloat16")}
+        return rows
+
+    def job(self, name: str, **changes: Any) -> session.Job:
+        """Return a measure job."""
+        self.asked, self.workers = [], []
+        plan = self.plan(changes).plan("cuda", name)
+        return session.Job("d", "cuda", plan, self.binaries(), self.folder / "support", {}, "code", self.environment)
+
+    def open(self, name: str, **changes: Any) -> sweep.Sweep:
+        """Return the sweep of a measure job that has not begun, with the journal that all of them share."""
+        return sweep.Sweep(self.job(name, **changes), Journal(self.folder / "journal"), "GPU-1", lock=0)
+
+    def sweep(self, name: str, path: str = "swept", **changes: Any) -> Path:
+        """Run a measure job; return its Parquet file."""
+        output = self.folder / f"{path}.parquet"
+        self.session = sweep.run(self.job(name, **changes), self.folder / f"{path}.journal", output, ["GPU-1"])
+        return output
+
+    def confirm(
+        self, samples: Path, path: str = "confirmed", uuids: Sequence[str] = ("GPU-1",), refill_us: float = 0.0, **changes: Any
+    ) -> list[dict[str, Any]]:
+        """Run a confirmation; return its rows."""
+        self.asked, self.workers = [], []
+        job = confirmation.ConfirmationJob(
+            "d", "cuda", self.plan(changes).confirmation("cuda"), self.binaries(), self.folder / "support", {}, "code",
+            self.environment, samples=[samples], swept="swept", refill_us=refill_us,
+        )  # fmt: skip
+        output = self.folder / f"{path}.parquet"
+        self.session = confirmation.run(job, self.folder / f"{path}.journal", output, list(uuids))
+        return records.read(output)[0]
+
+
+def _name(candidate: Any) -> str:
+    return candidate.name if candidate.configuration == "-" else f"{candidate.name} {candidate.configuration}"
