@@ -90,7 +90,7 @@ class Jobs:
         """Write the binaries, and return their rows of `resources.csv`."""
         rows = {}
         for name, body in self.does.items():
-            path, binary = self.folder / f"{name}.cubin", simulated.cubin(f"{body}  # {name}")
+            path, binary = self.folder / f"{name}.cubin", simulated.cubin(f"{body}\n# {name}")
             path.write_bytes(binary)
             row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(path)}
             labels = [f"U={u}" for u in range(1, self.kernels[name] + 1)] if self.kernels[name] > 1 else ["-"]

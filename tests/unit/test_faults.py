@@ -1,6 +1,5 @@
 """A kernel that misbehaves is a row and harms no other: on the CPU in a campaign, on a simulated GPU in a measure job."""
 
-import hashlib
 import itertools
 import json
 import re
@@ -9,14 +8,12 @@ import resource
 import faults
 import psutil
 import pytest
-import simulated
+from jobs import Jobs
 from ladder.core.errors import InputError
-from ladder.measuring import session, supervisor, sweep
-from ladder.model import campaign_file
-from ladder.model.kernel_file import discover
+from ladder.measuring import session, supervisor
 from ladder.storage import samples
 from ladder.storage.journal import Journal, _parse
-from planted import ROOT, written
+from planted import ROOT
 
 
 def test_every_fault_is_on_the_page_and_planted_by_a_test():
@@ -46,27 +43,12 @@ def test_on_the_cpu(project):
 @pytest.fixture
 def run(tmp_path, monkeypatch, gpus):
     """A measure job of ten configurations on a simulated GPU, given what each launch does; returns the rows that it wrote."""
-    written(
-        tmp_path / "kernels" / "cuda" / "90_fake.cu",
-        "/*---\ntitle: fake\nidea: fake\nblock: [1]\ngrid: [1]\nparameters: {U: 1}\nsweep: {U: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n---*/\n",
-    )
-    monkeypatch.setattr(session, "ROOT", tmp_path)
-    plan = campaign_file.load(
-        {"campaign": "fake", "problems": {"cuda": [[5, 6, 7]]},
-         "measure": {"min_samples": 4, "max_samples": 4, "target": 1e-9, "sample_us": 0, "timeout_seconds": 6}},
-        "fake", discover(tmp_path),
-    )  # fmt: skip
+    jobs = Jobs(tmp_path, monkeypatch, {"fake": 10})
 
     def run(body: str, others: tuple[int | None, ...] = (0,)) -> list[dict[str, object]]:
         gpus.write_text(json.dumps(json.loads(gpus.read_text()) | {"others": others}))
-        binary = simulated.cubin(body)
-        (tmp_path / "any.cubin").write_bytes(binary)
-        row = {"status": "compiled", "sha256": hashlib.sha256(binary).hexdigest(), "binary": str(tmp_path / "any.cubin")}
-        binaries = {("90_fake", "float32", configuration.label): row for configuration, _ in plan.configurations["cuda/90_fake"]}
-        planned, attributes = plan.plan("cuda", "90_fake.float32"), simulated.environment()
-        job = session.Job("fake", "cuda", planned, binaries, tmp_path / "support", {}, "code", attributes)
-        sweep.run(job, tmp_path / "fake.journal", tmp_path / "fake.parquet", ["GPU-1"])
-        return samples.read(tmp_path / "fake.parquet")[0]
+        jobs.does["fake"] = body
+        return samples.read(jobs.sweep("fake.float32", "fake"))[0]
 
     return run
 
@@ -163,7 +145,7 @@ def test_another_process_on_the_gpu_is_noticed_and_marked(run, others, marks, ca
     assert {row["other_processes"] for row in rows} >= marks
     assert {row["status"] for row in rows} == {"correct"}
     output = capfd.readouterr().err
-    assert output.count("fake: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})
+    assert output.count("d: another process computes on GPU-1; what is timed meanwhile is marked") == bool(marks - {0, None})
 
 
 def test_a_full_disk_is_one_clear_message_and_nothing_is_lost(run, tmp_path, monkeypatch):
