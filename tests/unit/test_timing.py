@@ -83,28 +83,37 @@ def steady(*names):
     return Scripted(**dict.fromkeys(names, lambda r: 100.0), reference=lambda r: 50.0)
 
 
+NOISE = np.random.default_rng(0).random(60)
+WIDE = [100.0, 130.0, 150.0, 150.0, 150.0] * 12
+RACE = {"race": True}
+
+
+@pytest.mark.parametrize(("samples", "limits", "best", "stop", "count"), [
+    ([100.0] * 60, {}, 0.0, "target", 10),
+    (100 + 20 * NOISE, {"max_samples": 30}, 0.0, "max_samples", 30),
+    (1e6 * (1 + NOISE), {"max_seconds": 2.0}, 0.0, "max_seconds", 10),  # a slow one has the least samples
+    (1e5 * (1 + NOISE), {"max_seconds": 2.0}, 0.0, "max_seconds", 13),
+    (100 + np.arange(60) + NOISE, {}, 0.0, "drift", 20),  # it is not sampled to the limit
+    ([100.0] * 60, RACE, 0.52, "target", 10),  # of an earlier group
+    ([100.0] * 60, RACE, 0.53, "race", timing.RACE_SAMPLES),
+    (WIDE, RACE, 0.5, "race", 9),  # nobody loses by the median alone
+])  # fmt: skip
+def test_a_launch_has_enough_samples(samples, limits, best, stop, count):
+    """Beside a reference of 50 microseconds."""
+    rule = timing.StoppingRule(Limits(**{"min_samples": 10, "max_samples": 50, "race": False} | limits), 1)
+    for us in samples:
+        rule.add(us, 50.0)
+        if reason := rule.reason(best):
+            break
+    assert (reason, len(rule.samples)) == (stop, count)
+    assert stop != "max_seconds" or count == 10 or sum(rule.samples[:-1]) <= 2e6 < sum(rule.samples)
+
+
 def test_a_steady_kernel_stops_at_the_target_with_the_least_samples():
     series = run(steady("kernel"))[0]
     assert (series.stop, len(series.samples), series.repeats) == ("target", 10, 5)
     assert series.samples == [100.0] * 10  # of one launch, not of five
     assert series.reference == [50.0] * 10
-
-
-def test_a_noisy_one_goes_on_to_the_limit():
-    noise = np.random.default_rng(0)
-    device = Scripted(kernel=lambda r: 100 + 20 * noise.random(), reference=lambda r: 50.0)
-    series = run(device, max_samples=30)[0]
-    assert (series.stop, len(series.samples)) == ("max_samples", 30)
-
-
-def test_a_slow_one_stops_by_time_but_has_the_least_samples():
-    noise = np.random.default_rng(0)
-    device = Scripted(kernel=lambda r: 1e6 * (1 + noise.random()), reference=lambda r: 50.0)
-    series = run(device, max_seconds=2.0)[0]
-    assert (series.stop, len(series.samples), series.repeats) == ("max_seconds", 10, 1)
-    series = run(Scripted(kernel=lambda r: 1e5 * (1 + noise.random()), reference=lambda r: 50.0), max_seconds=2.0)[0]
-    assert series.stop == "max_seconds"
-    assert sum(series.samples[:-1]) <= 2e6 < sum(series.samples)
 
 
 def test_samples_and_reference_are_of_the_same_round():
@@ -203,25 +212,6 @@ def test_the_clearly_slower_leave_the_race_early_and_the_close_ones_stay():
     assert (series[2].stop, len(series[2].samples)) == ("race", timing.RACE_SAMPLES)
     assert "race" not in (series[0].stop, series[1].stop)
     assert all(mine.stop != "race" for mine in run(device, race=False, target=1e-3).values())
-
-
-def test_the_best_of_an_earlier_group_counts():
-    device = steady("kernel")
-    assert run(device, race=True, best=0.52)[0].stop == "target"
-    assert run(device, race=True, best=0.53)[0].stop == "race"
-
-
-def test_a_noisy_one_does_not_lose_by_its_median_alone():
-    values = [100.0, 130.0, 150.0, 150.0, 150.0]
-    device = Scripted(kernel=lambda r: values[r % 5], reference=lambda r: 50.0)
-    assert len(run(device, race=True, best=0.5)[0].samples) > timing.RACE_SAMPLES
-
-
-def test_what_drifts_is_not_sampled_to_the_limit():
-    noise = np.random.default_rng(0)
-    device = Scripted(kernel=lambda r: 100 + r + noise.random(), reference=lambda r: 50.0)
-    series = run(device)[0]
-    assert (series.stop, len(series.samples)) == ("drift", 20)
 
 
 def test_every_sample_has_the_reading_of_its_round():
