@@ -15,8 +15,8 @@ first and hands over cubins and launch shapes; the other allocates for itself an
 Both call cuBLAS by the same function, with a workspace of the same size. What PyTorch makes of the same product, `torch.mm`, is timed
 for context too, beside our cuBLAS. Each side queues all on one stream: once a process has used two, it pays more between kernels, and
 cuBLAS takes two of them at 512, which depend on each other (slices of K, and their sum). The other harness measures what that does: it
-times the smallest size once more on a second stream. Operands begin where the allocator of each side has them (`studies/beside.py placement`
-says what that moves).
+times the smallest size once more on a second stream. Operands begin where the allocator of each side has them. docs/evidence.md, `placement`,
+says what that moves.
 
 Exit status 1 if a median of the first two modes differs by more than 2 %, but for `torch.mm`.
 """
@@ -25,17 +25,26 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
+from unittest import mock
 
-from beside import Bench, at_boundaries, median
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import command_line, percent
+import answer
+from answer import command_line, furthest, percent
+from ladder.compiling.compile import compile_kernel, compile_support
+from ladder.core.errors import InputError
 from ladder.core.files import ROOT
+from ladder.devices import operands
 from ladder.devices.base import Launch
+from ladder.devices.lock import first_gpu
 from ladder.measuring import timing
+from ladder.measuring.verify import judge
+from ladder.measuring.worker import open_device
 from ladder.model.campaign import Limits
-from ladder.model.kernel import Configuration
+from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
 
@@ -45,6 +54,80 @@ RUNGS = ("cuda/03_shared_tile", "cuda/10_block_tile_128")
 MODES = {"warm": ("warm", 500.0), "cold": ("cold", 500.0), "cold_long": ("cold", 20000.0), "cold_single": ("cold", 0.0)}
 """The state and `sample_us` of each mode of ours."""
 CONTEXT = "torch.mm"
+QUESTION = "Do other harnesses measure the same times?"
+
+
+class Bench:
+    """A GPU of this machine that measures in this process, and the digests of what it has compiled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.here, self.folder = first_gpu(), folder
+        self.uuids = list(self.here.uuids[:1])
+        (folder / "support").write_bytes(compile_support("cuda", self.here.arch))
+        self.device = open_device("cuda", self.uuids[0], folder / "support")
+        self.binaries: dict[str, str] = {}
+
+    @contextmanager
+    def on(self, problem: Problem) -> Iterator[None]:
+        """Have the operands of a problem in use."""
+        self.problem, drawn = problem, self.device.operands(problem)
+        try:
+            yield
+        finally:
+            self.device.free(drawn)
+
+    def kernel(self, kernel: Kernel, configuration: Configuration) -> Launch:
+        """A kernel in a configuration, compiled, and correct on the present problem. Raises `InputError` if it is not."""
+        folder = self.folder / kernel.name
+        (row,) = compile_kernel(kernel, [(configuration, "")], self.here.arch, folder, 1)
+        if row.status != "compiled":
+            raise InputError(f"{kernel.id}: {configuration.label}: {row.status}: {row.reason}")
+        self.binaries[f"{kernel.name} {configuration.label}"] = row.sha256
+        self.built = folder / row.binary
+        return self.check(self.device.kernel(kernel, configuration, self.built.read_bytes()))
+
+    def check(self, launch: Launch) -> Launch:
+        """The launch. Raises `InputError` if its result is not correct."""
+        verdict = judge(self.device.check(launch), self.problem)
+        if verdict.status != "correct":
+            raise InputError(f"{self.problem.label}: {verdict.status}: {verdict.reason}")
+        return launch
+
+
+@contextmanager
+def at_boundaries() -> Iterator[None]:
+    """Have operands begin where the driver's allocator puts them."""
+    from ladder.devices import cuda_operands  # which needs the driver
+
+    with mock.patch.multiple(operands, GUARD=0, RESULT_SHIFTS=1), mock.patch.object(cuda_operands, "SHIFTS", 1):
+        yield
+
+
+def short(measured: Mapping[str, Any]) -> str:
+    """Return the largest difference to another harness in the same kind of launches."""
+    ratios = (row["ours"][mode] / row["theirs"][mode] for row in measured["rows"] for mode in ("warm", "cold"))
+    return f"Within {100 * abs(furthest(ratios) - 1):.1f} %, warm and cold"
+
+
+def long(measured: Mapping[str, Any]) -> str:
+    """Return how far the medians differ in every mode."""
+    rows, context = measured["rows"], measured["context"]
+    before = {(row["size"], row["name"]): row["theirs"] for row in [*rows, *context]}
+
+    def apart(rows: list[Mapping[str, Any]], mode: str) -> str:
+        return percent(furthest(row["ours"][mode] / row["theirs"][mode] for row in rows))
+
+    second = [
+        row[mode] / before[row["size"], row["name"]][mode] for row in measured["second_stream"] for mode in ("warm", "cold")
+    ]
+    names = ", ".join(dict.fromkeys(row["name"] for row in rows))
+    sizes = ", ".join(dict.fromkeys(str(row["size"]) for row in rows))
+    return (
+        f"{names} at {sizes}: `warm` differs by at most {apart(rows, 'warm')}, `cold` by {apart(rows, 'cold')}, "
+        f"and by {apart(rows, 'cold_long')} in graphs as long as theirs; single launches after a flush differ by at "
+        f"most {apart(rows, 'cold_single')}; our cuBLAS and their `torch.mm` by {apart(context, 'warm')}, warm; in a "
+        f"process that uses a second stream their times differ by up to {percent(furthest(second))}"
+    )
 
 
 def medians(bench: Bench, launch: Launch) -> dict[str, float]:
@@ -65,7 +148,7 @@ def ours(bench: Bench, sizes: list[int]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for size in sizes:
         with bench.on(problem := Problem(size, size, size)):
-            cublas = bench.baseline("cublas")
+            cublas = bench.check(bench.device.baseline("cublas"))
             launches: dict[str, tuple[Launch, dict[str, Any]]] = {
                 "cublas": (cublas, {"call": "cublasGemmEx"}), CONTEXT: (cublas, {"call": CONTEXT})
             }  # fmt: skip
@@ -90,7 +173,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        bench = Bench("cuda", folder)
+        bench = Bench(folder)
         with at_boundaries():
             rows = ours(bench, given.sizes)
         library = getattr(bench.device, "blas").version()  # noqa: B009 - of the CUDA device only
@@ -105,7 +188,18 @@ def main() -> None:
     parts = {"rows": [row for row in rows if row["name"] != CONTEXT], "context": [row for row in rows if row["name"] == CONTEXT]}
     measured = {"within": WITHIN, **parts, "second_stream": other["second_stream"]}
     software = {"our cublas": library, **other["software"]}
-    STUDIES["agreement"].write(bench.here, measured, uuids=bench.uuids, binaries=bench.binaries, software=software)
+    answer.write(
+        "agreement",
+        QUESTION,
+        short(measured),
+        long(measured),
+        bench.here,
+        measured,
+        [discover(ROOT)[id] for id in RUNGS],
+        uuids=bench.uuids,
+        binaries=bench.binaries,
+        software=software,
+    )
     sys.exit(
         int(any(abs(row["ours"][mode] / row["theirs"][mode] - 1) > WITHIN for row in parts["rows"] for mode in ("warm", "cold")))
     )

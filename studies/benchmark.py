@@ -16,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import answer
+from answer import binaries, command_line
 from checkout import interpreter
-from ladder.claims.answers import LIMITS, STUDIES, above_limits
-from ladder.claims.study import binaries, command_line
 from ladder.compiling.compile import compile_kernel
 from ladder.core import files
 from ladder.core.errors import NOTHING_MEASURED, InputError
@@ -32,6 +33,48 @@ from ladder.model import campaign_file, kernel_file
 
 MOST_OF_ONE = 1 / 3
 """The share of one GPU's time that four or more may take."""
+LIMITS = {
+    "campaign_s": 360,
+    "confirm_share": 1 / 3,
+    "gauntlet_share": 0.05,
+    "clone_set_up_s": 180,
+    "clone_to_figures_s": 360,
+    "nothing_to_do_s": 5,
+    "plan_2000_s": 3,
+    "compile_cpu_s_a_configuration": 1.5,
+}
+"""The upper limits, in seconds; `confirm_share` and `gauntlet_share` are shares of the campaign's time."""
+LEAST_BUSY = 0.65
+"""The least share of the measure jobs' wall time in which a GPU must be executing."""
+MOST_MEMORY_GB = 4.0
+"""The most host memory that a measure job may take, in GB."""
+
+
+def above_limits(measured: Mapping[str, Any]) -> list[str]:
+    """Return what exceeds its limit. The share in which the device executes counts for GPUs only."""
+    above = [name for name, most in LIMITS.items() if measured.get(name, 0) > most]
+    for device, cost in measured["measure_jobs"].items():
+        if device.startswith("nvidia") and cost["busy_share"] < LEAST_BUSY:
+            above.append(f"{device}: idle")
+        if cost["peak_host_memory_gb"] > MOST_MEMORY_GB:
+            above.append(f"{device}: memory")
+    return above
+
+
+def long(measured: Mapping[str, Any]) -> str:
+    """Return what the default campaign, a clone and a run with nothing to do take, and how much exceeds its limit."""
+    parts = []
+    if "campaign_s" in measured:
+        names = {"confirm_share": "the confirmation", "gauntlet_share": "the gauntlet"}
+        shares = " and ".join(f"{measured[key]:.1%} {name}" for key, name in names.items() if key in measured)
+        parts.append(f"the default campaign takes {measured['campaign_s']:.0f} s with one core{shares and f' ({shares})'}")
+    if "clone_to_figures_s" in measured:
+        parts.append(f"from a fresh clone to the figures it takes {measured['clone_to_figures_s']:.0f} s")
+    parts.append(f"a run with nothing to do takes {measured['nothing_to_do_s']:.1f} s")
+    parts.append(f"{measured['campaign_mb']:.0f} MB of results and an environment of {measured['environment_mb'] / 1000:.1f} GB")
+    for device, cost in measured["measure_jobs"].items():
+        parts.append(f"`{device}` was busy for {cost['busy_share']:.0%} of {cost['measure_s']:.0f} s of measuring")
+    return f"{'; '.join(parts)}; {len(above_limits(measured)) or 'no'} budget exceeded"
 
 
 def seconds(command: list[str], folder: Path) -> float:
@@ -125,7 +168,17 @@ def pipeline(clone: bool) -> None:
         print(f"{name:32s} {value:8.2f}   at most {LIMITS.get(name, math.inf):.3g}")
     results |= {"measure_jobs": jobs, "cores": len(os.sched_getaffinity(0))}
     here = first_gpu() if detect.detect_gpus() else detect.detect_cpu()
-    STUDIES["benchmark"].write(here, results, uuids=list(here.uuids), binaries=binaries(ROOT / "results" / "default"))
+    took = f"{results['campaign_s']:.0f} s with one core of the host" if "campaign_s" in results else "It had run before"
+    answer.write(
+        "benchmark",
+        "How long does a campaign take, and how much space?",
+        took,
+        long(results),
+        here,
+        results,
+        uuids=list(here.uuids),
+        binaries=binaries(ROOT / "results" / "default"),
+    )
     if above := above_limits(results):
         sys.exit(f"TOO MUCH: {', '.join(above)}")
 
@@ -151,7 +204,17 @@ def several_gpus(folder: Path, cores: int) -> None:
         raise InputError("no GPU is to be seen; expected some of one model")
     runs = [campaign_of(folder / name, cores, gpus) for name, gpus in (("all", len(device.uuids)), ("one", 1))]
     measured = {"cores": cores, "cores_of_machine": os.cpu_count(), "runs": runs}
-    STUDIES["several_gpus"].write(device, measured, uuids=list(device.uuids))
+    several, single = runs
+    answer.write(
+        "several_gpus",
+        "Do several GPUs help?",
+        f"{single['wall_s'] / several['wall_s']:.1f} times as fast with several",
+        f"the default campaign takes {several['wall_s']:.0f} s on {several['gpus']} GPUs and {single['wall_s']:.0f} s "
+        f"on one, with {cores} cores each",
+        device,
+        measured,
+        uuids=list(device.uuids),
+    )
     sys.exit(int(len(device.uuids) >= 4 and runs[0]["wall_s"] > MOST_OF_ONE * runs[1]["wall_s"]))
 
 

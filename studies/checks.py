@@ -8,14 +8,17 @@ Runs `pytest -m gpu`, and keeps how every test ended, why one failed, and what t
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import command_line
+import answer
+from answer import command_line
 from ladder.core.files import ROOT
 from ladder.devices.lock import first_gpu
+from ladder.model.campaign import is_rung
+from ladder.model.kernel_file import discover
 
 MESSAGE = 500
 """Characters that are kept of why a test failed."""
@@ -39,6 +42,28 @@ def read(report: Path) -> dict[str, Any]:
     return {"tests": tests, "messages": messages, "sanitizer": sanitizer, "seconds": round(seconds, 1)}
 
 
+def short(measured: Mapping[str, Any]) -> str:
+    """Return whether all tests passed and the sanitizer found nothing."""
+    outcomes = list(measured["tests"].values())
+    wrong = outcomes.count("failed") + sum(counts["errors"] for counts in measured["sanitizer"].values())
+    if wrong:
+        return f"No: {wrong} failed tests or sanitizer errors"
+    return f"Yes: {outcomes.count('passed')} tests passed, and compute-sanitizer found no error"
+
+
+def long(measured: Mapping[str, Any]) -> str:
+    """Return how many tests passed, failed and were skipped, and the sanitizer's counts."""
+    outcomes = list(measured["tests"].values())
+    clean = "; ".join(
+        f"{tool}: {counts['errors']} errors in {counts['launches']} launches" for tool, counts in measured["sanitizer"].items()
+    )
+    failed = ", ".join(f"`{name.split('.')[-1]}`" for name, outcome in measured["tests"].items() if outcome == "failed")
+    return (
+        f"{outcomes.count('passed')} GPU tests passed, {outcomes.count('failed')} failed{failed and f' ({failed})'}, "
+        f"{outcomes.count('skipped')} skipped; compute-sanitizer on every rung: {clean or 'not run'}"
+    )
+
+
 def main() -> None:
     """Run the tests, and write how they ended."""
     _, options = command_line(__doc__).parse_known_args()
@@ -48,7 +73,9 @@ def main() -> None:
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junit-xml={report}", "tests/gpu", "tests/frauds"]
         subprocess.run([*command, *options], cwd=ROOT, check=False)
         measured = read(report)
-    STUDIES["checks"].write(gpu, measured, uuids=[gpu.uuids[0]])
+    rungs = [kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda" and is_rung(kernel.name)]
+    question = "Are the kernels correct, and free of stray accesses and races?"
+    answer.write("checks", question, short(measured), long(measured), gpu, measured, rungs, uuids=[gpu.uuids[0]])
     sys.exit("failed" in measured["tests"].values() or "passed" not in measured["tests"].values())
 
 

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ladder.claims.study import command_line
+from answer import command_line
 from ladder.compiling import issue_model
 from ladder.compiling.compile import compile_kernel
 from ladder.compiling.toolchain import compiler_version

@@ -1,14 +1,11 @@
-"""What a comparison can tell apart: kernels made slower on purpose, published runs of the same code, and claims on another machine.
+"""What `ladder compare` can tell apart: kernels made slower on purpose, and published runs of the same code.
 
-    .venv/bin/python studies/power.py CASE [OPTION...]
+    .venv/bin/python studies/power.py CASE
 
-- `slowed`: whether `snakemake reproduce` names a kernel that has become 3 % slower. On a GPU whose model is published; some minutes.
-- `two_percent`: whether `ladder compare` finds rungs that are 2 % slower, and nothing of cuBLAS beside them. The same.
-- `false_positives`: whether `ladder compare` calls published runs on one machine different, as they are and with the times of one made 2 %
+- `two_percent`: whether it finds rungs that are 2 % slower, and nothing of cuBLAS beside them. On a GPU whose model is published.
+- `false_positives`: whether it calls published runs on one machine different, as they are and with the times of one made 2 %
   longer. The limits are those of `ladder repeat`, which the same runs made too; `held_out` is what is called by limits that other machines
   of the model made alone. Needs no GPU.
-- `elsewhere`: whether what is claimed is reproduced here, on the GPU if there is one, and how soon. Takes options of Snakemake, such as
-  --config campaign=reproduce-short.
 
 A slowed kernel ends as much later as so many per cent of the clocks that each block took. "Slower" counts on problems of at least 1024^3
 multiply-adds.
@@ -17,35 +14,28 @@ multiply-adds.
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import answer
 import pandas as pd
+from answer import binaries, command_line
 from checkout import Checkout
 from ladder.analysis.compare import changes
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import Run, limits, made_from, of_table, ratios
 from ladder.analysis.repeatability import table as table_of
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import binaries, command_line
 from ladder.core.files import ROOT, write_whole
-from ladder.devices.detect import detect_cpu, detect_gpus
 from ladder.devices.lock import first_gpu
+from ladder.model.kernel_file import discover
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
-SLOWED = ("15_last_wave", 3)
-"""The kernel of `slowed`, and by how many per cent."""
-SHORT = ("reproduce", "--config", "campaign=reproduce-short", "devices=[cuda]", "kernels=[cuda/14*,cuda/15*,cuda/16*]")
 KERNELS = ("13_snake_order", "14_cluster_split_k", "15_last_wave", "16_thin_edge")
 """Those of `two_percent`."""
 PERCENT = 2
@@ -72,38 +62,6 @@ def checkout(folder: Path, kernels: Sequence[str], percent: int) -> Checkout:
     for path in (f"kernels/cuda/{name}.cu" for name in kernels if percent):
         copied.write(path, slow_down((ROOT / path).read_text(), percent))
     return copied
-
-
-def own_entries(campaign: Path) -> list[dict[str, Any]]:
-    """What a campaign's `reproduced.json` says to the claims that were held against its own datasets."""
-    entries = json.loads((campaign / "reproduced.json").read_text())
-    return [entry for entry in entries if str(entry["dataset"]).startswith(f"results/{campaign.name}/")]
-
-
-def verdicts(campaign: Path) -> dict[str, list[str]]:
-    """The ids of the claims by what a campaign says to them of its own data."""
-    entries = own_entries(campaign)
-    states = ("not reproduced", "reproduced", "not distinguishable")
-    return {state: [entry["id"] for entry in entries if entry["state"] == state] for state in states}
-
-
-def slowed() -> None:
-    """Run the short campaign of the claims twice, as it is and with a kernel slowed."""
-    gpu, (kernel, percent) = first_gpu(), SLOWED
-    runs: dict[str, Any] = {}
-    timed: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        for name, by in (("as_it_is", 0), ("slowed", percent)):
-            copied = checkout(Path(scratch) / name, [kernel], by)
-            shutil.copytree(ROOT / PUBLISHED, copied.folder / PUBLISHED)
-            done = copied.snakemake(*SHORT)
-            (table,) = (copied.folder / "results").glob(
-                "reproduce-short*/reproduced.json"
-            )  # kernels of its own: a name of its own
-            runs[name] = verdicts(table.parent)
-            assert bool(runs[name]["not reproduced"]) == (done.returncode == 1), done.stdout[-8000:]
-            timed |= {f"{name}: {what}": sha256 for what, sha256 in binaries(table.parent).items()}
-    STUDIES["slowed"].write(gpu, {"kernel": kernel, "percent": percent} | runs, uuids=list(gpu.uuids), binaries=timed)
 
 
 def compared(before: Path, after: Path) -> pd.DataFrame:
@@ -151,7 +109,19 @@ def two_percent() -> None:
         rows = compared(*datasets.values())
         timed = {f"{name}: {what}": sha256 for name, path in datasets.items() for what, sha256 in binaries(path.parent).items()}
     listed = [row | {"limit": None if pd.isna(row["limit"]) else row["limit"]} for row in rows[COLUMNS].to_dict("records")]
-    STUDIES["two_percent"].write(gpu, {"percent": PERCENT, **shares(rows), "rows": listed}, uuids=[gpu.uuids[0]], binaries=timed)
+    measured = {"percent": PERCENT, **shares(rows), "rows": listed}
+    answer.write(
+        "two_percent",
+        "Does `ladder compare` find kernels that became 2 % slower?",
+        f"{measured['found']:.1%} of {measured['slowed']} are called slower",
+        f"of {measured['slowed']} times of rungs slowed by {PERCENT} % at 1024 and up, {measured['found']:.1%} are called "
+        f"slower; of {measured['alike']} times of unchanged cuBLAS, {measured['called']:.1%} are called faster or slower",
+        gpu,
+        measured,
+        [kernel for kernel in discover(ROOT).values() if kernel.name in KERNELS],
+        uuids=[gpu.uuids[0]],
+        binaries=timed,
+    )
 
 
 def longer(dataset: Dataset, factor: float = 1 + PERCENT / 100) -> Dataset:
@@ -201,6 +171,28 @@ def measure_published(published: Path, machines: Mapping[str, Sequence[Dataset]]
     }
 
 
+def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured, behind the question and its answers."""
+    held_out = measured["held_out"]
+    others = (
+        f"; with limits estimated from other machines only, {held_out['called']:.1%} of {held_out['alike']}"
+        if held_out["alike"]
+        else ""
+    )
+    return {
+        "question": "Does `ladder compare` report only real changes?",
+        "short": f"{measured['called']:.1%} of comparisons of the same code are called different",
+        "long": (
+            f"on one machine, {measured['called']:.1%} of {measured['alike']} comparisons of the same code are called "
+            f"faster or slower, {measured['sure']:.1%} significantly, with limits estimated from these runs{others}; "
+            f"of {measured['slowed']} recorded times at 1024 and up, lengthened by {PERCENT} %, "
+            f"{measured['found']:.1%} are found"
+        ),
+        "command": ".venv/bin/python studies/power.py false_positives",
+        **measured,
+    }
+
+
 def contents(published: Path) -> dict[Path, bytes]:
     """The file of every model of which a machine has several published runs."""
     models: dict[str, dict[str, list[Dataset]]] = {}
@@ -210,7 +202,7 @@ def contents(published: Path) -> dict[Path, bytes]:
             models.setdefault(side.environment["device"], {}).setdefault(uuid, []).append(side)
     return {
         published / f"false-positives-{device}.json": (
-            json.dumps(measure_published(published, machines), indent=1) + "\n"
+            json.dumps(worded(measure_published(published, machines)), indent=1) + "\n"
         ).encode()
         for device, machines in models.items()
         if any(len(sides) > 1 for sides in machines.values())
@@ -224,43 +216,12 @@ def false_positives() -> None:
         sys.exit("no machine has two published runs with a confirmation: nothing to compare")
     for path, content in made.items():
         write_whole(path, content)
-        print(f"{path.name}: {STUDIES['false_positives'].answer(json.loads(content))}")
+        print(f"{path.name}: {json.loads(content)['long']}")
 
 
-def published_devices(folder: Path) -> set[str]:
-    """The UUIDs of the GPUs that took part in what is published, and the models of the CPUs, which have none."""
-    environments = [json.loads(path.read_text()) for path in folder.rglob("environment.json")]
-    return {name for environment in environments for name in environment["fingerprint"].get("uuids", [environment["device"]])}
-
-
-def states(campaign: Path) -> dict[str, Any]:
-    """How often a campaign's own datasets reproduced a claim or not, and the claims that they did not."""
-    entries = own_entries(campaign)
-    return {
-        "states": dict(Counter(entry["state"] for entry in entries).most_common()),
-        "not_reproduced": [entry["id"] for entry in entries if entry["state"] == "not reproduced"],
-    }
-
-
-def elsewhere(*options: str) -> None:
-    """Run `snakemake reproduce` in this checkout."""
-    device = first_gpu() if detect_gpus() else detect_cpu()
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "snakemake", "--cores", "all", "reproduce", *options]
-    status = subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_COLOR": "1"}, check=False).returncode
-    spent = time.perf_counter() - start
-    results = ROOT / "results" / next((word.partition("=")[2] for word in options if word.startswith("campaign=")), "reproduce")
-    took_part = bool(published_devices(ROOT / PUBLISHED) & {*device.uuids, device.slug})
-    measured = states(results) | {"seconds": spent, "exit_status": status, "took_part": took_part}
-    STUDIES["elsewhere"].write(device, measured, uuids=list(device.uuids), binaries=binaries(results))
-    sys.exit(status)
-
-
-CASES: dict[str, Callable[..., None]] = {
-    "slowed": slowed,
+CASES: dict[str, Callable[[], None]] = {
     "two_percent": two_percent,
     "false_positives": false_positives,
-    "elsewhere": elsewhere,
 }
 
 
@@ -268,10 +229,7 @@ def main() -> None:
     """Run a case, and write what it measured."""
     parser = command_line(__doc__)
     parser.add_argument("case", choices=CASES)
-    given, options = parser.parse_known_args()
-    if options and given.case != "elsewhere":
-        parser.error(f"{given.case} takes no options; got {' '.join(options)}")
-    CASES[given.case](*options)
+    CASES[parser.parse_args().case]()
 
 
 if __name__ == "__main__":

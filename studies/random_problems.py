@@ -20,8 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import command_line
+import answer
+from answer import command_line
 from ladder.compiling.compile import compile_kernel, compile_support
 from ladder.core.files import ROOT
 from ladder.core.types import OF_CUDA
@@ -104,6 +104,22 @@ def compiled(
     return built
 
 
+def short(measured: Mapping[str, Any]) -> str:
+    """Return how many launches were incorrect."""
+    if measured["incorrect"]:
+        return f"Yes: {measured['incorrect']} launches are"
+    return f"No: none of {sum(measured['launches'].values()):,} launches is"
+
+
+def long(measured: Mapping[str, Any]) -> str:
+    """Return how many problems and launches there were, the fewest launches of a kernel, and how many were incorrect."""
+    launches = measured["launches"].values()
+    return (
+        f"{measured['problems']:,} problems, {sum(launches):,} launches of {len(launches)} kernels (at least "
+        f"{min(launches):,} of each) in {measured['seconds']:.0f} s: {measured['incorrect']} incorrect"
+    )
+
+
 def main() -> None:
     """Search on a GPU, and write the answer."""
     parser = command_line(__doc__)
@@ -142,7 +158,17 @@ def main() -> None:
             for kernel, configuration, _, digest in built
         }
         for measured in search(ways, use, given.seconds, given.seed):
-            STUDIES["random_problems"].write(gpu, measured, uuids=[gpu.uuids[0]], binaries=sha256)
+            answer.write(
+                "random_problems",
+                "Is any 16-bit rung incorrect on random problems?",
+                short(measured),
+                long(measured),
+                gpu,
+                measured,
+                {kernel.id: kernel for kernel, *_ in built}.values(),
+                uuids=[gpu.uuids[0]],
+                binaries=sha256,
+            )
         device.close()
     sys.exit(int(measured["incorrect"] > 0))
 

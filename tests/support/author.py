@@ -10,10 +10,10 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ladder.claims.study import command_line
 from ladder.core.files import ROOT
 from ladder.devices.detect import detect_cpu
 from ladder.storage.dataset_layout import PUBLISHED
@@ -82,7 +82,7 @@ def page(text: str, steps: list[str]) -> str:
 
 def main() -> None:
     """Run the session, and write the page."""
-    command_line(__doc__).parse_args()
+    ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         PAGE.write_text(page(PAGE.read_text(), session(Project(Path(folder) / "project"))))
 

@@ -1,18 +1,10 @@
-"""Kernels that misbehave, and what becomes of them: `.venv/bin/python tests/support/faults.py` plants them on the devices of this machine.
-
-The tests plant them too; docs/faults.md lists them.
-"""
+"""Kernels that misbehave, and what becomes of them. The tests plant them; docs/faults.md lists them."""
 
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import command_line
-from ladder.devices.detect import detect_cpu, detect_gpus
 from ladder.pipeline.final_table import KERNELS_FAILED
 from planted import C_RIGHT, CU_RIGHT, Project, c_kernel, cuda_kernel
 
@@ -225,16 +217,3 @@ confirm: {processes: 3, rounds: 3}
     summary = project.table("faults/*/summary.csv")
     assert (summary["kernel"].str.match("9")).sum() == 4 * len(GPU)
     return [row(fault, summary[summary["kernel"] == name]) for name, fault in GPU.items()]
-
-
-def main() -> None:
-    """Plant the faults on what this machine has, and write."""
-    command_line(__doc__).parse_args()
-    for device, plant in [(detect_cpu(), on_cpu), *((gpu, on_gpu) for gpu in detect_gpus())]:
-        with tempfile.TemporaryDirectory() as scratch:
-            rows = plant(Project(Path(scratch) / "project"))
-        STUDIES["faults"].write(device, {"faults": rows}, uuids=list(device.uuids))
-
-
-if __name__ == "__main__":
-    main()

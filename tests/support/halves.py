@@ -8,9 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from adversary import BIAS, CHUNK, CUT, DROPPED, LOST, Floats, U, bound  # noqa: F401
 
 Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+U = 2.0**-24
+"""The unit roundoff of float32."""
+CHUNK = 64
+"""Of K, which rung 21 multiplies by tensor cores, or not, at a time."""
+LOST, DROPPED, BIAS, CUT = 24, 4, 2, 43
+"""The parts of the bound, in units of u * sum of |a|*|b|; the page has their proofs."""
 
 GROUP, STRIP, STEP = 8, 32, 16
 """Rows or columns that share a record; columns that may share a scale; products of one instruction."""
@@ -18,6 +24,11 @@ FEW, FLAT, LARGE, MEDIUM, SMALL, TINY, NEAR = 33, 128, 512.0, 8.0, 0.125, 2.0**-
 GAIN = 1 + 2.0**-23
 KEPT_BITS = 25
 """Of an addend, below the power of two of an instruction's largest one: measured, not specified."""
+
+
+def bound(k: int) -> float:
+    """The a-priori bound of an element's error, in units of u times that element of |A| |B|."""
+    return LOST + DROPPED + BIAS + CUT + 4 * -(-k // CHUNK)
 
 
 def fields(x: Floats) -> npt.NDArray[np.int64]:

@@ -73,11 +73,12 @@ def add(root, **given):
     (root / RUN / "confirmed.parquet").unlink()
 
 
-def answer(root, study, **measured):
+def answer(root, study, kernels=None, **measured):
     """Write what a study measured on the dataset's device."""
-    provenance = {"device": "d", "project": {"commit": "abc", "dirty": False}}
+    provenance = {"device": "d", "time": "2026-11-23T01:00", "command": "x.py", "project": {"commit": "abc", "dirty": False}}
+    words = {"question": "Is it so?", "short": "Yes: 3 times", "long": "it was so 3 times"}
     path = root / PUBLISHED / "studies" / f"{study}.d.json"
-    written(path, json.dumps({"provenance": provenance, "measured": measured}))
+    written(path, json.dumps(words | {"kernels": kernels or {}, "provenance": provenance, "measured": measured}))
 
 
 def fill(marker, root):

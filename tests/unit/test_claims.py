@@ -1,9 +1,6 @@
 """What the project says was measured is what the committed data say, and how a value is judged by itself."""
 
-import json
 import math
-import re
-import shutil
 
 import numpy as np
 import pytest
@@ -11,20 +8,15 @@ import yaml
 from ladder.analysis.repeatability import Limit
 from ladder.claims import definitions, evidence, report
 from ladder.claims import judge as judged
-from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import Claim
-from ladder.claims.evidence import Data, Finding
+from ladder.claims.evidence import Finding
 from ladder.claims.judge import FAILED, REPRODUCED, UNSURE
-from ladder.claims.study import NOTHING
-from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.pipeline.published import Published
 from ladder.publishing import pages
-from ladder.storage.dataset_layout import ANSWERS, PUBLISHED
-from ladder.storage.published_index import HEADLINE_DEVICE
-from planted import written
+from ladder.storage.dataset_layout import PUBLISHED
 
 CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
 WRITTEN = ("data.md", "faults.md", "frauds.md")
@@ -74,17 +66,6 @@ def test_a_claim_is_said_where_it_says():
                 case ["claim", id]:
                     pages_of[id].add(name)  # a KeyError: there is no such claim
     assert pages_of == {id: set(claim.said_in) for id, claim in CLAIMS.items()}
-
-
-def test_what_is_set_by_hand_stands_in_the_sentence():
-    budgets = {claim.id: re.fullmatch(r"value <= ([1-9]\d*)", claim.holds) for claim in CLAIMS.values()}
-    seconds = {id: match[1] for id, match in budgets.items() if match}
-    assert set(seconds) == {"answered-cuda", "answered-watched", "answered-cpu"}
-    assert all(f" within {limit} s" in CLAIMS[id].says for id, limit in seconds.items())
-    assert CLAIMS["another-run"].holds == "value >= 0.93"
-    assert "at least 93 %" in CLAIMS["another-run"].says
-    by_hand = (ROOT / "config" / "README.md").read_text().partition("set by hand")[2]
-    assert all(f"`{id}`" in by_hand for id in (*seconds, "another-run"))
 
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
@@ -186,62 +167,9 @@ def test_how_a_value_is_judged(given, value, published, limit, count, state):
     assert judged.judge(claim(**given), value, published, limit, count) == state
 
 
-STUDIED = [
-    ("another-run", "repeat", {"same_machine": {"pairs": 400, "covered": 0.94}}, REPRODUCED, 0.94),
-    ("another-run", "repeat", {"same_machine": {"pairs": 400, "covered": 0.90}}, FAILED, 0.90),
-    ("another-run", "repeat", {"same_machine": {"pairs": 0, "covered": None}}, NOTHING, None),
-    ("kills", "kill", {"measurements_lost": 0, "kills": 50}, REPRODUCED, 0),
-    ("kills", "kill", {"measurements_lost": 2, "kills": 50}, FAILED, 2),
-    ("faults", "faults", {"faults": [{"what": "a", "as_told": True}, {"what": "b", "as_told": True}]}, REPRODUCED, 0),
-    ("faults", "faults", {"faults": [{"what": "a", "as_told": True}, {"what": "b", "as_told": False}]}, FAILED, 1),
-]
-
-
-@pytest.mark.parametrize(("id", "study", "measured", "state", "value"), STUDIED)
-def test_what_studies_say_to_the_claims(tmp_path, id, study, measured, state, value):
-    (tmp_path / "config").mkdir()
-    shutil.copy(ROOT / "config" / "claims.yaml", tmp_path / "config")
-    answer = Data("x.json", {"device": "nvidia-h200", "kind": "cuda"}, measured={study: measured})
-    entries = {entry["id"]: entry for entry in judged.held_against(tmp_path, [answer])}
-    assert (entries[id]["state"], entries[id]["value"], entries[id]["dataset"]) == (state, value, "x.json")
-    assert all(CLAIMS[id].study == study for id in entries)
-
-
-def test_another_harness_is_held_against_how_far_runs_differ():
-    row = {"size": 1024, "name": "cublas", "ours": {"warm": 100.1}, "theirs": {"warm": 100.0}}
-    rows = [row, row | {"size": 4096, "ours": {"warm": 109.0}}]
-    answer = Data("a", {"device": "nvidia-made-up", "kind": "cuda"}, measured={"agreement": {"rows": rows}})
-    near, far = evidence.find(CLAIMS["another-harness"], answer)
-    assert (near.value, far.value, near.limit_of) == (1.001, 1.09, ("float32", "1024", "warm", False, False))
-    assert (near.about, near.key) == ("cublas at 1024", ("1024", "cublas"))
-
-
 def test_rows_are_chosen_by_values_and_by_patterns():
     rows = [{"kernel": name, "k": 3} for name in ("01_first", "63_cutlass", "cublas")]
     kernels = {"[0-5]*": ["01_first"], "*_*": ["01_first", "63_cutlass"], "cublas": ["cublas"], "[0-5]": []}
     for pattern, names in kernels.items():
         assert [row["kernel"] for row in evidence._chosen(rows, {"kernel": pattern, "k": [3, 4]})] == names
     assert evidence._chosen(rows, {"kernel": ["cublas", "0*"], "k": 4}) == []
-
-
-def test_answers_to_studies_are_read_where_they_lie(tmp_path):
-    provenance = {"device": "d", "kind": "cpu"}
-    for where, lost in ((ANSWERS, 1), (PUBLISHED / "studies", 2)):
-        answer = {"provenance": provenance, "measured": {"measurements_lost": lost}}
-        written(tmp_path / where / "kill.d.json", json.dumps(answer))
-    for device in ("d", HEADLINE_DEVICE):
-        (tmp_path / PUBLISHED / f"repeat-{device}.json").write_text(json.dumps({"device": device, "machines": 2}))
-    (here,) = evidence.of_studies(tmp_path, ANSWERS)
-    assert (here.name, here.environment, here.measured) == ("kill.d.json", provenance, {"kill": {"measurements_lost": 1}})
-    assert [answer.measured for answer in evidence.of_studies(tmp_path, PUBLISHED)] == [
-        {"kill": {"measurements_lost": 2}},
-        {"repeat": {"device": HEADLINE_DEVICE, "machines": 2}},  # the text is about it: its numbers are quoted
-        {"repeat": {"device": "d", "machines": 2}},
-    ]
-
-
-def test_an_answer_that_is_no_json_is_named(tmp_path):
-    written(tmp_path / PUBLISHED / "studies" / "kill.d.json", "<<<<<<< HEAD\n{}")
-    for read in (lambda: evidence.of_studies(tmp_path, PUBLISHED), lambda: STUDIES["kill"].published(tmp_path)):
-        with pytest.raises(InputError, match=r"kill\.d\.json: Expecting value.*; expected JSON"):
-            read()

@@ -16,9 +16,9 @@ from ladder.analysis import repeatability
 from ladder.analysis.dataset import Dataset
 from ladder.claims import definitions, evidence, report
 from ladder.claims import judge as judged
+from ladder.claims.definitions import NOTHING
 from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
-from ladder.claims.study import NOTHING
 from ladder.core.errors import InputError
 from ladder.core.verdicts import AGAIN
 from ladder.publishing import pages
@@ -347,7 +347,7 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert not re.search(r"(src|href)=|https?:|<script", page)
     assert "1 &lt; 2 &amp; so on" in page
     here, _, others = page.partition("<details>")
-    assert "published data themselves, and studies: 2 reproduced</summary>" in others
+    assert "published data themselves: 2 reproduced</summary>" in others
     assert others.count('<tr class="told">') == 2
     rows = re.findall(r'<tr class="(\w+)">', here)
     assert rows == sorted(rows, key=["failed", "told", "missing"].index)

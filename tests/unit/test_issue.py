@@ -3,7 +3,6 @@
 import struct
 
 import pytest
-import registers
 from ladder.compiling import compilers, cubin, issue_model
 from ladder.compiling.issue_model import Instruction
 from ladder.model.kernel import Configuration
@@ -120,60 +119,3 @@ def test_loops_that_nvcc_makes():
     plain, ring = (issue_model.mix_on_tensor_cores(compiled(it, "bfloat16")) for it in ("30_half_tensor_maps", "31_half_ring"))
     assert plain["HGMMA"] == ring["HGMMA"] == 16  # four steps, unrolled
     assert (plain["UTMALDG"], ring["UTMALDG"]) == (4 * 3, 0)  # another warp's
-
-
-@pytest.fixture(scope="module")
-def study_cubin():
-    return compilers._nvcc(registers.SOURCE, issue_model.MODELLED, ROOT)[0]
-
-
-@pytest.mark.slow
-def test_the_study_patches_loops_and_nothing_else(study_cubin):
-    sums, loads = registers.loops(study_cubin)
-    assert [sum(each.multiplies_and_adds for each in body) for body in (sums, loads)] == [4 * 12 * 16, 4 * 8 * 16]
-    assert sum(each.name == issue_model.LDS for each in loads) == 4 * 6
-    may_change = {each.low >> 16 & 255 for each in sums if each.multiplies_and_adds}
-    made = registers.variants(study_cubin)
-    assert len({binary for _, binary, _ in made.values()}) == len(made)
-    for name, (function, changed, body) in made.items():
-        old = sums if function == "sums" else loads
-        for text, before in zip(cubin.code(changed), cubin.code(study_cubin), strict=True):
-            code, was = steps(text), steps(before)
-            moved = [at for at, pair in enumerate(zip(code, was, strict=True)) if pair[0] != pair[1]]
-            assert len(moved) <= len(old)
-            assert all(was[at].multiplies_and_adds or was[at].name == issue_model.LDS for at in moved)
-        assert len(body) == len(old), name
-        written = {each.low >> 16 & 255 for each in body if each.multiplies_and_adds}
-        loaded = {(each.low >> 16 & 255) + i for each in old if each.name == issue_model.LDS for i in range(4)}
-        assert written <= (may_change if function == "sums" else {each.low >> 16 & 255 for each in old} - loaded), name
-
-
-def test_the_model_of_what_the_study_patches(study_cubin):
-    rates = {name: rate(body) for name, (_, _, body) in registers.variants(study_cubin).items()}
-    for pattern, expected in {"one read": 1, "two reads, one bank": 1 / 2, "three reads, one bank": 1 / 3, "others go first": 1 / 2,
-                              "three reads, two banks in turns": 2 / 3, "a new row every 8": 8 / 9}.items():  # fmt: skip
-        assert rates[pattern] == pytest.approx(expected, rel=0.01), pattern
-    assert rates["no loads"] > rates["loads of 4 bytes"] > rates["loads of 8 bytes"] > rates["loads of 16 bytes"]
-
-
-def test_the_study_s_multiply_adds_wait_for_loads_only_where_it_says_so(study_cubin):
-    made = registers.variants(study_cubin)
-    for width in registers.WIDTHS:
-        for how in (", waited for", ""):
-            body = made[f"loads of {width} bytes{how}"][2]
-            assert any(each.high >> 52 & 63 for each in body if each.multiplies_and_adds) == bool(how)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [registers.LENGTHS[0], registers.LENGTHS[-1]])
-def test_the_study_s_plain_loops_are_as_long_as_they_say(length):
-    """So many multiply-adds, and next to nothing else."""
-    (body,) = (issue_model.loop(steps(text)) for text in cubin.code(registers.plain(length)))
-    assert sum(each.multiplies_and_adds for each in body) == length
-    assert len(body) <= length + 8
-    assert rate(body) > 0.98
-
-
-def test_what_is_no_cubin_is_refused():
-    with pytest.raises(ValueError, match="not a 64-bit ELF file"):
-        issue_model.multiply_adds_per_clock(b"// not ELF")

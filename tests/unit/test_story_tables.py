@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from ladder.model.kernel import code_digest
 from ladder.publishing import page_answers, page_half, page_past, page_tables
 from ladder.publishing.page_data import Story
 from ladder.storage import published_index
+from planted import written
 from small_story import ENVIRONMENT, PUBLISHED, RUN, add, answer, checkout, fill, publish
 
 
@@ -270,3 +272,27 @@ def test_hardware_counters_are_shown_in_the_order_asked_for(small):
     assert lines[2] == "| `02_second` | 71 % | 25 % | 3.2 GB | 25 % | barrier 2.5, wait 0.5 |"
     assert lines[3].startswith("| `01_first` | 71 % | 25 % | 3.2 GB | 0 % |")
     assert lines[4:] == ["", f"Nsight Compute, one launch at 64 on one {ENVIRONMENT['name']}."]
+
+
+def test_an_answer_says_when_it_was_measured_and_that_its_kernels_have_changed(small):
+    kernel = Story(small).kernels["01_first"]
+    same = code_digest(kernel.text, kernel.includes)
+    made = "it was so 3 times (`d`, 2026-11-23, by `x.py` of commit `abc`"
+    for kernels, changed in (
+        ({kernel.id: same}, ""),
+        ({kernel.id: same, "cuda/02_second": "old", "cuda/09_gone": "x"}, "2 of its 3 kernels have"),
+    ):
+        answer(small, "tensor", kernels)
+        since = f"; {changed} changed since" if changed else ""
+        assert f"- {made}{since})\n" in page_answers.details(Story(small))
+        short = f"| Is it so? | Yes: 3 times{f' ({since[2:]})' if since else ''} | `d` | [`tensor`](#tensor) |"
+        assert short in page_answers.answers(Story(small))
+        assert fill("value: study tensor", small).count("changed since") == bool(since)
+
+
+def test_a_comment_or_a_header_does_not_change_code(tmp_path):
+    include = written(tmp_path / "a.cuh", "int a; // an a\n")
+    before = code_digest("/*---\ntitle: T\n---*/\nint  b;", [include])
+    include.write_text("/* of c */ int\na;")
+    assert code_digest("/*---\ntitle: T\nprecision: tf32\n---*/\n int b; // b", [include]) == before
+    assert code_digest("int c;", [include]) != before

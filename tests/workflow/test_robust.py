@@ -99,7 +99,7 @@ def measured(path):
 
 
 def test_killed_while_it_measures_nothing_is_lost(tiny):
-    """All of its processes at once. tests/unit/test_resume.py kills at every write, without processes; `tests/support/kill.py` anywhere."""
+    """All of its processes at once. tests/unit/test_resume.py kills at every write, without processes."""
     (packages,) = tiny.folder.glob(".venv/lib/python*/site-packages")
     (packages / "stop.py").write_text(STOP)
     (packages / "stop.pth").write_text("import stop\n")

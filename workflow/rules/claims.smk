@@ -17,12 +17,11 @@ rule claims:
         "../scripts/claims.py"
 
 
-# The judgments of all datasets of the campaign, of studies made here, and of all published data, which are judged again.
+# The judgments of all datasets of the campaign, and of all published data, which are judged again.
 rule reproduced:
     input:
         here=lambda wildcards: targets_of(wildcards).claims(),
         claimed=PUBLISHED.claimed(),
-        studies=sorted((files.ROOT / "results" / "studies").glob("*.json")),
         published=PUBLISHED.data(),
     output:
         table="results/{dataset}/reproduced.json",

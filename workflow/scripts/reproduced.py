@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
-from ladder.claims import evidence, judge, report
+from ladder.claims import judge, report
 from ladder.core.files import ROOT, write_whole
 from ladder.pipeline.job_log import job
-from ladder.storage.dataset_layout import ANSWERS
 
 with job(snakemake.log[0]):
     here = [entry for path in snakemake.input.here for entry in json.loads(Path(path).read_text())]
-    entries = [*here, *judge.held_against(ROOT, evidence.of_studies(ROOT, ANSWERS)), *judge.of_published(ROOT)]
+    entries = [*here, *judge.of_published(ROOT)]
     claim = snakemake.params.claim
     entries = [entry for entry in entries if not claim or f"{entry['id']}:".startswith(f"{claim}:")]
     judge.write(entries, Path(snakemake.output.table))

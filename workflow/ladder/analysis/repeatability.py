@@ -317,6 +317,47 @@ def _called_different(runs: Sequence[Run], kind: str) -> dict[str, Any]:
     }
 
 
+def worded(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `claims` counted, behind the question that it answers and a short and a long answer.
+
+    Pairs of runs are counted: the differences of all kernels in a pair move together.
+    """
+    described = {
+        "same_machine": "On one device, within the 95 % interval of the difference",
+        "same_held_out": "On one device, within the limit estimated from other devices",
+        "other_machine": "On two devices, within the reproducibility limit",
+        "held_out": "On two devices, within the limit estimated without one of them",
+    }
+
+    def share(counted: Mapping[str, Any]) -> str:
+        return f"{counted['covered']:.1%} of {counted['rows']} differences"
+
+    machines = measured["machines"]
+    parts = [f"{len(measured['runs'])} runs on {machines} device{'s' * (machines > 1)}"]
+    for name, what in described.items():
+        counted = measured[name]
+        if counted["pairs"]:
+            least = f"; least, {share(counted['least'])}: {counted['least']['of']}" if "least" in counted else ""
+            parts.append(f"{what}: {share(counted)}, from {counted['pairs']} pairs of runs{least}")
+    equal = {"twins": "Kernels with the same binary", "null": "The baseline compared with itself"}
+    for name, what in equal.items():
+        counted = measured[name]
+        if counted["pairs"]:
+            parts.append(
+                f"{what}: called different in {counted['called_different']:.1%} of {counted['pairs']} pairs; "
+                f"{counted['interval_leaves_out_1']:.1%} of the intervals exclude 1"
+            )
+    same = measured["same_machine"]
+    within = f"{same['covered']:.1%} of differences on one device lie within their interval" if same["pairs"] else ""
+    return {
+        "question": "Do results repeat?",
+        "short": (within and f"{within}, from {same['pairs']} pairs of runs") or "Unknown: no device was measured twice",
+        "long": ". ".join(parts),
+        "command": ".venv/bin/ladder repeat",
+        **measured,
+    }
+
+
 def contents(published: Path) -> dict[Path, bytes]:
     """Return the contents of `repeat-<device>.csv` (`table`) and `.json` (`claims`) for models with several published runs."""
     by_device: dict[str, list[Run]] = {}
@@ -329,7 +370,7 @@ def contents(published: Path) -> dict[Path, bytes]:
         if len(runs) > 1:
             stem = published / f"repeat-{device}"
             files[stem.with_suffix(".csv")] = to_csv(table(runs))
-            files[stem.with_suffix(".json")] = (json.dumps(claims(runs), indent=1) + "\n").encode()
+            files[stem.with_suffix(".json")] = (json.dumps(worded(claims(runs)), indent=1) + "\n").encode()
     return files
 
 

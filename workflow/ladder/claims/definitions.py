@@ -14,6 +14,8 @@ from ladder.storage.dataset_layout import CLAIMS
 IDENTITY = ("pair", "kernel", "other", "element_type", "problem", "state")
 """The columns that identify a row."""
 
+NOTHING = "not measured yet"
+"""The state of an item that the data lack."""
 Key = tuple[str, ...]
 """The key of an item. A claim about many rows has one item per row; any other claim has one item."""
 
@@ -25,12 +27,10 @@ class Claim:
     id: str
     says: str
     where: Mapping[str, str]
+    table: str
     value: str
     holds: str
     said_in: Sequence[str]
-    table: str = ""
-    study: str = ""
-    list: str = ""
     rows: Mapping[str, Any] = field(default_factory=dict)
     which: Mapping[str, Any] | None = None
     low: str = ""
@@ -41,7 +41,7 @@ class Claim:
     @property
     def whole(self) -> bool:
         """Whether the claim is about all rows together, not about each row."""
-        return self.which is not None or (bool(self.study) and not self.list)
+        return self.which is not None
 
     @property
     def single(self) -> bool:

@@ -1,8 +1,8 @@
-"""Find the values of a dataset or a study for each item of a claim."""
+"""Find the values of a dataset for each item of a claim."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -12,17 +12,13 @@ import pandas as pd
 
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import FEWEST_MACHINES, Limit, LimitKey, limit_key
-from ladder.claims.answers import STUDIES
 from ladder.claims.definitions import IDENTITY, Claim, Key
-from ladder.claims.study import Study
 from ladder.core import verdicts
 from ladder.core.expressions import evaluate, names_in
-from ladder.core.files import read_json
 from ladder.core.stats import between_processes, geometric_mean, half_of_difference
 from ladder.model.kernel import Configuration
 from ladder.storage.csv_files import read_csv
-from ladder.storage.dataset_layout import CLAIMED_OF, PUBLISHED, read_environment
-from ladder.storage.published_index import HEADLINE_DEVICE
+from ladder.storage.dataset_layout import CLAIMED_OF, read_environment
 
 DECISIVE = (*verdicts.BUSY, "throttled")
 """The marks of a row that can leave an item of a claim open."""
@@ -73,13 +69,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Data:
-    """The data that claims are compared with: the tables of a dataset, or the measurements of studies on a device."""
+    """The data that claims are compared with: the tables of a dataset."""
 
     name: str
     environment: Mapping[str, Any]
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict)
-    """The measurements by study."""
+    tables: Mapping[str, pd.DataFrame]
 
     @property
     def machine(self) -> str:
@@ -120,36 +114,6 @@ def of_tables(tables: Mapping[str, Path], environment: Path, name: str) -> Data:
     return Data(name, read_environment(environment), {table: read_csv(tables[table]) for table in CLAIMED_OF})
 
 
-def of_studies(root: Path, folder: Path) -> list[Data]:
-    """Return the answers to studies in a folder below results/, one for each file. Those of the headline device come first in each study."""
-    datasets = []
-    for study in STUDIES.values():
-        several = []
-        for path in sorted((root / folder).glob(_files(study, folder))):
-            answer = read_json(path)
-            environment = {"device": answer["device"]} if study.files else answer["provenance"]
-            several.append(Data(path.name, environment, measured={study.name: answer if study.files else answer["measured"]}))
-        datasets += sorted(several, key=lambda data: data.environment["device"] != HEADLINE_DEVICE)
-    return datasets
-
-
-def _files(study: Study, folder: Path) -> str:
-    if study.files:
-        return study.files if folder == PUBLISHED else "no files"
-    return f"{'studies/' if folder == PUBLISHED else ''}{study.name}.*.json"
-
-
-def _flat(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values in nested mappings by their keys, joined with `_`."""
-    columns: dict[str, Any] = {}
-    for name, part in measured.items():
-        if isinstance(part, Mapping):
-            columns |= {f"{name}_{key}": value for key, value in _flat(part).items()}
-        elif isinstance(part, int | float | str):
-            columns[name] = part
-    return columns
-
-
 def _chosen(rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the rows whose columns have the values of the filters, one of several, or one that matches a pattern with `*`."""
     wanted = {name: {str(item) for item in (value if isinstance(value, list) else [value])} for name, value in filters.items()}
@@ -163,12 +127,7 @@ def _chosen(rows: Iterable[Mapping[str, Any]], filters: Mapping[str, Any]) -> li
 
 def find(claim: Claim, data: Data) -> list[Finding]:
     """Return the findings for all items of a claim; empty if the data lack them."""
-    if claim.table:
-        rows = data.rows.get(claim.table, [])
-    else:
-        measured = data.measured.get(claim.study)
-        rows = [] if measured is None else [_flat(row) for row in (measured[claim.list] if claim.list else [measured])]
-    rows = _chosen(rows, claim.rows)
+    rows = _chosen(data.rows.get(claim.table, []), claim.rows)
     if claim.table == "pairs" and rows:
         rows = _with_marks(rows, data.tables["best"])
     if claim.whole and rows:
@@ -179,7 +138,7 @@ def find(claim: Claim, data: Data) -> list[Finding]:
         findings = [overall and replace(overall, rows=[] if claim.which is None else [_words(row) for row in picked])]
     else:
         findings = [
-            _finding(claim, row, tuple(f"{row[name]}" for name in _identity(claim, row))) for row in rows if as_usual(row)
+            _finding(claim, row, tuple(f"{row[name]}" for name in IDENTITY if name in row)) for row in rows if as_usual(row)
         ]
     return [finding for finding in findings if finding]
 
@@ -208,7 +167,7 @@ def lacking(claim: Claim, data: Data, key: Key) -> dict[str, str]:
 
     If rows have all of them, a kernel has no rate there: it failed, or its cold time is as warm.
     """
-    if not claim.table or claim.table not in data.tables:
+    if claim.table not in data.tables:
         return {}
     table = data.tables[claim.table]
     of_key = dict(zip([name for name in IDENTITY if name in table], key, strict=False))
@@ -225,12 +184,6 @@ def as_usual(row: Mapping[str, Any]) -> bool:
     """Return whether a row's configurations are compiled in the default way; other ways of compiling make other configurations."""
     labels = [str(row[name]) for name in ("configuration", "other_configuration") if name in row]
     return not any(Configuration.of("", label).build for label in labels)
-
-
-def _identity(claim: Claim, row: Mapping[str, Any]) -> list[str]:
-    """Return the columns that identify a row of a claim; for a study, all columns without measured numbers."""
-    names = IDENTITY if claim.table else [name for name, value in row.items() if isinstance(value, int | str)]
-    return [name for name in names if name in row]
 
 
 def _finding(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.analysis.repeatability import Limit, limits
-from ladder.claims.definitions import Claim, Key, read
-from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, of_studies, over_machines
-from ladder.claims.study import NOTHING
+from ladder.claims.definitions import NOTHING, Claim, Key, read
+from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, over_machines
 from ladder.core.expressions import evaluate, names_in
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE, half_of_difference
@@ -196,9 +195,9 @@ def _refuting(state: str, finding: Finding) -> dict[str, Any]:
 
 
 def published_data(root: Path) -> list[Data]:
-    """Return the published datasets, the earliest first, and the answers to studies."""
+    """Return the published datasets, the earliest first."""
     datasets = [of_samples(folder, name) for name, folder in runs(root / PUBLISHED).items()]
-    return [*sorted(datasets, key=lambda data: str(data.environment["time"])), *of_studies(root, PUBLISHED)]
+    return sorted(datasets, key=lambda data: str(data.environment["time"]))
 
 
 Findings = Mapping[Key, Sequence[tuple[Data, Finding]]]
@@ -310,7 +309,7 @@ def read_published(root: Path) -> list[dict[str, Any]]:
 
 
 def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]:
-    """Return the entries of all claims and items for datasets or answers to studies.
+    """Return the entries of all claims and items for datasets.
 
     Nothing is compared with an item that published data refute.
     """
@@ -320,13 +319,13 @@ def held_against(root: Path, everything: Sequence[Data]) -> list[dict[str, Any]]
         if entry["value"] is not None and entry["state"] != FAILED:
             origins.setdefault(entry["id"].split(":")[0], {}).setdefault(tuple(entry["key"]), entry)
     names = {entry["dataset"] for known in origins.values() for entry in known.values()}
-    environments = {data.name: data.environment for data in of_studies(root, PUBLISHED)}
+    environments: dict[str, Mapping[str, Any]] = {}
     for name, folder in runs(root / PUBLISHED).items():
         environments |= {name: read_environment(folder / "environment.json")} if name in names else {}
     claims, ids = read(root), Published(root / PUBLISHED, {}).ids()
     near = _near(claims, origins)
     for claim, data in product(claims, [_of_kernels(data, ids) for data in everything]):
-        if claim.study in data.measured if claim.study else claim.table in data.tables:
+        if claim.table in data.tables:
             entries += _entries(claim, data, origins.get(claim.id, {}), environments, root, near)
     return entries
 

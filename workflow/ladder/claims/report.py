@@ -4,8 +4,8 @@ import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from ladder.claims.definitions import NOTHING
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, REPRODUCED, UNSURE, Entry
-from ladder.claims.study import NOTHING
 from ladder.core import verdicts
 from ladder.core.verdicts import AGAIN
 
@@ -47,9 +47,6 @@ def text(entries: Sequence[Entry]) -> str:
         of_it = [entry for entry in own if entry["dataset"] == dataset]
         lines.append(f"{dataset}:")
         lines += [f"  {id}: {states_text(counted)}{_lacking(of_it, id)}" for id, counted in counts(of_it).items()]
-    left = [id for id in counts(others) if id not in counts(own)]
-    if own and left:
-        lines.append(f"Decided by studies, not by a campaign: {', '.join(left)}. docs/artifact.md has their commands.")
     if others:
         lines.append(f"The published data, judged again: {summary(others)}.")
     lines += [verdict(own), *(f"Not reproduced: {failure(entry)}" for entry in failed(entries))]
@@ -112,7 +109,7 @@ div{{overflow-x:auto}}td.number{{text-align:right}}tr.failed td{{font-weight:bol
 <h1>Reproduced?</h1>
 <h2>Here: {own}</h2>
 {own_table}
-<details><summary>The published data themselves, and studies: {others}</summary>
+<details><summary>The published data themselves: {others}</summary>
 {others_table}
 </details></html>
 """

@@ -5,7 +5,7 @@ delivers one register of all lanes per clock. The reuse cache keeps operands of 
 found there is not read. Reads lag issue by at most one instruction. Instructions that a branch in the loop skips count as issued.
 Data loaded from shared memory pass through the same banks.
 
-The rules hold for compute capability 9.0. NVIDIA documents neither them nor the encoding; `studies/registers.py` measures the
+The rules hold for compute capability 9.0. NVIDIA documents neither them nor the encoding; the study `registers` measured the
 rules. Register banks and the reuse cache, and how to observe them, are described in Z. Jia et al., "Dissecting the NVIDIA Volta
 GPU Architecture via Microbenchmarking", 2018 (arXiv:1804.06826).
 """
@@ -29,7 +29,7 @@ NO_REGISTER, NEVER = 255, 15
 WRITE_BACK = {4: 0.12, 5: 1.08, 6: 1.75}
 """Clocks in which no multiply-add is issued because a load writes its 4, 8 or 16 bytes per lane, by the code of that width.
 
-The values fit the loops of kernels. In the loop of `studies/registers.py` a load costs more (`unwaited`); why is not known. With
+The values fit the loops of kernels. In the loop of the study `registers` a load costs more (`unwaited`); why is not known. With
 those costs, kernels could not issue as much as they do.
 """
 SMALLEST = 32

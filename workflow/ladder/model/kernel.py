@@ -34,9 +34,18 @@ OPTIONS = {"maxrregcount": "--maxrregcount={}", "dlcm": "--ptxas-options=-dlcm={
 NVCC, "NVCC Command Options"; NVRTC, "Supported Compile Options")."""
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
+_NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
+"""Comments and blanks of C++."""
+
 OF_BUILD = ("compiler", *OPTIONS)
 Build = tuple[tuple[str, str], ...]
 """The parts of how a configuration is compiled that are not the default: names of `OF_BUILD`, which no parameter can have, and values."""
+
+
+def code_digest(text: str, includes: Sequence[Path]) -> str:
+    """Return the first digits of the SHA-256 of code and of the files that it includes, without comments, headers and blanks."""
+    parts = [text, *(path.read_text(errors="replace") for path in includes)]
+    return hashlib.sha256("\0".join(_NO_CODE.sub("", part) for part in parts).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ class Targets:
     def measuring_threads(self, device: str, cores: int) -> int:
         """Return all cores for a CPU, so that nothing runs beside the measurement, and one core for a GPU.
 
-        Compiling on all cores does not disturb a GPU (`studies/beside.py disturbance`). The profile of a cluster sets another
+        Compiling on all cores does not disturb a GPU (docs/evidence.md, `disturbance`). The profile of a cluster sets another
         number.
         """
         return 1 if self.device(device).kind == "cuda" else cores

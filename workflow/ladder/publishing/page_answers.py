@@ -7,13 +7,13 @@ from pathlib import Path
 
 from ladder.analysis.dataset import Dataset
 from ladder.claims import definitions, judge, report
-from ladder.claims.answers import STUDIES
+from ladder.claims.definitions import NOTHING
 from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
-from ladder.claims.short_answers import TOPICS
-from ladder.claims.study import NOTHING, Study
 from ladder.core.verdicts import AGAIN
+from ladder.publishing import answers as study_answers
 from ladder.publishing import main_loops
+from ladder.publishing.answers import TOPICS, Answer
 from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
 from ladder.publishing.page_data import Story
 from ladder.publishing.page_half import held_out_of_16_bits
@@ -32,7 +32,7 @@ VALUES = (
 def tried(story: Story, kernel: str) -> str:
     """Return a table of changes to a rung, from the study `tried`: each change's speedup over the rung without it."""
     columns, tables = ["change", "problem", "times as fast", "95 %, within-run", "configuration"], []
-    for device, measured in STUDIES["tried"].published(story.root).values():
+    for answer in study_answers.of(story.root, "tried"):
         rows = [
             [
                 change["what"],
@@ -41,11 +41,11 @@ def tried(story: Story, kernel: str) -> str:
                 f"{change['low']:.3f} to {change['high']:.3f}",
                 f"`{change['configuration']}`",
             ]
-            for change in measured["changes"]
+            for change in answer.measured["changes"]
             if change["kernel"] == kernel
         ]
         if rows:
-            head = f"Of {_code(kernel)}, on `{device}`, in the same rounds as what is changed:"
+            head = f"Of {_code(kernel)}, on `{answer.device}`, in the same rounds as what is changed{_stale(story, answer, ' (', ')')}:"
             tables.append(f"{head}\n\n{_table(columns, rows, words=(0, 1, -1))}")
     return "\n\n".join(tables) or NOTHING.capitalize() + "."
 
@@ -53,30 +53,48 @@ def tried(story: Story, kernel: str) -> str:
 def answers(story: Story) -> str:
     """Return a table of the studies by topic: each question, the short answer on each device, and a link to its section in `details`."""
     rows = []
-    for topic, shorts in TOPICS.items():
+    for topic, names in TOPICS.items():
         rows.append([f"**{topic}**", "", "", ""])
-        for study in (STUDIES[short.__name__] for short in shorts if short.__name__ in STUDIES):
-            devices = "<br>".join(f"`{device}`" for device, _ in study.published(story.root).values())
-            short = "<br>".join(_short(study, story)) or NOTHING.capitalize()
-            rows.append([study.question, short, devices or "–", f"[`{study.name}`](#{study.name})"])
+        for name in names:
+            if committed := study_answers.of(story.root, name):
+                devices = "<br>".join(f"`{answer.device}`" for answer in committed)
+                rows.append([committed[0].question, "<br>".join(_short(story, name)), devices, f"[`{name}`](#{name})"])
     return _table(["question", "short answer", "measured on", "details"], rows, words=range(4))
 
 
-def _short(study: Study, story: Story) -> list[str]:
+def _stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
+    """Return why an answer no longer holds, or how many of its kernels have changed since, between two texts; "" if neither."""
+    changed, count = len(answer.changed(story.kernels.values())), len(answer.kernels)
+    reasons = [f"outdated: {answer.outdated}"] if answer.outdated else []
+    if changed:
+        which = (
+            f"{changed} of its {count} kernels have"
+            if changed < count
+            else "its kernel has"
+            if count == 1
+            else "its kernels have"
+        )
+        reasons.append(f"{which} changed since")
+    return f"{before}{'; '.join(reasons)}{after}" if reasons else ""
+
+
+def _short(story: Story, name: str) -> list[str]:
     """Return the short answer on each device."""
-    return [f"{study.short(measured)}{study.outdated(path)}" for path, (_, measured) in study.published(story.root).items()]
+    return [f"{answer.short}{_stale(story, answer, ' (', ')')}" for answer in study_answers.of(story.root, name)]
 
 
 def details(story: Story) -> str:
-    """Return a section for each study: what was found on each device, the command, and the files with the measurements."""
-    parts = []
-    for study in STUDIES.values():
-        results = study.published(story.root)
-        above = "../" * len(DETAILS.parent.parts)
-        files = ", ".join(f"[`{path.name}`]({above}{path.relative_to(story.root)})" for path in results)
-        sentences = "\n".join(f"- {sentence}" for sentence in study.sentences(story.root))
-        run = f"Command: `{study.run}`.{files and f' Data: {files}.'}"
-        parts.append(f"### `{study.name}`\n\n{study.question}\n\n{sentences}\n\n{run}")
+    """Return a section for each study: what was committed on each device, when and how, and the files with the measurements."""
+    parts, above = [], "../" * len(DETAILS.parent.parts)
+    for name in sorted(name for names in TOPICS.values() for name in names):
+        committed = study_answers.of(story.root, name)
+        if not committed:
+            continue
+        sentences = "\n".join(
+            f"- {answer.long} (`{answer.device}`, {answer.made}{_stale(story, answer, '; ')})" for answer in committed
+        )
+        files = ", ".join(f"[`{answer.path.name}`]({above}{answer.path.relative_to(story.root)})" for answer in committed)
+        parts.append(f"### `{name}`\n\n{committed[0].question}\n\n{sentences}\n\nData: {files}.")
     return "\n\n".join(parts)
 
 
@@ -144,7 +162,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
     is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop. `fastest KERNEL` is on how many problems
     that nothing was tuned on a 16-bit rung is the fastest.
-    `study NAME` is what a study found, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
+    `study NAME` is what a study committed, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET [TYPE]` how fast the rungs are on the
     shapes that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
     name of a published dataset, and an element type, may follow `rate` and `share`. Rungs without float32 are shown in bfloat16.
@@ -162,9 +180,12 @@ def value(story: Story, name: str, *arguments: str) -> str:
     if name == "lock":
         return _lock(story, *arguments)
     if name == "short":
-        return "; ".join(_short(STUDIES[arguments[0]], story)) or NOTHING
+        return "; ".join(_short(story, arguments[0])) or NOTHING
     if name == "study":
-        return "; ".join(STUDIES[arguments[0]].sentences(story.root))
+        return "; ".join(
+            f"{answer.long} (`{answer.device}`{_stale(story, answer, '; ')})"
+            for answer in study_answers.of(story.root, arguments[0])
+        )
     if name in ("peak", "copy", "sms"):
         data = story.data.get(arguments[0])
         if data is None:

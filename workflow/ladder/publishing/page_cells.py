@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ladder.analysis.tables import BETWEEN
-from ladder.claims.study import NOTHING
+from ladder.claims.definitions import NOTHING
 from ladder.core import verdicts
 from ladder.core.verdicts import SAME, UNCONFIRMED
 from ladder.figures.data import BASELINE_NAME, MARKS, View, lettered, span

@@ -83,7 +83,7 @@ class Story:
 
     @cached_property
     def runs(self) -> list[Data]:
-        """All published runs, repeats too, the earliest first, and the answers to studies."""
+        """All published runs, repeats too, the earliest first."""
         return judge.published_data(self.root)
 
     @cached_property

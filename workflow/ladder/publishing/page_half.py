@@ -6,7 +6,7 @@ from statistics import median
 
 from pandas import DataFrame
 
-from ladder.claims.study import NOTHING
+from ladder.claims.definitions import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
 from ladder.core.verdicts import SAME, interval

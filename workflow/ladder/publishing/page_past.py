@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ladder.claims.answers import STUDIES
-from ladder.claims.study import NOTHING
+from ladder.claims.definitions import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.verdicts import interval
 from ladder.figures.data import View, lettered
-from ladder.publishing import page_data
+from ladder.publishing import answers, page_data
 from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
 from ladder.publishing.page_data import Row, Story
 
@@ -99,9 +98,9 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
     errors = data.best[data.best["kernel"] == data.reference].set_index("problem")["frobenius_error"]
     aligned = {
         (place["problem"], place["rung"]): place["aligned"]["ratio"]
-        for device, measured in STUDIES["placement"].published(story.root).values()
-        for place in measured["rows"]
-        if device == data.environment["device"]
+        for answer in answers.of(story.root, "placement")
+        for place in answer.measured["rows"]
+        if answer.device == data.environment["device"]
     }
     lines = []
     for row in rows:

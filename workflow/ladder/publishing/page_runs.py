@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import correlation, fmean, median
 from typing import Any
 
-from ladder.claims.study import NOTHING
+from ladder.claims.definitions import NOTHING
 from ladder.core.files import read_json
 from ladder.core.verdicts import MARGIN
 from ladder.figures.data import View, span

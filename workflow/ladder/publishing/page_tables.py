@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from ladder.analysis.kernel_model import SECTOR_BYTES
-from ladder.claims.study import NOTHING
+from ladder.claims.definitions import NOTHING
 from ladder.core.expressions import evaluate
 from ladder.core.stats import geometric_mean
 from ladder.core.types import ELEMENT_TYPES, OF_CUDA
