@@ -54,20 +54,6 @@ def test_what_a_measured_number_is(text, numbers):
     assert pages.unsaid(text) == numbers
 
 
-def test_a_claim_is_said_where_it_says():
-    pages_of = {id: set() for id in CLAIMS}
-    for page in PAGES:
-        name, text = page.relative_to(ROOT).as_posix(), page.read_text()
-        for marker in pages.PART.finditer(text):
-            match marker[2].split():
-                case ["claimed"]:
-                    for id in CLAIMS:
-                        pages_of[id].add(name)
-                case ["claim", id]:
-                    pages_of[id].add(name)  # a KeyError: there is no such claim
-    assert pages_of == {id: set(claim.said_in) for id, claim in CLAIMS.items()}
-
-
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():
     path = ROOT / "config" / "reproduce.yaml"
     data = yaml.safe_load(path.read_text()) | {"kernels": Published(ROOT / PUBLISHED, {}).ids(["float32"])}
@@ -104,7 +90,7 @@ def test_a_failure_has_no_interval_that_says_nothing():
 
 
 def claim(**given):
-    return Claim(**{"id": "a", "says": "s", "where": {}, "value": "x", "said_in": [], "table": "best"} | given)
+    return Claim(**{"id": "a", "says": "s", "where": {}, "value": "x", "table": "best"} | given)
 
 
 def finding(value, half=0.0, processes=5):

@@ -29,10 +29,10 @@ from planted import written
 SIZES = [(1024, 1024, 1024), (4096, 4096, 4096)]
 KERNELS = ("02_naive_coalesced", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge",
            "cublas")  # fmt: skip
-NEAR = "value: ratio, low: ratio_low, high: ratio_high, holds: near_low <= value <= near_high, said_in: []"
+NEAR = "value: ratio, low: ratio_low, high: ratio_high, holds: near_low <= value <= near_high"
 BEST = "element_type: float32, state: warm, interval: between-process"
 OWN = f"""
-- {{id: gains, says: A rung gains., where: {{kind: cuda}}, table: pairs, said_in: [], value: ratio, low: low, high: high,
+- {{id: gains, says: A rung gains., where: {{kind: cuda}}, table: pairs, value: ratio, low: low, high: high,
    rows: {{pair: gain, element_type: float32, state: warm, problem: [1024, 4096]}},
    when: published > 1 and low > 1.1 or published < 1 and high < 0.9,
    holds: low > 1 if published > 1 else high < 1, fails: high < 1 if published > 1 else low > 1}}
@@ -41,7 +41,7 @@ OWN = f"""
 - {{id: ratio-05, says: "So does rung 05, at both sizes.", where: {{device: nvidia-made-up}},
    table: best, rows: {{kernel: 05_register_tile, problem: [1024, 4096], {BEST}}}, {NEAR}}}
 - {{id: exact, says: "All is right ({{value}} wrong).", where: {{}},
-   table: summary, which: {{status: incorrect}}, value: count, holds: value == 0, said_in: []}}
+   table: summary, which: {{status: incorrect}}, value: count, holds: value == 0}}
 """
 RUN = "nvidia-made-up/default/{}"
 

@@ -18,7 +18,7 @@ baselines: {cpu: [blas_1]}
 measure: {min_samples: 5, max_samples: 5, target: 0.5}
 confirm: {processes: 0}
 """
-COUNTED = "table: summary, which: {status: incorrect}, value: count, said_in: []"
+COUNTED = "table: summary, which: {status: incorrect}, value: count"
 CLAIM = f"""
 - {{id: exact, says: Nothing is wrong., where: {{kind: cpu}}, holds: value == 0, {COUNTED}}}
 - {{id: wrong, says: "At least {{value}} are wrong.", where: {{kind: cpu}}, holds: value > 0, {COUNTED}}}
@@ -26,7 +26,7 @@ CLAIM = f"""
 """
 FAST = """
 - {id: fast, says: Rung 02 is a hundred times as fast as BLAS., where: {kind: cpu}, table: best, rows: {kernel: 02_reordered_ikj},
-   value: ratio, holds: value > 100, said_in: []}
+   value: ratio, holds: value > 100}
 """
 
 

@@ -1,7 +1,7 @@
 """Read and check the claims of `config/claims.yaml`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ class Claim:
     table: str
     value: str
     holds: str
-    said_in: Sequence[str]
     rows: Mapping[str, Any] = field(default_factory=dict)
     which: Mapping[str, Any] | None = None
     low: str = ""

@@ -84,7 +84,7 @@ def _short(story: Story, name: str) -> list[str]:
 
 
 def details(story: Story) -> str:
-    """Return a section for each study: what was committed on each device, when and how, and the files with the measurements."""
+    """Return a section for each study: what it found on each device, when and how, and the files with the measurements."""
     parts, above = [], "../" * len(DETAILS.parent.parts)
     for name in sorted(name for names in TOPICS.values() for name in names):
         committed = study_answers.of(story.root, name)
@@ -162,7 +162,7 @@ def value(story: Story, name: str, *arguments: str) -> str:
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
     is the speedup over another kernel, `mix KERNEL PROBLEM` the instructions of its main loop. `fastest KERNEL` is on how many problems
     that nothing was tuned on a 16-bit rung is the fastest.
-    `study NAME` is what a study committed, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
+    `study NAME` is the answer of a study, `short NAME` its short answer; `claim ID` is a claim's sentence with its numbers; `lock
     DEVICE` says which packages of runs on a device model are not those of the lock; `past DATASET [TYPE]` how fast the rungs are on the
     shapes that nothing was tuned on; `minutes DATASET TIMES` how long a campaign measures at most where a device is so many times slower. The
     name of a published dataset, and an element type, may follow `rate` and `share`. Rungs without float32 are shown in bfloat16.
