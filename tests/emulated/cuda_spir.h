@@ -18,6 +18,9 @@ static __device__ inline int min(int a, int b) { return a < b ? a : b; }
 static __device__ inline int max(int a, int b) { return a < b ? b : a; }
 static __device__ inline long long min(long long a, long long b) { return a < b ? a : b; }
 static __device__ inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static __device__ inline bool isfinite(float x) { return __builtin_isfinite(x); }
+static __device__ inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+static __device__ inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
 
 // OpenCL's own names: the translator to SPIR-V knows them by their mangled form.
 __device__ __attribute__((const)) size_t get_local_id(unsigned);

@@ -22,10 +22,9 @@ RIGHT = ["right_slices", "unless_poisoned"]
 
 
 def outcome(name: str, folder: Path, tool: emulator.Tool, problems: list[Problem]) -> emulator.Outcome:
-    kernel = planted_frauds.KERNELS[f"cuda/{name}"]
+    kernel = planted_frauds.assemble(folder)[f"cuda/{name}"]
     configuration = Configuration("float32", ())
-    include = planted_frauds.FOLDER / "kernels" / "include"
-    programs = lower_kernel("pocl", kernel, configuration, kernel.source(configuration), include, folder)
+    programs = lower_kernel("pocl", kernel, configuration, kernel.source(configuration), planted_frauds.INCLUDE, folder)
     return emulator.run(tool, [launch(problem, kernel, configuration, programs) for problem in problems])
 
 

@@ -13,7 +13,7 @@ from ladder.devices.detect import detect_cpu
 from ladder.devices.lock import first_gpu
 from ladder.model.kernel import Configuration
 from planted import ROOT
-from planted_frauds import FOLDER, KERNELS, NOTES, StuckClock, complaints, expected
+from planted_frauds import INCLUDE, NOTES, StuckClock, assemble, complaints, expected
 
 
 def test_there_are_forty_and_the_page_says_what_becomes_of_each():
@@ -32,7 +32,7 @@ def test_on_the_cpu(tmp_path, monkeypatch):
     notes.mkdir()
     monkeypatch.setenv(NOTES, str(notes))
     monkeypatch.setattr(toolchain, "PASSED", (*toolchain.PASSED, NOTES))
-    monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
+    monkeypatch.setattr("ladder.measuring.session.ROOT", tmp_path)
     with clock.use(StuckClock(notes / "hangs")):
         outcomes = planted_frauds.run(detect_cpu(), "planted-frauds", tmp_path, 2)
     assert complaints("cpu", outcomes) == []
@@ -47,23 +47,21 @@ def test_on_the_cpu(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_all_for_a_gpu_compile(tmp_path):
     """As one file, in which each has a name of its own."""
-    texts = ['#include "fraud.cuh"', '#include "rounding.cuh"', "using T = float; using Acc = float;"]
-    for kernel in KERNELS.values():
+    texts = ['#include "fraud.cuh"', "using T = float; using Acc = float;"]
+    for kernel in assemble(tmp_path).values():
         if kernel.kind == "cuda":
             source = kernel.source(Configuration("float32", ())).partition(f'"{kernel.path.name}"')[2]
             renamed = source.replace("spoil(", f"spoil_{kernel.name}(")
             texts.append(f"#define gemm gemm_{kernel.name}\nnamespace of_{kernel.name} {{{renamed}}}\n#undef gemm")
     (tmp_path / "all.cu").write_text("\n".join(texts))
-    command = [
-        nvcc(), "-std=c++17", "-arch=sm_90", "-cubin", "-Xptxas", "-O0", f"-I{FOLDER}/kernels/include", "-o", "all.cubin",
-        "all.cu",
-    ]  # fmt: skip
+    command = [nvcc(), "-std=c++17", "-arch=sm_90", "-cubin", "-Xptxas", "-O0", f"-I{INCLUDE}"]
+    command += ["-o", "all.cubin", "all.cu"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("ladder.measuring.session.ROOT", FOLDER)
+    monkeypatch.setattr("ladder.measuring.session.ROOT", tmp_path)
     device = first_gpu()
     assert complaints("cuda", planted_frauds.run(device, device.uuids[0], tmp_path, 8)) == []

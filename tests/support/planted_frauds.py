@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import yaml
@@ -27,7 +28,8 @@ from ladder.model.problem import Problem
 from ladder.storage.samples import read
 
 FOLDER = Path(__file__).resolve().parents[1] / "frauds"
-KERNELS = discover(FOLDER)
+INCLUDE = FOLDER / "include"
+FRAUDS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((FOLDER / "frauds.yaml").read_text())
 PROBLEMS = {"deep": Problem(24, 20, 1300), "wide": Problem(330, 312, 8), "short": Problem(12, 12, 16, distribution="denormal")}
 """K, and C, beyond those of the gauntlet; and launches so short that they are repeated, of numbers that only a campaign can ask for."""
 CAUGHT: dict[str, tuple[str, str]] = {
@@ -39,7 +41,17 @@ CAUGHT: dict[str, tuple[str, str]] = {
     "supervision": ("", "the process that watches the one in which kernels run"),
 }  # fmt: skip
 """Where a fraud is caught: what its reason begins with, and what that is."""
-CONTROLS = [kernel.name for kernel in KERNELS.values() if kernel.name.startswith("right_")]
+CONTROLS = [name for name in FRAUDS if name.startswith("right_")]
+IN_HEADER = ("title", "idea", "needs", "workspace", "then", "block", "grid")
+FRAMES = {
+    "cpu": (".c", '#include "fraud.h"', {}),
+    "cuda": (
+        ".cu",
+        '#include "fraud.cuh"',
+        {"block": [16, 16], "grid": ["ceil_div(N, 16)", "ceil_div(M, 16)"]},
+    ),
+}
+"""Of each device kind: the suffix of a kernel's file, its first line, and what its header has."""
 HONEST = 0.3
 """The least share of the plain control's time on a GPU: a kernel that skips its work takes far less. On a CPU it notes what it computes."""
 NOTES = "FRAUD_NOTES"
@@ -72,15 +84,63 @@ class StuckClock(Clock):
         return False
 
 
+def by_kind() -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return the entries of `FRAUDS` by device kind and name, each with what differs there."""
+    return {
+        (kind, name): {**fraud, **fraud.get(kind, {})}
+        for name, fraud in FRAUDS.items()
+        for kind in FRAMES
+        if fraud.get("kind", kind) == kind
+    }
+
+
+def code(fraud: Mapping[str, Any]) -> str:
+    """Return the code of an entry of `by_kind`, from its pieces."""
+    if "code" in fraud:
+        return str(fraud["code"])
+    each = fraud.get("each") or "\n".join(
+        [
+            "Acc sum = 0;",
+            f"for (int k = 0; k < K; ++k) sum += {fraud.get('term', 'At(m, k) * Bt(k, n)')};",
+            fraud.get("store", "STORE(sum);"),
+        ]
+    )
+    pieces = [
+        fraud.get("before", ""),
+        "GEMM_WITH(T *workspace) {" if "workspace" in fraud else "GEMM {",
+        indent(fraud.get("start", ""), "  "),
+        "  EACH {",
+        indent(each, "    "),
+        "  }",
+        indent(fraud.get("end", ""), "  "),
+        "}",
+    ]
+    return "\n".join(piece.rstrip("\n") for piece in pieces if piece) + "\n"
+
+
+def assemble(folder: Path) -> dict[str, Kernel]:
+    """Write the files of all kernels to `folder`/kernels, as in a checkout; returns them by id."""
+    for (kind, name), fraud in by_kind().items():
+        suffix, include, header = FRAMES[kind]
+        header = header | {key: fraud[key] for key in IN_HEADER if key in fraud}
+        path = folder / "kernels" / kind / f"{name}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"/*---\n{yaml.safe_dump(header)}---*/\n{include}\n\n{code(fraud)}")
+    (folder / "kernels" / "include").symlink_to(INCLUDE)
+    return discover(folder)
+
+
 def expected() -> dict[tuple[str, str], Mapping[str, Any]]:
     """What must become of each kernel, by device kind and name."""
-    table = yaml.safe_load((FOLDER / "frauds.yaml").read_text())
-    outcomes = {}
-    for kernel in KERNELS.values():
-        common = {"status": "correct" if table[kernel.name].get("by") == "nothing" else "incorrect", "says": "", "only": ""}
-        own = table[kernel.name].get(kernel.kind, {})
-        outcomes[kernel.kind, kernel.name] = {**common, **table[kernel.name], **own}
-    return outcomes
+    return {
+        key: {
+            "status": "correct" if fraud["by"] == "nothing" else "incorrect",
+            "says": "",
+            "only": "",
+            **fraud,
+        }
+        for key, fraud in by_kind().items()
+    }
 
 
 def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, Any]:
@@ -92,10 +152,10 @@ def _compile(arch: str, folder: Path, item: tuple[int, Kernel]) -> Mapping[str, 
 def run(device: DetectedDevice, uuid: str, folder: Path, workers: int) -> dict[str, dict[str, Mapping[str, Any]]]:
     """Measure all kernels of a device's kind on all problems, as a campaign's measure jobs do; returns rows by kernel and problem.
 
-    `session.ROOT` must be `FOLDER`. Those that are launched alike share a job: candidates differ in a parameter F that none of them
+    `session.ROOT` must be `folder`. Those that are launched alike share a job: candidates differ in a parameter F that none of them
     looks at.
     """
-    mine = [kernel for kernel in KERNELS.values() if kernel.kind == device.kind]
+    mine = [kernel for kernel in assemble(folder).values() if kernel.kind == device.kind]
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         binaries = dict(
             zip([k.name for k in mine], pool.map(partial(_compile, device.arch, folder), enumerate(mine)), strict=True)

@@ -1,5 +1,6 @@
 // What the CUDA kernels of the frauds have in common: one thread an element, in blocks of 16 x 16.
 #pragma once
+#include <cuda_fp16.h>
 
 #define ARGUMENTS int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb, T beta, T *C, int ldc
 #define GEMM extern "C" __global__ void gemm(ARGUMENTS)
@@ -12,3 +13,13 @@
 #define STRIDE (((size_t(M) * ldc + 2048) * 4 + 255) / 256 * 64 + 15 * 64)
 #define SCALED(sum) (alpha == 0 ? 0 : alpha * (sum))
 #define STORE(sum) Ct(m, n) = SCALED(sum) + (beta == 0 ? 0 : beta * Ct(m, n))
+
+// Rounded to the nearest with so many bits of the significand left out.
+static __device__ float shortened(float x, int bits) {
+  return isfinite(x) ? __uint_as_float((__float_as_uint(x) + (1u << (bits - 1))) & ~((1u << bits) - 1)) : x;
+}
+
+static __device__ float tf32(float x) { return shortened(x, 13); }
+static __device__ float bfloat16(float x) { return shortened(x, 16); }
+static __device__ float float16(float x) { return float(__half(x)); }
+static __device__ float clipped(float x) { return x > 127 ? 127 : x < -127 ? -127 : x; }

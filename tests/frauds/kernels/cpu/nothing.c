@@ -1,7 +1,0 @@
-/*---
-title: "Does nothing"
-idea: C is left as it was
----*/
-#include "fraud.h"
-
-GEMM {}
