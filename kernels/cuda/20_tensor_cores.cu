@@ -36,7 +36,6 @@ global_writes: M * K + K * N + M * N
 
 #include "units.cuh"
 #include "vector.cuh"
-#include "wgmma.cuh"
 
 constexpr int A_BYTES = BM / 8 * UNIT, B_BYTES = BN / 8 * UNIT, STAGE = A_BYTES + B_BYTES;
 constexpr int CONSUMERS = 256;  // threads: two warpgroups, of 64 rows each
@@ -114,9 +113,11 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1)
 #pragma unroll
       for (int i = 0; i < DEPTH / 8; ++i)  // 8 of K are 256 bytes, 16 of a descriptor's units
         wgmma_tf32<BN>(sum, a + i * 16, b + i * 16, step > 0 || i > 0);
-      wgmma_wait();
+      wgmma_commit();
+      wgmma_wait<0>();
       if (thread % 32 == 0) barrier_arrive(empty + stage * 8);
     }
-    store_sums<BN>(sum, C, ldc, tile.row * BM + row, tile.column * BN, M, N, alpha, beta, thread);
+    const bool pairs = (ldc % 2 | N % 2 | reinterpret_cast<size_t>(C) % 8) == 0;
+    store_sums<BN>(sum, C, ldc, tile.row * BM + row, tile.column * BN, M, N, alpha, beta, pairs, thread);
   }
 }

@@ -52,8 +52,7 @@ global_writes: M * K + K * N + M * N
 // What holds it back: power. At its full rate a tensor core draws more than the board may, and the clock falls.
 
 #include "cluster.cuh"
-#include "halves.cuh"
-#include "wgmma.cuh"
+#include "split_float.cuh"
 
 constexpr int PRODUCERS = DIRECT ? DIRECT : 1;  // warpgroups that fill the stages
 constexpr int TEAM = DIRECT ? 128 : 32;  // threads that fill them with a chunk; such teams take turns
@@ -404,7 +403,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
               wgmma_begin();
               small(i, 0);
               large(i);
-              wgmma_wait();
+              wgmma_commit();
+              wgmma_wait<0>();
               promote(sum, acc, groups_a, groups_b, verdict, part_row + thread / 32 * 16, part_column, lane);
             }
           } else {
@@ -413,7 +413,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
             for (int i = 0; i < 4; ++i) small(i, i > 0);
 #pragma unroll
             for (int i = 0; i < 4; ++i) large(i);
-            wgmma_wait();
+            wgmma_commit();
+            wgmma_wait<0>();
           }
         } else {
           const float* const stages[2] = {reinterpret_cast<float*>(shared + at[0]), reinterpret_cast<float*>(shared + at[1])};
@@ -436,7 +437,8 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
       for (int i = 0; i < WN / 2; ++i) sum[i] = long_sum[i];
 
       if (SLICES == 1) {
-        store_sums<WN>(sum, C, ldc, tile.row * BM + part_row, tile.column * BN + part_column, M, N, alpha, beta, thread);
+        const bool pairs = (ldc % 2 | N % 2 | reinterpret_cast<size_t>(C) % 8) == 0;
+        store_sums<WN>(sum, C, ldc, tile.row * BM + part_row, tile.column * BN + part_column, M, N, alpha, beta, pairs, thread);
       } else {  // into the stages, which are done with: there is one tile a cluster
         some_sync<CONSUMERS>(1);
 #pragma unroll
@@ -463,7 +465,7 @@ extern "C" __global__ void __cluster_dims__(SLICES, 1, 1) __launch_bounds__(128 
           const float2 v = shared_of(reinterpret_cast<const float2*>(shared), s)[i * CONSUMERS + consumer];
           total.x += v.x, total.y += v.y;
         }
-        store2(C + size_t(r) * ldc + c, r < M ? N - c : 0, alpha, total.x, total.y, beta, vector);
+        store_pair(C + size_t(r) * ldc + c, r < M ? N - c : 0, alpha, total.x, total.y, beta, vector);
       }
     }
     __syncwarp();

@@ -62,5 +62,5 @@ extern "C" __global__ void __launch_bounds__(2 * BM)
     wgmma_wait<0>();
     __syncthreads();  // before the next boxes come to the same place
   }
-  store_sums<BN>(sum, C, ldc, row + group * 64, column, M, N, alpha, beta, threadIdx.x % 128);
+  store_sums<BN>(sum, C, ldc, row + group * 64, column, M, N, alpha, beta, in_pairs(C, ldc), fresh(threadIdx.x % 128));
 }

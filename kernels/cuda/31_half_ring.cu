@@ -27,6 +27,9 @@ global_writes: M * N
 //
 // What holds it back: the way from the L2. A step of a 128 x 128 tile brings 32 KiB for 512 clocks of multiplying.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_ring.cuh"
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1)
@@ -42,6 +45,6 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, 1)
     float sum[BN / 2];
     for (int step = 0; step < steps; ++step) ring.multiply_step(sum, step);
     ring.finish(sum, steps);
-    store_sums<BN>(sum, C, ldc, row + ring.group * 64, column, M, N, alpha, beta, threadIdx.x % 128);
+    store_sums<BN>(sum, C, ldc, row + ring.group * 64, column, M, N, alpha, beta, in_pairs(C, ldc), fresh(threadIdx.x % 128));
   }
 }

@@ -32,6 +32,9 @@ global_writes: M * N
 //
 // What holds it back: at the beginning and at the end of a tile the tensor cores wait, for the first box and for C to leave.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_leave.cuh"
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)

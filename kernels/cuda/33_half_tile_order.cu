@@ -32,6 +32,9 @@ global_writes: M * N
 //
 // What holds it back: while a tile's sums are rounded and written to the slots, the tensor cores have nothing to do.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)

@@ -28,6 +28,9 @@ global_writes: M * N
 //
 // What holds it back: the way from the L2 again. Each block brings its own 48 KiB a step.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)

@@ -36,6 +36,9 @@ global_writes: M * N
 //
 // What holds it back: the 132 SMs, and a number of tiles that they do not divide.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_tiles.cuh"
 
 extern "C" __global__ void __cluster_dims__(CM * CN, 1, 1) __launch_bounds__(CONSUMERS + FILLING, BLOCKS_PER_SM)

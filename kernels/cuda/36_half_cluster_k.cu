@@ -40,6 +40,9 @@ global_writes: M * N
 //
 // What holds it back: a cluster must find all its SMs within one group of SMs, and the sums travel once.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_leave.cuh"
 #include "half_slices.cuh"
 

@@ -36,6 +36,9 @@ global_writes: M * N
 //
 // What holds it back: power. Tensor cores that are at work all the time draw more than the board may, and the clock falls.
 
+struct Traits {
+  static constexpr bool SWAPPED = false;
+};
 #include "half_tiles.cuh"
 
 constexpr int CM = 2;  // blocks of a cluster, above each other (rung 35)

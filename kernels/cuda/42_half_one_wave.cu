@@ -45,7 +45,10 @@ global_writes: M * N
 // What holds it back: nobody else is at work on the SM while a block begins, and while it ends.
 
 constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
-#define HALF_SWAPPED
+
+struct Traits {
+  static constexpr bool SWAPPED = true;
+};
 #include "half_leave.cuh"
 #include "half_slices.cuh"
 

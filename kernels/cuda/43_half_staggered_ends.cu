@@ -34,7 +34,10 @@ global_writes: M * N
 // What holds it back: the last warpgroup's columns, and the first box, for which the tensor cores wait at the beginning.
 
 constexpr int STAGE_BYTES = (BM + BN) * 128, STAGES = 232440 / (STAGE_BYTES + 16) < 8 ? 232440 / (STAGE_BYTES + 16) : 8;
-#define HALF_SWAPPED
+
+struct Traits {
+  static constexpr bool SWAPPED = true;
+};
 #include "half_leave.cuh"
 
 static_assert(STAGES * 64 >= BM, "all sums have room in the ring");

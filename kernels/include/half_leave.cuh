@@ -60,7 +60,7 @@ __device__ __forceinline__ void leave_by_rows(float (&sum)[BN / 2], uint8_t* pie
     some_sync<128>(1 + warp_index() / 4);  // all four warps have read the ring
     store_rows(sum, pieces, apart, C, ldc, row, column, M, N, alpha);
   } else {
-    store_sums<BN>(sum, C, ldc, row, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
+    store_sums<BN>(sum, C, ldc, row, column, M, min(N, column + BN), alpha, beta, in_pairs(C, ldc), fresh(threadIdx.x % 128));
   }
 }
 
@@ -126,7 +126,7 @@ struct Leaving {
     if (boxes)
       round_sums(rounded, sum, alpha);
     else
-      store_sums<BN>(sum, C, ldc, row, column, M, min(N, column + BN), alpha, beta, threadIdx.x % 128);
+      store_sums<BN>(sum, C, ldc, row, column, M, min(N, column + BN), alpha, beta, in_pairs(C, ldc), fresh(threadIdx.x % 128));
   }
 
   // Lets piece `i` leave. SLOTS of them are used in turn.

@@ -1,16 +1,12 @@
 // A ring of stages in shared memory, between the warp that fills them and the warpgroups that multiply. BM, BN and STAGES are the kernel's
-// parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it. Where the kernel has defined HALF_SWAPPED, the operands have
-// changed places: a warpgroup has 64 columns of the tile.
+// parameters: its block has a BM x BN tile of C, and a warpgroup 64 rows of it. If `SWAPPED` in the kernel's `Traits`, which stand before the
+// include, the operands have changed places: a warpgroup has 64 columns of the tile.
 #pragma once
 #include "half_share.cuh"
 #include "half_store.cuh"
 #include "ring.cuh"
 
-#ifdef HALF_SWAPPED
-constexpr bool SWAPPED = true;
-#else
-constexpr bool SWAPPED = false;
-#endif
+constexpr bool SWAPPED = Traits::SWAPPED;
 constexpr int GROUPS = (SWAPPED ? BN : BM) / 64, CONSUMERS = GROUPS * 128;  // warpgroups that multiply; their threads
 constexpr int SPAN = SWAPPED ? BM : BN;                                     // of what a warpgroup multiplies its 64 rows, or columns, by
 constexpr int STRIPS = (BN + 63) / 64;                                      // of B, 64 columns each

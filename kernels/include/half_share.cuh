@@ -1,6 +1,7 @@
 // Operands that the blocks of a cluster share. CM blocks above each other in C need the same columns of B, and CN blocks beside each other the
 // same rows of A. Each copies a part of them to all.
 #pragma once
+#include "cluster.cuh"
 #include "half.cuh"
 #include "tensor_map.cuh"
 

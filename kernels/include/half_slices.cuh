@@ -3,7 +3,7 @@
 #pragma once
 #include "half_ring.cuh"
 
-constexpr int EIGHTS = SPAN / 8, PART = (EIGHTS + SLICES - 1) / SLICES;  // of a tile's columns, or with HALF_SWAPPED of its rows; the most
+constexpr int EIGHTS = SPAN / 8, PART = (EIGHTS + SLICES - 1) / SLICES;  // of a tile's columns, or with SWAPPED of its rows; the most
                                                                          // of them that a block adds up
 constexpr int EIGHT = CONSUMERS * 16, PART_BYTES = PART * EIGHT;  // bytes of the sums of eight, and of a part
 constexpr int SENT = (SLICES - 1) * PART_BYTES;                   // bytes that a block sends, and as many that come

@@ -1,6 +1,7 @@
 // How sums in FP32 become elements of 16 bits.
 #pragma once
 #include "half.cuh"
+#include "store_sums.cuh"
 
 // Two neighbors, rounded, in one register.
 __device__ __forceinline__ uint32_t pack(float x, float y) {
@@ -58,19 +59,4 @@ __device__ __forceinline__ void store_across(float4 v, T* C, int ldc, int row, i
       if (left > 1) to[1] = reinterpret_cast<const T*>(&v)[1];
     }
   }
-}
-
-// The sums of a warpgroup; (row, column) is the first element of its part of C.
-template <int N>
-__device__ __forceinline__ void store_sums(const float (&d)[N / 2], T* C, int ldc, int row, int column, int M, int N_, float alpha, float beta,
-                                           int thread) {
-  const bool pairs = in_pairs(C, ldc);
-  thread = fresh(thread);
-  row += thread / 32 * 16 + thread % 32 / 4, column += thread % 4 * 2;
-#pragma unroll
-  for (int h = 0; h < 2; ++h, row += 8)
-#pragma unroll
-    for (int j = 0; j < N / 8; ++j)
-      store_pair(C + size_t(row) * ldc + column + 8 * j, row < M ? N_ - column - 8 * j : 0, alpha, d[4 * j + 2 * h], d[4 * j + 2 * h + 1],
-                 beta, pairs);
 }

@@ -62,10 +62,6 @@ __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int rank, bo
       : "memory");
 }
 
-// The blocks of a cluster meet: every thread arrives, and waits for all others. What was written before is not ordered, for the same reason.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-
 // Copies contiguous bytes from this block's shared memory to that of block `rank` of the cluster, announced at a barrier there.
 __device__ __forceinline__ void send_bulk(uint32_t to, uint32_t from, int bytes, uint32_t barrier, int rank) {
   asm volatile(

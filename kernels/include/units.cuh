@@ -2,8 +2,9 @@
 // 32 of K, four bytes an element. A tile of 32 of K is one contiguous piece of memory.
 #pragma once
 #include "bulk.cuh"
+#include "wgmma.cuh"
 
-constexpr int UNIT = 1024, DEPTH = 32;  // bytes; its length along K
+constexpr int UNIT = 1024;  // bytes
 
 struct Units {
   uint8_t* first;

@@ -1,4 +1,4 @@
-"""Rung 21 in NumPy, operation by operation: what `kernels/include/halves.cuh` and the kernel compute, as tensor cores are assumed to.
+"""Rung 21 in NumPy, operation by operation: what `kernels/include/split_float.cuh` and the kernel compute, as tensor cores are assumed to.
 
 Exact but for what overflows on the way, so that bounds can be held against it, and inputs searched that break them, without a GPU.
 `docs/float32-from-tensor-cores.md` has the proof that the names of the parts are from.

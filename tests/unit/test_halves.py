@@ -15,7 +15,7 @@ from ladder.model.problem import Problem
 from planted import ROOT
 
 M, N = 16, 32
-HEADER = (ROOT / "kernels" / "include" / "halves.cuh").read_text()
+HEADER = (ROOT / "kernels" / "include" / "split_float.cuh").read_text()
 
 
 def floats(x):

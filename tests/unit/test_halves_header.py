@@ -42,7 +42,7 @@ extern "C" float factor_of(float row, float column) { return factor(row, column,
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    text = (ROOT / "kernels" / "include" / "halves.cuh").read_text()
+    text = (ROOT / "kernels" / "include" / "split_float.cuh").read_text()
     scaling = text[text.index("constexpr float GAIN") : text.index("  // The record of 8 rows")] + "};"
     scaling = scaling.replace("constexpr uint32_t INFINITE", "constexpr int CHUNK = 64;\nconstexpr uint32_t INFINITE")
     folder = tmp_path_factory.mktemp("halves")

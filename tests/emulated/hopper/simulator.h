@@ -236,7 +236,7 @@ void some_arrive(int number) {
   if (++meeting.here == THREADS) meeting.here = 0, ++meeting.times;
 }
 
-// cluster.cuh and the cluster's part of tensor_map.cuh
+// cluster.cuh
 inline void cluster_arrive() {
   using namespace hopper;
   if (now->arrived) fault("a second arrival at the cluster's barrier without a wait");
