@@ -22,7 +22,7 @@ from ladder.storage import csv_files
 from matplotlib.colors import to_hex
 from matplotlib.text import Annotation, Text
 
-NAMES = [*(it for it in figures.FIGURES if it != "ratio"), "parameters-05_register_tile", "parameters-16_thin_edge"]
+NAMES = [*(each for each in figures.FIGURES if each != "ratio"), "parameters-05_register_tile", "parameters-16_thin_edge"]
 """Ratios are laid out as performance is."""
 NARROW = ["performance", "accuracy", "samples", "parameters-05_register_tile"]
 """Those with the most panels and labels, which are laid out in a paper's column too."""
@@ -31,16 +31,19 @@ NARROW = ["performance", "accuracy", "samples", "parameters-05_register_tile"]
 def boxes(figure):
     """The boxes of a figure's title, note, legend and panels, by name."""
     renderer = figure.canvas.get_renderer()
-    artists = {"title": figure.texts[0], "note": figure.texts[1]} | {f"legend {i}": it for i, it in enumerate(figure.legends)}
+    artists = {"title": figure.texts[0], "note": figure.texts[1]} | {f"legend {i}": each for i, each in enumerate(figure.legends)}
     extents = {key: artist.get_window_extent(renderer) for key, artist in artists.items()}
     return extents | {f"panel {i}": axes.get_tightbbox(renderer) for i, axes in enumerate(figure.axes)}
 
 
-@pytest.mark.parametrize(("which", "width"), [
-    pytest.param(it, width, marks=[pytest.mark.slow] * (it != "performance"))
-    for width, those in ((11.0, NAMES), (3.4, NARROW))
-    for it in those
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("which", "width"),
+    [
+        pytest.param(each, width, marks=[pytest.mark.slow] * (each != "performance"))
+        for width, those in ((11.0, NAMES), (3.4, NARROW))
+        for each in those
+    ],
+)
 def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width):
     of, state = "compiled" if which == "compilers" else "dataset", "sustained" if which == "energy" else "warm"
     figure = draw(request.getfixturevalue(of), which, state, width)
@@ -58,7 +61,7 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width
     for axes in figure.axes:
         for axis, low, high in ((axes.xaxis, "x0", "x1"), (axes.yaxis, "y0", "y1")):
             visible = [label for label in axis.get_ticklabels() if label.get_visible() and label.get_text()]
-            ends = sorted((getattr(b, low), getattr(b, high)) for b in (it.get_window_extent(renderer) for it in visible))
+            ends = sorted((getattr(b, low), getattr(b, high)) for b in (each.get_window_extent(renderer) for each in visible))
             if not any(label.get_rotation() % 90 for label in visible):  # what stands aslant has boxes that overlap
                 assert all(b[0] >= a[1] - 0.5 for a, b in pairwise(ends)), [t.get_text() for t in visible]
     for text in [*figure.texts, *legend(figure)]:
@@ -73,7 +76,7 @@ def test_a_figure_fits_a_column(dataset, which):
     assert not any("register tile" in text for text in words(figure))  # rungs stand by their numbers
     if which != "accuracy":  # it has numbers at any width
         wide = draw(dataset, which)
-        assert "05 register tile" in "".join(words(wide) + [it.get_text() for it in wide.axes[0].get_yticklabels()])
+        assert "05 register tile" in "".join(words(wide) + [each.get_text() for each in wide.axes[0].get_yticklabels()])
 
 
 def test_how_many_panels_stand_side_by_side():
@@ -87,7 +90,7 @@ def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
     for width in (11.0, 3.4):
         figure = draw(close, "ratio", width=width)
         axes = next(axes for axes in figure.axes if axes.get_xlabel() == "M = N = K")
-        boxes = {it.get_text(): it.get_window_extent(figure.canvas.get_renderer()) for it in axes.get_xticklabels()}
+        boxes = {each.get_text(): each.get_window_extent(figure.canvas.get_renderer()) for each in axes.get_xticklabels()}
         boxes.pop("", None)
         assert {"256", "1024"} <= set(boxes)
         assert "1000" not in boxes
@@ -97,13 +100,13 @@ def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
 
 @pytest.mark.slow
 def test_each_power_of_two_has_a_label_and_lines_to_names_cross_no_other_name(tmp_path):
-    problems = [*((2**it,) * 3 for it in range(8, 15)), (64, 4096, 4096)]
+    problems = [*((2**each,) * 3 for each in range(8, 15)), (64, 4096, 4096)]
     squares = draw(made(tmp_path / "x", problems=problems, processes=3), "performance").axes[0]
-    assert [it.get_text() for it in squares.get_xticklabels()] == [str(2**it) for it in range(8, 15)]
+    assert [each.get_text() for each in squares.get_xticklabels()] == [str(2**each) for each in range(8, 15)]
     renderer = squares.figure.canvas.get_renderer()
-    names = [it for it in squares.texts if isinstance(it, Annotation) and it.arrow_patch]
+    names = [each for each in squares.texts if isinstance(each, Annotation) and each.arrow_patch]
     assert len(names) > 5
-    left = min(Text.get_window_extent(it, renderer).x0 for it in names)
+    left = min(Text.get_window_extent(each, renderer).x0 for each in names)
     for name in names:
         assert name.arrow_patch.get_window_extent(renderer).x1 <= left + 1, name.get_text()
 
@@ -111,17 +114,17 @@ def test_each_power_of_two_has_a_label_and_lines_to_names_cross_no_other_name(tm
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "shapes", "below"), [(11.0, 12, False), (11.0, 40, True), (3.4, 12, True), (3.4, 40, True)])
 def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, width, shapes, below):
-    problems = [(1024,) * 3, (2048,) * 3, *((64 * it, 4096, 16384 - 64 * it) for it in range(1, shapes + 1))]
+    problems = [(1024,) * 3, (2048,) * 3, *((64 * each, 4096, 16384 - 64 * each) for each in range(1, shapes + 1))]
     figure = draw(
         made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas"), processes=3), "ratio", width=width
     )
     squares, others = figure.axes
     assert (others.get_position().y1 < squares.get_position().y0) == below
     renderer = figure.canvas.get_renderer()
-    names = [it for it in others.texts if it.get_position()[0] == 1.01]
+    names = [each for each in others.texts if each.get_position()[0] == 1.01]
     assert len(names) == shapes
     for column in (others.get_yticklabels(), names):
-        boxes = sorted((it.get_window_extent(renderer) for it in column), key=lambda box: float(box.y0))
+        boxes = sorted((each.get_window_extent(renderer) for each in column), key=lambda box: float(box.y0))
         assert all(lower.y1 < upper.y0 for lower, upper in pairwise(boxes))
         assert all(figure.bbox.x0 < box.x0 and box.x1 < figure.bbox.x1 for box in boxes)
 
@@ -153,16 +156,27 @@ def test_names_lie_apart_where_they_belong():
 
 def test_the_footer_names_what_a_number_depends_on(dataset):
     footer = note(draw(dataset, "performance"))
-    for part in ("power limit 700 W", "operands uniform", "Intervals: between-process, 95 %", "in 5 processes", "n = 40 samples",
-                 "FP32 peak 65.1 TFLOP/s, measured; 66.9 by lanes × clock", "Empty launch 5.1 µs, repeated 1.4"):  # fmt: skip
+    for part in (
+        "power limit 700 W",
+        "operands uniform",
+        "Intervals: between-process, 95 %",
+        "in 5 processes",
+        "n = 40 samples",
+        "FP32 peak 65.1 TFLOP/s, measured; 66.9 by lanes × clock",
+        "Empty launch 5.1 µs, repeated 1.4",
+    ):
         assert part in footer, part
     for which in ("performance", "ratio"):
         assert "Which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
 
 
-@pytest.mark.parametrize(("width", "text"), [
-    (11.0, "FP32 peak: 65.1 measured, 1075 by lanes × clock"), (7.1, "FP32 peak: 65.1 measured"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (11.0, "FP32 peak: 65.1 measured, 1075 by lanes × clock"),
+        (7.1, "FP32 peak: 65.1 measured"),
+    ],
+)
 def test_both_peaks_are_named_where_there_is_room_and_without_an_exponent(dataset, width, text):
     environment = json.loads(json.dumps(dataset[1]))
     environment["attributes"]["max_sm_clock_mhz"] = 31800
@@ -230,8 +244,12 @@ def test_without_squares_the_largest_problem_is_drawn(oblong, which):
 
 
 def test_the_ladder_is_shown_where_most_kernels_are_up_to_4096():
-    rows = [{"kernel": k, "state": "warm", "tflops": 1.0, "m": m, "n": m, "k": m, "problem": str(m)}
-            for k, most in (("a", 8192), ("b", 8192), ("c", 2048)) for m in (1024, 2048, 4096, 8192) if m <= most]  # fmt: skip
+    rows = [
+        {"kernel": k, "state": "warm", "tflops": 1.0, "m": m, "n": m, "k": m, "problem": str(m)}
+        for k, most in (("a", 8192), ("b", 8192), ("c", 2048))
+        for m in (1024, 2048, 4096, 8192)
+        if m <= most
+    ]
     assert tables.headline_problem(pd.DataFrame(rows)) == "2048"
     assert tables.headline_problem(pd.DataFrame(rows[:-2])) == "4096"
     assert tables.headline_problem(pd.DataFrame([row for row in rows if row["m"] == 8192])) == "8192"

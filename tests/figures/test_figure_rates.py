@@ -15,16 +15,17 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
     best = rows(dataset)
     at = (best["state"] == "warm") & best["problem"].isin(["4096", "256x256x16384"])
     for kernels, ratio in (
-        (["05_register_tile", "cublas_tf32"], [3.0, 2.9, 3.1]), (["03_shared_tile"], [2.85, 2.8, 2.95]),
+        (["05_register_tile", "cublas_tf32"], [3.0, 2.9, 3.1]),
+        (["03_shared_tile"], [2.85, 2.8, 2.95]),
         (["02_naive_coalesced"], [2.7, 2.6, 2.8]),
-    ):  # fmt: skip
+    ):
         best.loc[at & best["kernel"].isin(kernels), ["ratio", "ratio_low", "ratio_high"]] = ratio
     figure = draw(changed(dataset, best=best), "performance")
     squares, others = figure.axes
-    above = {round(it.get_position()[0], 3): it.get_text() for it in squares.texts if it.get_position()[1] == 1.02}
+    above = {round(each.get_position()[0], 3): each.get_text() for each in squares.texts if each.get_position()[1] == 1.02}
     assert above[4096] == "05\n≈03"
-    beside = {it.get_position()[1]: it.get_text() for it in others.texts if it.get_position()[0] == 1.01}
-    labels = [it.get_text() for it in others.get_yticklabels()]
+    beside = {each.get_position()[1]: each.get_text() for each in others.texts if each.get_position()[0] == 1.01}
+    labels = [each.get_text() for each in others.get_yticklabels()]
     assert beside[labels.index("256×256×16384")] == "05 ≈03"
     assert squares.get_title(loc="left") == others.get_title(loc="right") == "fastest of rungs and cuBLAS:"
     assert "≈: the intervals overlap" in caption(figure)
@@ -35,7 +36,7 @@ def test_above_a_square_are_four_of_the_names(dataset):
     at = (best["state"] == "warm") & (best["problem"] == "4096")
     best.loc[at, ["ratio", "ratio_low", "ratio_high"]] = 1.0, 0.9, 1.1
     squares = draw(changed(dataset, best=best), "performance").axes[0]
-    above = {round(it.get_position()[0], 3): it.get_text() for it in squares.texts if it.get_position()[1] == 1.02}
+    above = {round(each.get_position()[0], 3): each.get_text() for each in squares.texts if each.get_position()[1] == 1.02}
     assert len(above[4096].splitlines()) == 5
     assert above[4096].endswith("\n…")
     assert len(above) > 1
@@ -50,7 +51,7 @@ def test_beside_a_row_are_as_many_names_as_there_is_room_for(dataset, width, tex
     for kernel, ratio in (("05_register_tile", 3.0), ("03_shared_tile", 2.95), ("02_naive_coalesced", 2.9)):
         best.loc[at & (best["kernel"] == kernel), ["ratio", "ratio_low", "ratio_high"]] = ratio, ratio - 0.1, ratio + 0.1
     others = draw(changed(dataset, best=best), "performance", width=width).axes[1]
-    assert text in [it.get_text() for it in others.texts]
+    assert text in [each.get_text() for each in others.texts]
 
 
 def test_ratios_are_drawn_near_the_reference(dataset):
@@ -76,13 +77,15 @@ def test_intervals_and_marks_are_drawn(dataset):
     figure = draw(dataset, "ratio")
     squares, others = figure.axes
     assert lines(squares)["05 register tile"].get_ydata() == pytest.approx(100 * of_squares["ratio"].to_numpy())
-    bands = [it.get_paths()[0].vertices[:, 1] for it in squares.collections if it.get_alpha() == 0.25 and len(it.get_paths())]
+    bands = [
+        each.get_paths()[0].vertices[:, 1] for each in squares.collections if each.get_alpha() == 0.25 and len(each.get_paths())
+    ]
     ends = 100 * of_squares["ratio_low"].min(), 100 * of_squares["ratio_high"].max()
     assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
-    bars = [segment[:, 0] for it in others.collections if hasattr(it, "get_segments") for segment in it.get_segments()]
+    bars = [segment[:, 0] for each in others.collections if hasattr(each, "get_segments") for segment in each.get_segments()]
     other = best[best["problem"] == "256x256x16384"].iloc[0]
     assert any(sorted(bar) == pytest.approx([100 * other["ratio_low"], 100 * other["ratio_high"]]) for bar in bars)
-    edges = {tuple(np.round(edge[:3], 2)) for it in squares.collections for edge in it.get_edgecolors()}
+    edges = {tuple(np.round(edge[:3], 2)) for each in squares.collections for edge in each.get_edgecolors()}
     assert (0.84, 0.15, 0.16) in edges  # throttled at 8192
     assert "edge: throttled" in words(figure)
     assert "t: throttled, the clock was held down" in note(figure)
@@ -114,7 +117,7 @@ def test_a_row_of_the_ladder_has_its_rate_its_share_and_the_mean(dataset):
     at = warm[warm["problem"] == "4096"].iloc[0]
     (axes,) = draw(dataset, "ladder").axes
     values = [at["tflops"], 100 * at["ratio"], 100 * np.exp(np.log(warm["ratio"]).mean())]
-    assert cells(axes)["05 register tile"][:3] == [three(it) for it in values]
+    assert cells(axes)["05 register tile"][:3] == [three(each) for each in values]
     assert heads(axes) == ["TFLOP/s", "% of cuBLAS", "mean of 10", "over rung"]
 
 
@@ -201,7 +204,7 @@ def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_bas
     assert near.get_xlim() == (0, 125)
     assert far.get_xlim()[0] > 125
     assert sorted(words(figure)[2:]) == sorted(f"{100 * ratio:.3g} %" for ratio in ratios)
-    assert [it.get_text()[-2:] for it in near.get_yticklabels()] == [kernel[:2] for kernel in ratios.index]
+    assert [each.get_text()[-2:] for each in near.get_yticklabels()] == [kernel[:2] for kernel in ratios.index]
     assert len(draw(dataset, "headline").axes) == 1
 
 
@@ -210,10 +213,10 @@ def test_samples_show_every_sample_by_process(dataset):
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == ["4096:\nthe ladder's", "256:\nsmallest", "256×256×16384:\nwidest spread"]
     for axes in figure.axes:
-        assert sum(len(it.get_offsets()) for it in axes.collections) == len(synthetic.SHARES) * 5 * 8
-        assert len({tuple(it.get_facecolor()[0]) for it in axes.collections}) == 5
-    widest = max(abs(x) for it in figure.axes[2].collections for x, _ in it.get_offsets())
-    assert widest > 10 > max(abs(x) for it in figure.axes[0].collections for x, _ in it.get_offsets())
+        assert sum(len(each.get_offsets()) for each in axes.collections) == len(synthetic.SHARES) * 5 * 8
+        assert len({tuple(each.get_facecolor()[0]) for each in axes.collections}) == 5
+    widest = max(abs(x) for each in figure.axes[2].collections for x, _ in each.get_offsets())
+    assert widest > 10 > max(abs(x) for each in figure.axes[0].collections for x, _ in each.get_offsets())
     assert "m" in next(label.get_text() for label in figure.axes[2].get_yticklabels() if "01" in label.get_text()).split()
 
 
@@ -266,7 +269,7 @@ def test_datasets_side_by_side(dataset, tmp_path):
 @pytest.mark.slow
 def test_gpus_show_each_series_once(dataset):
     figure = draw(dataset, "gpus")
-    dots = sum(len(it.get_offsets()) for it in figure.axes[0].collections)
+    dots = sum(len(each.get_offsets()) for each in figure.axes[0].collections)
     jobs = len([kernel for kernel in synthetic.SHARES if kernel[0].isdigit()]) + 3  # the baselines are timed apart here
     assert dots == jobs * len(synthetic.PROBLEMS)
     assert len([text for text in words(figure) if text.startswith("GPU-")]) == 3
@@ -299,8 +302,11 @@ def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(data
     assert axes.get_xlabel() == "% faster than nvcc"
     for place, kernel in enumerate(("03_shared_tile", "05_register_tile")):
         labels = {label for name, label, _ in summary.index if name == kernel and "nvrtc" not in label}
-        changes = [100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
-                 for label in labels for problem in (256, 4096)]  # fmt: skip
+        changes = [
+            100 * (summary[kernel, f"{label} compiler=nvrtc maxrregcount=128", problem] / summary[kernel, label, problem] - 1)
+            for label in labels
+            for problem in (256, 4096)
+        ]
         assert sorted(axes.collections[place].get_offsets()[:, 0]) == pytest.approx(sorted(changes))
         assert axes.lines[place].get_xdata()[0] == pytest.approx(np.median(changes))
     assert [figures.NEEDS["compilers"](View(*given, "warm")) for given in (dataset, compiled)] == [False, True]

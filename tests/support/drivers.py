@@ -69,8 +69,11 @@ class Drivers:
         libraries = [self.folder / "nvml", *([] if cuda is None else [self.folder / "cuda"])]
         return os.environ | {
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
-            "NVML_INIT": str(init), "NVML_DRIVER": driver, "NVML_GPUS": "|".join(gpus), "CUDA_RUNS": str(cuda),
-        }  # fmt: skip
+            "NVML_INIT": str(init),
+            "NVML_DRIVER": driver,
+            "NVML_GPUS": "|".join(gpus),
+            "CUDA_RUNS": str(cuda),
+        }
 
 
 def make(folder: Path) -> Drivers:

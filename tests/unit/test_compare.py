@@ -25,8 +25,14 @@ from ladder.storage.dataset_layout import DRAWN_FROM
 from planted import written
 
 KERNELS = (
-    "03_shared_tile", "05_register_tile", "07_double_buffer", "08_padded_shared", "10_block_tile_128", "16_thin_edge", "cublas",
-)  # fmt: skip
+    "03_shared_tile",
+    "05_register_tile",
+    "07_double_buffer",
+    "08_padded_shared",
+    "10_block_tile_128",
+    "16_thin_edge",
+    "cublas",
+)
 LARGE = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2049, 2047, 2051), (8192, 128, 8192), (512, 512, 16384)]
 SLOWED = ("05_register_tile", "10_block_tile_128", "16_thin_edge")
 SIZES = {"problems": LARGE, "kernels": KERNELS}
@@ -39,17 +45,23 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     written = [synthetic.write(folder / f"run{seed}", seed, **SIZES) for seed in range(5)]
     written.append(synthetic.write(folder / "slowed", 5, slower=dict.fromkeys(SLOWED, 1.02), **SIZES))
-    return [Dataset.open(it) for it in written]
+    return [Dataset.open(each) for each in written]
 
 
 def called(rows):
     return rows["verdict"].isin(["faster", "slower"])
 
 
-@pytest.mark.parametrize(("low", "high", "verdict"), [
-    (1.0011, 1.01, "faster"), (1.0009, 1.01, verdicts.SAME), (0.9, 1.1, verdicts.SAME), (0.99, 0.9991, verdicts.SAME),
-    (0.99, 0.9989, "slower"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.0011, 1.01, "faster"),
+        (1.0009, 1.01, verdicts.SAME),
+        (0.9, 1.1, verdicts.SAME),
+        (0.99, 0.9991, verdicts.SAME),
+        (0.99, 0.9989, "slower"),
+    ],
+)
 def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdict):
     assert verdicts.of(low, high) == verdict
 
@@ -66,14 +78,14 @@ def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
 def test_two_per_cent_are_found_and_nothing_else_is(runs):
     limits = repeatability.of_nights(runs[:4], runs[5])
     rows = [compare.changes(run, runs[5], limits) for run in runs[:4]]
-    slowed = [it[it["kernel"].isin(SLOWED)] for it in rows]
-    others = [it[~it["kernel"].isin(SLOWED)] for it in rows]
+    slowed = [each[each["kernel"].isin(SLOWED)] for each in rows]
+    others = [each[~each["kernel"].isin(SLOWED)] for each in rows]
     count = sum(map(len, slowed))
     assert count > 70
-    assert sum((it["verdict"] == "slower").sum() for it in slowed) >= 0.9 * count
-    assert sum(it["sure"].sum() for it in slowed) >= 0.75 * count
-    assert np.median([ratio for it in slowed for ratio in it["ratio"]]) == pytest.approx(1 / 1.02, abs=0.003)
-    assert sum(called(it).sum() for it in others) <= 0.05 * sum(map(len, others))
+    assert sum((each["verdict"] == "slower").sum() for each in slowed) >= 0.9 * count
+    assert sum(each["sure"].sum() for each in slowed) >= 0.75 * count
+    assert np.median([ratio for each in slowed for ratio in each["ratio"]]) == pytest.approx(1 / 1.02, abs=0.003)
+    assert sum(called(each).sum() for each in others) <= 0.05 * sum(map(len, others))
     for run in runs[:4]:
         slower = compare.Comparison(run, runs[5], compare.changes(run, runs[5], limits)).slower(0.01)
         assert set(slower["kernel"]) == set(SLOWED)
@@ -309,12 +321,17 @@ def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
     assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (None, r"resources\.csv: not a table: .*No such file"),
-    ("", r"resources\.csv: not a table: "),
-    ("kernel,element_type\na,b\n",
-     r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"resources\.csv: not a table: .*No such file"),
+        ("", r"resources\.csv: not a table: "),
+        (
+            "kernel,element_type\na,b\n",
+            r"resources\.csv: got the columns kernel, element_type; expected configuration, status, sha256",
+        ),
+    ],
+)
 def test_a_dataset_without_what_the_compiler_said_is_named(tmp_path, text, message):
     path = synthetic.write(tmp_path / "a", 1) / "resources.csv"
     path.unlink() if text is None else path.write_text(text)
@@ -345,7 +362,7 @@ def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     data = View(dataset.tables(DRAWN_FROM), dataset.environment, "warm")
     style(data.width)
     axes = draw_changes(data, comparison.rows, "B").axes
-    assert [it.get_title(loc="left") for it in axes] == ["warm", "cold"]
+    assert [each.get_title(loc="left") for each in axes] == ["warm", "cold"]
     rows = comparison.rows[comparison.rows["state"] == "warm"].set_index("kernel")["ratio"]
     cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
     assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}?": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}

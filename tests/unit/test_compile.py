@@ -35,8 +35,12 @@ def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
 
 
 def test_resources_of_a_cubin(folder):
-    rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT
-                                                        + "  C[0] += s[col];"), workers=2)  # fmt: skip
+    rows = build(
+        folder,
+        "cuda/20_test.cu",
+        cuda_kernel("t", "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT + "  C[0] += s[col];"),
+        workers=2,
+    )
     assert [row.status for row in rows] == ["compiled", "compiled"]
     for row in rows:
         assert row.static_shared == 400
@@ -152,8 +156,12 @@ def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     rows = build(folder, "cuda/20_test.cu", text, builds=[(), (few,), (NVRTC,), (NVRTC, few), (NVRTC, ("dlcm", "cg"))])
     assert [row.status for row in rows] == ["compiled"] * 5, [row.reason for row in rows]
     assert [(row.compiler, row.options) for row in rows] == [
-        ("nvcc", ""), ("nvcc", "--maxrregcount=32"), ("nvrtc", ""), ("nvrtc", "--maxrregcount=32"), ("nvrtc", "--ptxas-options=-dlcm=cg"),
-    ]  # fmt: skip
+        ("nvcc", ""),
+        ("nvcc", "--maxrregcount=32"),
+        ("nvrtc", ""),
+        ("nvrtc", "--maxrregcount=32"),
+        ("nvrtc", "--ptxas-options=-dlcm=cg"),
+    ]
     assert len({row.sha256 for row in rows}) == len({row.binary for row in rows}) == 5
     assert [row.registers <= 32 for row in rows] == [False, True, False, True, False]
     assert rows[0].version != rows[2].version
@@ -207,9 +215,11 @@ def test_cpu_kernels_are_shared_objects(folder):
 
 def test_compiling_needs_no_driver(tmp_path):
     """The message of a compile error comes through if `import pycuda.driver` fails, and no folder is left behind."""
-    code = "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compiling.compilers import _nvcc, CompileError\n" \
-           "from pathlib import Path\n" \
-           "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"  # fmt: skip
+    code = (
+        "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compiling.compilers import _nvcc, CompileError\n"
+        "from pathlib import Path\n"
+        "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"
+    )
     env = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "workflow", env=env, capture_output=True, text=True, check=True
@@ -219,16 +229,19 @@ def test_compiling_needs_no_driver(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("message", [
-    "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
-    "virtual memory exhausted: Cannot allocate memory",
-    "ptxas fatal   : Memory allocation failure",
-    "k.cu(1): catastrophic error: out of memory",
-    "/tmp/x.s: No space left on device",
-    "gcc: fatal error: Killed signal terminated program cc1",
-    "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
-    "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "message",
+    [
+        "cc1: out of memory allocating 65536 bytes after a total of 0 bytes",
+        "virtual memory exhausted: Cannot allocate memory",
+        "ptxas fatal   : Memory allocation failure",
+        "k.cu(1): catastrophic error: out of memory",
+        "/tmp/x.s: No space left on device",
+        "gcc: fatal error: Killed signal terminated program cc1",
+        "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
+        "gcc: fatal error: cannot execute 'as': posix_spawnp: Resource temporarily unavailable",
+    ],
+)
 def test_what_the_machine_did_to_the_compiler_is_no_fault_of_the_kernel(message):
     with pytest.raises(InputError, match="says nothing of the kernel; run again: ") as refused:
         raise compilers._refusal(message)

@@ -61,11 +61,14 @@ def test_blas_is_right_everywhere(name, element_type):
         assert verdict.status == "correct", (gauntlet.describe(problem), verdict.reason)
 
 
-@pytest.mark.parametrize(("total", "left", "error", "message"), [
-    (64, 60, None, ""),
-    (1, 1, Refused, "1.8 GiB are needed for 4096, and 1.0 GiB are left"),
-    (64, 1, OSError, "1.8 GiB are needed for 4096, and 1.0 GiB are left: something else holds the memory"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("total", "left", "error", "message"),
+    [
+        (64, 60, None, ""),
+        (1, 1, Refused, "1.8 GiB are needed for 4096, and 1.0 GiB are left"),
+        (64, 1, OSError, "1.8 GiB are needed for 4096, and 1.0 GiB are left: something else holds the memory"),
+    ],
+)
 def test_memory_is_looked_at_before_it_is_taken(monkeypatch, total, left, error, message):
     memory = psutil.virtual_memory()._replace(available=left << 30)
     monkeypatch.setattr(detect, "detect_cpu", lambda: detect.DetectedDevice("cpu", "cpu", "CPU", "cpu", total << 30))
@@ -261,12 +264,15 @@ X86 = "processor\t: {}\nmodel name\t: AMD EPYC  9V74 80-Core Processor\n\n"
 ARM = "processor\t: {}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: {}\n\n"
 
 
-@pytest.mark.parametrize(("text", "name", "slug"), [
-    (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
-    (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
-    (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
-    (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "name", "slug"),
+    [
+        (X86.format(0) + X86.format(1), "AMD EPYC 9V74 80-Core Processor", "cpu-amd-epyc-9v74-80-core-processor"),
+        (ARM.format(0, "0xd4f") + ARM.format(1, "0xd4f"), "Neoverse V2", "cpu-neoverse-v2"),
+        (ARM.format(0, "0xd87") + ARM.format(1, "0xd85"), "Cortex-X925 and Cortex-A725", "cpu-cortex-x925-and-cortex-a725"),
+        (ARM.format(0, "0xd0c"), "Arm 0x41 0xd0c", "cpu-arm-0x41-0xd0c"),
+    ],
+)
 def test_a_cpu_is_named_by_its_model_or_by_its_cores(text, name, slug, monkeypatch, tmp_path):
     monkeypatch.setattr(detect, "CPUINFO", tmp_path / "cpuinfo")
     (tmp_path / "cpuinfo").write_text(text)

@@ -29,8 +29,13 @@ def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
     """What is installed there names the folder where it was."""
     here, moved = tmp_path / "here", tmp_path / "moved"
     for name in (
-        "envs/requirements.lock", "envs/bootstrap.lock", "envs/start.py", "pyproject.toml", ".venv/.ready", ".venv/bin/ladder",
-    ):  # fmt: skip
+        "envs/requirements.lock",
+        "envs/bootstrap.lock",
+        "envs/start.py",
+        "pyproject.toml",
+        ".venv/.ready",
+        ".venv/bin/ladder",
+    ):
         written(here / name, "")
     shutil.copy(ROOT / "Makefile", here)
     (here / ".venv" / "pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = python3 -m venv --clear {here}/.venv\n")
@@ -169,8 +174,11 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, 
     """The script of docs/nightly.md, with stand-ins for all that it calls."""
     (script,) = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "nightly.md").read_text(), re.DOTALL | re.MULTILINE)
     for name, ends in (
-        ("git", 0), ("make", 0), ("gemm-ladder/.venv/bin/snakemake", measured), ("gemm-ladder/.venv/bin/ladder", compared),
-    ):  # fmt: skip
+        ("git", 0),
+        ("make", 0),
+        ("gemm-ladder/.venv/bin/snakemake", measured),
+        ("gemm-ladder/.venv/bin/ladder", compared),
+    ):
         body = f'echo "$(basename "$0") $*"\necho "$*" > "{tmp_path}/$(basename "$0").said"'
         written(tmp_path / name, f"#!/bin/sh\n{body}\nexit {ends}\n", 0o755)
     for night in "123":

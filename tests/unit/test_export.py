@@ -118,9 +118,13 @@ def interfaces(problem, at, typestr="<f4"):
 def packed(problem, at, size, **more):
     """The same as DLPack describes them: strides in elements, or none."""
     return [
-        {"data": it["data"][0], "shape": it["shape"], "strides": it["strides"] and [stride // size for stride in it["strides"]]}
+        {
+            "data": each["data"][0],
+            "shape": each["shape"],
+            "strides": each["strides"] and [stride // size for stride in each["strides"]],
+        }
         | more
-        for it in interfaces(problem, at, f"<f{size}")
+        for each in interfaces(problem, at, f"<f{size}")
     ]
 
 
@@ -133,11 +137,15 @@ CASES = {
     "02_naive_coalesced": Problem(5, 70, 3, "float64", alpha=-1.5, beta=0.5, padding=1),
     "11_split_k": Problem(256, 300, 1000, beta=0.5),
     "13_snake_order": Problem(1000, 999, 33, alpha=2, padding="1,4,2", offset="0,1,3"),
-    "14_cluster_split_k": Problem(96, 160, 2240), "15_last_wave": Problem(4096, 4096, 64, padding=4),
-    "16_thin_edge": Problem(1025, 512, 8), "21_tensor_split": Problem(300, 200, 100, offset=1),
-    "32_half_wide_tile": Problem(300, 200, 104, "float16", alpha=2), "37_half_last_wave": Problem(1000, 2000, 72, "bfloat16", beta=0.5),
-    "34_half_late_stores": Problem(300, 204, 104, "float16", padding="0,4,1"), "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1),
-}  # fmt: skip
+    "14_cluster_split_k": Problem(96, 160, 2240),
+    "15_last_wave": Problem(4096, 4096, 64, padding=4),
+    "16_thin_edge": Problem(1025, 512, 8),
+    "21_tensor_split": Problem(300, 200, 100, offset=1),
+    "32_half_wide_tile": Problem(300, 200, 104, "float16", alpha=2),
+    "37_half_last_wave": Problem(1000, 2000, 72, "bfloat16", beta=0.5),
+    "34_half_late_stores": Problem(300, 204, 104, "float16", padding="0,4,1"),
+    "38_half_any_rows": Problem(77, 55, 33, "bfloat16", offset=1),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -306,15 +314,19 @@ def test_python_names_the_array_that_does_not_fit(needy, driver):
         arrays[index] = change and {**right[index], **change}
         done = in_python(folder, env, json.loads(json.dumps(arrays)))
         assert done.returncode == 1 and message.replace("(", "").replace(")", "") in done.stdout.translate(
-            {ord(it): None for it in "()[]"}
+            {ord(each): None for each in "()[]"}
         ), done.stdout
     without = in_python(folder, env | {"NO_CONTEXT": "1"}, right)
     assert without.stdout.splitlines()[:2] == ["retain 0", "context 2"]
 
 
-@pytest.mark.parametrize(("element_type", "size", "described"), [
-    ("float64", 8, {"code": 2, "bits": 64}), ("bfloat16", 2, {"code": 4, "bits": 16, "offset": 4, "device": 13}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("element_type", "size", "described"),
+    [
+        ("float64", 8, {"code": 2, "bits": 64}),
+        ("bfloat16", 2, {"code": 4, "bits": 16, "offset": 4, "device": 13}),
+    ],
+)
 def test_arrays_of_dlpack_are_launched_on_as_well(driver, tmp_path, element_type, size, described):
     kernel, problem = KERNELS["cuda/02_naive_coalesced"], Problem(5, 70, 3, element_type, padding=1, beta=0.5)
     configuration = Configuration(element_type, tuple(kernel.parameters.items()))
@@ -335,17 +347,32 @@ def test_arrays_of_dlpack_are_launched_on_as_well(driver, tmp_path, element_type
 def test_expressions_in_cpp_are_those_of_headers(tmp_path):
     names = {"M": 7, "N": 12, "K": -5}
     texts = [
-        "M // 2 * 3 - K", "K // 2", "K % 3", "-K % 4", "N / 8", "2 ** 31 - M", "ceil_div(M, 2) + ceil_div(K, 2)",
+        "M // 2 * 3 - K",
+        "K // 2",
+        "K % 3",
+        "-K % 4",
+        "N / 8",
+        "2 ** 31 - M",
+        "ceil_div(M, 2) + ceil_div(K, 2)",
         "max(M, N, 1 > 0)",
-    ]  # fmt: skip
+    ]
     texts += [
-        "min(M, K) if M < N <= 12 else 0", "not M", "(M % 4 or N) * 4", "(M and K > 0) + 1", "M - (N - K)",
+        "min(M, K) if M < N <= 12 else 0",
+        "not M",
+        "(M % 4 or N) * 4",
+        "(M and K > 0) + 1",
+        "M - (N - K)",
         "0 if M == 8 else 1.5",
-    ]  # fmt: skip
+    ]
     body = "".join(f'std::printf("%.17g\\n", double({cpp(text)}));' for text in texts)
     header = (ROOT / "workflow" / "ladder" / "cli" / "exported.h").read_text()
     functions = [line for line in header.splitlines() if line.startswith("  static double") and line.endswith("}")]
-    source = ["#include <algorithm>", "#include <cmath>", "#include <cstdio>", *(it for it in functions if "aligned" not in it)]
+    source = [
+        "#include <algorithm>",
+        "#include <cmath>",
+        "#include <cstdio>",
+        *(each for each in functions if "aligned" not in each),
+    ]
     source += [f"int main() {{ const double M = 7, N = 12, K = -5; {body} }}"]
     command = [*toolchain.cc(), "-x", "c++", "-std=c++11", "-", "-o", str(tmp_path / "it"), "-lstdc++", "-lm"]
     subprocess.run(command, input="\n".join(source), text=True, check=True)
@@ -353,13 +380,16 @@ def test_expressions_in_cpp_are_those_of_headers(tmp_path):
     assert dict(zip(texts, map(float, printed.split()), strict=True)) == {text: evaluate(text, names) for text in texts}
 
 
-@pytest.mark.parametrize(("name", "assignments", "element_type", "message"), [
-    ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
-    ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
-    ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
-    ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),
-    ("11_split_k", ["BM=3"], "float32", "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "assignments", "element_type", "message"),
+    [
+        ("11_split", [], "float32", "11_split: no such CUDA kernel; did you mean `11_split_k`?"),
+        ("11_split_k", [], "float64", "--type float64: expected one of the element_types of cuda/11_split_k, float32"),
+        ("11_split_k", ["BX=3"], "float32", "BX=3: expected a parameter of cuda/11_split_k, BM, BN, BK, TM, TN, SLICES"),
+        ("11_split_k", ["BM=x"], "float32", "BM=x: expected a configuration such as BM=64 BN=128"),
+        ("11_split_k", ["BM=3"], "float32", "SLICES=8: requires BM % (4 * TM) == 0; expected a configuration that compiles"),
+    ],
+)
 def test_what_cannot_be_exported_is_an_error_that_says_what_was_expected(name, assignments, element_type, message):
     with pytest.raises(InputError) as error:
         export.export(name, assignments, element_type)

@@ -49,8 +49,11 @@ PATTERNS = {
     "three reads, the fuller bank in turns": ([ffma(2 * (i % 4), 3, c) for i, c in enumerate(range(32, 64))], 2 / 3),
     "the cache is lost where others go first": ([ffma(2, 3, c, A | B, yields=True) for c in EVEN], 1 / 2),
     "kept in another slot": ([ffma(2, 3, c, B) if i % 2 else ffma(3, 2, c, B) for i, c in enumerate(EVEN)], 1 / 2),
-    "another instruction keeps the cache": ([each for c in EVEN for each in (ffma(2, 3, c, A | B), Instruction(0x918, 0))], 1 / 2),
-}  # fmt: skip
+    "another instruction keeps the cache": (
+        [each for c in EVEN for each in (ffma(2, 3, c, A | B), Instruction(0x918, 0))],
+        1 / 2,
+    ),
+}
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
@@ -116,6 +119,8 @@ def test_loops_that_nvcc_makes():
     copies = issue_model.mix(snake)
     assert copies["LDG"] > 0  # LDGSTS
     assert copies["FFMA"] > 0.85 * sum(copies.values())
-    plain, ring = (issue_model.mix_on_tensor_cores(compiled(it, "bfloat16")) for it in ("30_half_tensor_maps", "31_half_ring"))
+    plain, ring = (
+        issue_model.mix_on_tensor_cores(compiled(item, "bfloat16")) for item in ("30_half_tensor_maps", "31_half_ring")
+    )
     assert plain["HGMMA"] == ring["HGMMA"] == 16  # four steps, unrolled
     assert (plain["UTMALDG"], ring["UTMALDG"]) == (4 * 3, 0)  # another warp's

@@ -94,12 +94,22 @@ def test_where_requires_allows_nothing_the_first_says_why(tmp_path):
     assert (configuration.label, objection) == ("KC=1 MC=1 NC=1 MR=1 NR=1 KU=1", "requires KC > 10")
 
 
-@pytest.mark.parametrize(("requires", "builds", "message"), [
-    ([], 1, "make 1000000 configurations, of which `requires` allows more than 10000; expected no more: shorten a list, or name"),
-    (["KC * MC == 1"], 2, "make 2000000 configurations, of which `requires` allows more than 10000; "),
-    (["KC * KU == 100 and NC * MC * MR * NR == 10000"], 1,
-     "takes more than 200000 values; expected requirements on the first parameters"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("requires", "builds", "message"),
+    [
+        (
+            [],
+            1,
+            "make 1000000 configurations, of which `requires` allows more than 10000; expected no more: shorten a list, or name",
+        ),
+        (["KC * MC == 1"], 2, "make 2000000 configurations, of which `requires` allows more than 10000; "),
+        (
+            ["KC * KU == 100 and NC * MC * MR * NR == 10000"],
+            1,
+            "takes more than 200000 values; expected requirements on the first parameters",
+        ),
+    ],
+)
 def test_too_many_configurations_are_refused(tmp_path, requires, builds, message):
     kernel = replace(swept(tmp_path, requires), path=Path("20_test.cu"))
     with pytest.raises(InputError, match=re.escape(message)):
@@ -158,12 +168,15 @@ def test_names_stand_for_expressions_and_may_use_each_other(tmp_path):
     assert kernel.unmet_need(configuration, given | {"sm_count": 6}) == "needs rest > 1"
 
 
-@pytest.mark.parametrize(("attributes", "clusters"), [
-    ({"sm_count": 132, "compute_capability": "9.0", "clusters_of_4": 30}, 30),
-    ({"sm_count": 132, "compute_capability": "9.0"}, 33),  # as in data older than the name
-    ({"sm_count": 108, "compute_capability": "8.0"}, 0),
-    ({"cores": 8}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attributes", "clusters"),
+    [
+        ({"sm_count": 132, "compute_capability": "9.0", "clusters_of_4": 30}, 30),
+        ({"sm_count": 132, "compute_capability": "9.0"}, 33),  # as in data older than the name
+        ({"sm_count": 108, "compute_capability": "8.0"}, 0),
+        ({"cores": 8}, None),
+    ],
+)
 def test_data_without_the_clusters_has_the_most_that_there_can_be(attributes, clusters):
     assert kernel_file.device_names({"attributes": attributes}).get("clusters_of_4") == clusters
 
@@ -220,43 +233,57 @@ def test_the_digest_covers_what_is_included(tmp_path):
     assert kernel_file.parse(path).digest != before
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (("/*---", "/*"), "no header"),
-    (("title: A kernel\n", ""), "missing key title"),
-    (("idea:", "ideas:"), "unknown key 'ideas'"),
-    (("BM: 32, BN: 16}", "BM: thirty, BN: 16}"), 'parameters.BM: got "thirty"; expected a whole number'),
-    (("{BM: 32, BN: 16}", "{M: 32, BN: 16}"), "parameters.M: the name is taken"),
-    (("{BM: 32, BN: 16}", "{C: 32, BN: 16}"), "parameters.C: the name is taken"),
-    (("---*/", "---*/\n#ifndef BN\n#define BN 64\n#endif"), "line 14: got #define BN; expected no macro of this name"),
-    (("sweep: {BM", "sweep: {BK: [1], BM"), "sweep.BK: no such parameter; known: BM, BN"),
-    (("sweep: {BM: [16, 32, 64]", "sweep: {BM: []"), "sweep.BM: got []; expected a list"),
-    (("needs:", "where: {sm_count: BM}\nneeds:"), "where.sm_count: the name is taken by the pipeline"),
-    (("needs:", "where: {a: b, b: M}\nneeds:"), 'where.a: "b": unknown name b'),
-    (("needs:", "where: {A: M}\nneeds:"), "expected a name of small letters, digits and underscores"),
-    (("block: [BN, BM]", "where: {a: M}\nblock: [BN, a]"), 'block: "a": unknown name a'),
-    (("sweep:", "configurations: [{BM: 8}, {BK: 1}]\nsweep:"), "configurations[1].BK: no such parameter; known: BM, BN"),
-    (("sweep:", "configurations: [{BM: -8}]\nsweep:"), "configurations[0].BM: got -8; expected a whole number"),
-    (("sweep:", "configurations: [{BM: []}]\nsweep:"), "configurations[0].BM: got []; expected a whole number from 0 to 1000000, or a list"),
-    (("needs:", "architecture: sm_90\nneeds:"), 'architecture: got "sm_90"; expected an architecture of one compute capability'),
-    (("[BM >= BN]", "[shared_memory_per_block > BM]"), "unknown name shared_memory_per_block"),
-    (("needs:", "then: [{function: f, grid: [1], block: [1], when: Q > 1}]\nneeds:"), 'then[0].when: "Q > 1": unknown name Q'),
-    (("needs:", "then: [{function: f, grid: [1], block: [1], accesses: [{shared_read: z, per_k: 1}]}]\nneeds:"),
-     'then[0].accesses: "z": unknown name z'),
-    (("[float32, float16]", "[half]"), 'element_types[0]: got "half"; expected float32, float64, float16 or bfloat16'),
-    (("block: [BN, BM]", "block: [BN, BK]"), 'block: "BK": unknown name BK; known: BM, BN, element_size'),
-    (("block: [BN, BM]", "block: [BN, M]"), "unknown name M"),
-    (("block: [BN, BM]\n", ""), "missing key block or grid"),
-    (("[BM >= BN]", "[\"__import__('os')\"]"), "is not allowed in an expression"),
-    (("[N % 4 == 0]", "[N % 0]"), "modulo"),
-    (("needs:", "accesses: [{shared_read: x + M * z, per_k: 1}]\nneeds:"), 'accesses: "x + M * z": unknown name z'),
-    (("needs:", "accesses: [{shared_read: x}]\nneeds:"), "accesses[0]: missing key per_k"),
-    (("needs:", "accesses: [{shared_read: x, global_read: x, per_k: 1}]\nneeds:"), "expected an access: one of"),
-    (("title: A kernel", "title: A\ntitle: B"), "the key title is given twice"),
-    (("title: A kernel", "title: [A"), "not valid YAML: while parsing a flow sequence\n  line 2, column 8\n"),
-    ((GOOD.split("---")[1], "\n- a\n"), 'got ["a"]; expected a mapping of the keys that docs/header.md explains'),
-    (("needs:", "then: [{function: f, grid: [Q], block: [1]}]\nneeds:"), 'then[0].grid: "Q": unknown name Q'),
-    (("needs:", "then: [{grid: [M], block: [1]}]\nneeds:"), "then[0]: missing key function"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("/*---", "/*"), "no header"),
+        (("title: A kernel\n", ""), "missing key title"),
+        (("idea:", "ideas:"), "unknown key 'ideas'"),
+        (("BM: 32, BN: 16}", "BM: thirty, BN: 16}"), 'parameters.BM: got "thirty"; expected a whole number'),
+        (("{BM: 32, BN: 16}", "{M: 32, BN: 16}"), "parameters.M: the name is taken"),
+        (("{BM: 32, BN: 16}", "{C: 32, BN: 16}"), "parameters.C: the name is taken"),
+        (("---*/", "---*/\n#ifndef BN\n#define BN 64\n#endif"), "line 14: got #define BN; expected no macro of this name"),
+        (("sweep: {BM", "sweep: {BK: [1], BM"), "sweep.BK: no such parameter; known: BM, BN"),
+        (("sweep: {BM: [16, 32, 64]", "sweep: {BM: []"), "sweep.BM: got []; expected a list"),
+        (("needs:", "where: {sm_count: BM}\nneeds:"), "where.sm_count: the name is taken by the pipeline"),
+        (("needs:", "where: {a: b, b: M}\nneeds:"), 'where.a: "b": unknown name b'),
+        (("needs:", "where: {A: M}\nneeds:"), "expected a name of small letters, digits and underscores"),
+        (("block: [BN, BM]", "where: {a: M}\nblock: [BN, a]"), 'block: "a": unknown name a'),
+        (("sweep:", "configurations: [{BM: 8}, {BK: 1}]\nsweep:"), "configurations[1].BK: no such parameter; known: BM, BN"),
+        (("sweep:", "configurations: [{BM: -8}]\nsweep:"), "configurations[0].BM: got -8; expected a whole number"),
+        (
+            ("sweep:", "configurations: [{BM: []}]\nsweep:"),
+            "configurations[0].BM: got []; expected a whole number from 0 to 1000000, or a list",
+        ),
+        (
+            ("needs:", "architecture: sm_90\nneeds:"),
+            'architecture: got "sm_90"; expected an architecture of one compute capability',
+        ),
+        (("[BM >= BN]", "[shared_memory_per_block > BM]"), "unknown name shared_memory_per_block"),
+        (
+            ("needs:", "then: [{function: f, grid: [1], block: [1], when: Q > 1}]\nneeds:"),
+            'then[0].when: "Q > 1": unknown name Q',
+        ),
+        (
+            ("needs:", "then: [{function: f, grid: [1], block: [1], accesses: [{shared_read: z, per_k: 1}]}]\nneeds:"),
+            'then[0].accesses: "z": unknown name z',
+        ),
+        (("[float32, float16]", "[half]"), 'element_types[0]: got "half"; expected float32, float64, float16 or bfloat16'),
+        (("block: [BN, BM]", "block: [BN, BK]"), 'block: "BK": unknown name BK; known: BM, BN, element_size'),
+        (("block: [BN, BM]", "block: [BN, M]"), "unknown name M"),
+        (("block: [BN, BM]\n", ""), "missing key block or grid"),
+        (("[BM >= BN]", "[\"__import__('os')\"]"), "is not allowed in an expression"),
+        (("[N % 4 == 0]", "[N % 0]"), "modulo"),
+        (("needs:", "accesses: [{shared_read: x + M * z, per_k: 1}]\nneeds:"), 'accesses: "x + M * z": unknown name z'),
+        (("needs:", "accesses: [{shared_read: x}]\nneeds:"), "accesses[0]: missing key per_k"),
+        (("needs:", "accesses: [{shared_read: x, global_read: x, per_k: 1}]\nneeds:"), "expected an access: one of"),
+        (("title: A kernel", "title: A\ntitle: B"), "the key title is given twice"),
+        (("title: A kernel", "title: [A"), "not valid YAML: while parsing a flow sequence\n  line 2, column 8\n"),
+        ((GOOD.split("---")[1], "\n- a\n"), 'got ["a"]; expected a mapping of the keys that docs/header.md explains'),
+        (("needs:", "then: [{function: f, grid: [Q], block: [1]}]\nneeds:"), 'then[0].grid: "Q": unknown name Q'),
+        (("needs:", "then: [{grid: [M], block: [1]}]\nneeds:"), "then[0]: missing key function"),
+    ],
+)
 def test_a_bad_header_is_named(tmp_path, change, message):
     with pytest.raises(InputError) as error:
         kernel_file.parse(write(tmp_path, GOOD.replace(*change)))
@@ -264,12 +291,15 @@ def test_a_bad_header_is_named(tmp_path, change, message):
     assert "kernels/cuda/20_test.cu" in str(error.value)
 
 
-@pytest.mark.parametrize("key", [
-    "element_types: [float16]",
-    "element_types: [float32, bfloat16]",
-    "grid: [1]",
-    "tensor_maps: [{of: A, box: [1, 1], swizzle: 0}]",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "element_types: [float16]",
+        "element_types: [float32, bfloat16]",
+        "grid: [1]",
+        "tensor_maps: [{of: A, box: [1, 1], swizzle: 0}]",
+    ],
+)
 def test_what_only_cuda_kernels_can_have_is_refused_of_others(tmp_path, key):
     path = write(tmp_path, f"/*---\ntitle: A\nidea: b\n{key}\n---*/\n", "cpu/20_test.c")
     message = rf"20_test\.c: header: {key.split(':')[0]}: got .*; expected CUDA kernels only to have it"
@@ -294,19 +324,22 @@ def test_the_page_of_headers_explains_every_key():
 
 
 @pytest.mark.parametrize("where", ["cpu/a.c", "include/x.h"])
-@pytest.mark.parametrize("line", [
-    "#include NAME",
-    "  #  include NAME // a macro",
-    '#/* why */include "y.h"',
-    '/* why */ #include "y.h"',
-    '# \\\ninclude "y.h"',
-    '#include /* why */ "y.h"',
-    '#include_next "y.h"',
-    '#import "y.h"',
-    '%:include "y.h"',
-    'const char x[] = {\n#embed "y.h"\n};',
-    '__asm__(".incbin \\"y.h\\"");',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#include NAME",
+        "  #  include NAME // a macro",
+        '#/* why */include "y.h"',
+        '/* why */ #include "y.h"',
+        '# \\\ninclude "y.h"',
+        '#include /* why */ "y.h"',
+        '#include_next "y.h"',
+        '#import "y.h"',
+        '%:include "y.h"',
+        'const char x[] = {\n#embed "y.h"\n};',
+        '__asm__(".incbin \\"y.h\\"");',
+    ],
+)
 def test_a_file_that_is_read_unseen_is_refused(tmp_path, line, where):
     text = "/*---\ntitle: t\n# include this: in words\nidea: i\n---*/\n/* a */ /* b */\n// #include NAME\n"
     path = write(tmp_path, text + '#include "x.h"\n#include <math.h>\n', "cpu/a.c")
@@ -327,9 +360,12 @@ def test_what_a_kernel_includes_is_found_however_it_is_written(tmp_path):
     path = tmp_path / "kernels" / "cpu" / "a.c"
     path.parent.mkdir()
     texts = {
-        include / "quoted.h": '#include "sub/inner.h"\n', include / "sub" / "inner.h": '#include "beside.h"\n',
-        include / "sub" / "beside.h": "", include / "bracketed.h": "", outside: "",
-    }  # fmt: skip
+        include / "quoted.h": '#include "sub/inner.h"\n',
+        include / "sub" / "inner.h": '#include "beside.h"\n',
+        include / "sub" / "beside.h": "",
+        include / "bracketed.h": "",
+        outside: "",
+    }
     for file, text in texts.items():
         file.write_text(text)
     path.write_text(
@@ -350,9 +386,13 @@ def test_what_is_no_kernel_stops_nothing(tmp_path):
     folder = tmp_path / "kernels" / "cpu"
     folder.mkdir(parents=True)
     texts = {
-        "01_good.c": WHOLE, "02_mark.c": "\ufeff" + WHOLE, "03_bad.c": WHOLE.replace("idea", "ide"), "wip.c": "int main",
-        "other.cpp": WHOLE, "notes.txt": "",
-    }  # fmt: skip
+        "01_good.c": WHOLE,
+        "02_mark.c": "\ufeff" + WHOLE,
+        "03_bad.c": WHOLE.replace("idea", "ide"),
+        "wip.c": "int main",
+        "other.cpp": WHOLE,
+        "notes.txt": "",
+    }
     for name, text in texts.items():
         (folder / name).write_text(text)
     (folder / ".#01_good.c").symlink_to("nobody@nowhere.1:2")  # as Emacs locks what it edits

@@ -34,18 +34,34 @@ def test_ptx_is_assembled_in_one_way_only(tmp_path, arch):
     assert build(tmp_path, PTX, "sm_86").sha256 != row.sha256
 
 
-@pytest.mark.parametrize(("old", "new", "reason"), [
-    (".version 7.0", ".version 99.0",
-     r"kernel\.ptx, line 11; fatal   : Unsupported \.version 99\.0; current version is '\d+\.\d+'"),
-    ("mul.f32 %sum, %sum,", "mul.f32 %sum, %wrong,", r"kernel\.ptx, line \d+; error   : Unknown symbol '%wrong'"),
-    ("entry gemm", "entry other", r"^no function gemm; found other; expected \.visible \.entry gemm\(int M, "),
-    (".param .u32 lda,", "",
-     r"^gemm takes 10 parameters; .*: the sixth, lda, has 8 bytes at offset 24; expected 4 bytes at offset 24$"),
-    (".reqntid 32, 8, 1", ".reqntid 32, 4, 1",
-     r"^gemm is compiled for blocks of 32 x 4 x 1 threads; expected 32 x 8 x 1, the header's"),
-    (".reqntid 32, 8, 1", ".maxntid 128, 1, 1", r"^gemm is compiled for at most 128 threads a block .*; expected 256 or more"),
-    (".target sm_75", ".target sm_90a\n", r"\.target"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            ".version 7.0",
+            ".version 99.0",
+            r"kernel\.ptx, line 11; fatal   : Unsupported \.version 99\.0; current version is '\d+\.\d+'",
+        ),
+        ("mul.f32 %sum, %sum,", "mul.f32 %sum, %wrong,", r"kernel\.ptx, line \d+; error   : Unknown symbol '%wrong'"),
+        ("entry gemm", "entry other", r"^no function gemm; found other; expected \.visible \.entry gemm\(int M, "),
+        (
+            ".param .u32 lda,",
+            "",
+            r"^gemm takes 10 parameters; .*: the sixth, lda, has 8 bytes at offset 24; expected 4 bytes at offset 24$",
+        ),
+        (
+            ".reqntid 32, 8, 1",
+            ".reqntid 32, 4, 1",
+            r"^gemm is compiled for blocks of 32 x 4 x 1 threads; expected 32 x 8 x 1, the header's",
+        ),
+        (
+            ".reqntid 32, 8, 1",
+            ".maxntid 128, 1, 1",
+            r"^gemm is compiled for at most 128 threads a block .*; expected 256 or more",
+        ),
+        (".target sm_75", ".target sm_90a\n", r"\.target"),
+    ],
+)
 def test_ptx_that_cannot_be_launched_is_a_compile_error(tmp_path, old, new, reason):
     text = PTX.replace(old, new)
     row = build(tmp_path, text.replace("[lda]", "[ldb]") if "lda" in old else text)
@@ -53,11 +69,16 @@ def test_ptx_that_cannot_be_launched_is_a_compile_error(tmp_path, old, new, reas
     assert re.search(reason, row.reason), row.reason
 
 
-@pytest.mark.parametrize(("line", "message"), [
-    ("parameters: {BM: 8}", 'header: parameters: got {"BM": 8}; expected none, because PTX has no constants to set'),
-    ("element_types: [float32, float64]",
-     "header: element_types: got float32, float64; expected one, because PTX has no type `T`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("parameters: {BM: 8}", 'header: parameters: got {"BM": 8}; expected none, because PTX has no constants to set'),
+        (
+            "element_types: [float32, float64]",
+            "header: element_types: got float32, float64; expected one, because PTX has no type `T`",
+        ),
+    ],
+)
 def test_what_a_header_of_ptx_cannot_have_is_refused(tmp_path, line, message):
     with pytest.raises(InputError, match=re.escape(f"mine.ptx: {message}")):
         kernel_file.parse(write(tmp_path, PTX.replace("\nblock:", f"\n{line}\nblock:", 1)))
@@ -88,13 +109,17 @@ def test_a_kernel_is_found_by_its_name_and_a_cubin_is_none(tmp_path):
 
 def test_the_compilers_of_a_campaign_are_those_of_each_kernel():
     data = {
-        "campaign": "t", "kernels": ["cuda/64_ptx", "cuda/03*", "cpu/01*"], "problems": {"cuda": [[8, 8, 8]]},
+        "campaign": "t",
+        "kernels": ["cuda/64_ptx", "cuda/03*", "cpu/01*"],
+        "problems": {"cuda": [[8, 8, 8]]},
         "compiler": ["nvcc", "nvrtc"],
-    }  # fmt: skip
+    }
     plan = campaign_file.load(data, "t", kernel_file.discover(ROOT))
     assert {id: plan.compilers(kernel) for id, kernel in plan.kernels.items()} == {
-        "cuda/64_ptx": ["ptxas"], "cuda/03_shared_tile": ["nvcc", "nvrtc"], "cpu/01_naive_ijk": ["cc"],
-    }  # fmt: skip
+        "cuda/64_ptx": ["ptxas"],
+        "cuda/03_shared_tile": ["nvcc", "nvrtc"],
+        "cpu/01_naive_ijk": ["cc"],
+    }
 
 
 CUTE = PTX.partition("---*/")[0].replace("\nblock:", "\nuses: [cutlass]\nblock:") + "---*/\n#include <cute/tensor.hpp>\n"
@@ -146,11 +171,14 @@ def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs
     assert before == f"{toolchain.versions(kernel, 'nvcc')}, headers 1.0"  # so that installing it makes the job run again
 
 
-@pytest.mark.parametrize(("name", "text", "message"), [
-    ("cuda/mine.ptx", CUTE, "header: uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it"),
-    ("cpu/mine.c", "/*---\ntitle: t\nidea: i\nuses: [cutlass]\n---*/\n", "header: uses: got cutlass; expected kernels in"),
-    ("cuda/mine.cu", CUTE.replace("[cutlass]", "[cublas]"), 'header: uses[0]: got "cublas"; expected cutlass'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("cuda/mine.ptx", CUTE, "header: uses: got cutlass; expected kernels in CUDA C++ (.cu) only to have it"),
+        ("cpu/mine.c", "/*---\ntitle: t\nidea: i\nuses: [cutlass]\n---*/\n", "header: uses: got cutlass; expected kernels in"),
+        ("cuda/mine.cu", CUTE.replace("[cutlass]", "[cublas]"), 'header: uses[0]: got "cublas"; expected cutlass'),
+    ],
+)
 def test_libraries_are_those_that_are_known_and_for_cuda_only(tmp_path, name, text, message):
     with pytest.raises(InputError, match=re.escape(f"{name.partition('/')[2]}: {message}")):
         kernel_file.parse(write(tmp_path, text, name))

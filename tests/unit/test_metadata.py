@@ -19,7 +19,7 @@ def test_the_metadata_files_agree():
     assert codemeta["description"] == project["description"]
     assert codemeta["license"].rpartition("/")[2] == citation["license"] == project["license"]
     assert codemeta["keywords"] == citation["keywords"]
-    assert [it["name"] for it in codemeta["author"]] == [it["name"] for it in citation["authors"]]
+    assert [each["name"] for each in codemeta["author"]] == [each["name"] for each in citation["authors"]]
     text = (ROOT / "CITATION.cff").read_text().splitlines()[0] + codemeta["creativeWorkStatus"]
     for missing in ("repository-code", "date-released", "doi", "codeRepository", "datePublished", "identifier", "authors"):
         assert re.search(rf"\b{missing}\b", text), missing

@@ -15,27 +15,37 @@ from ladder.model.problem import Problem
 from planted import ROOT
 
 LANES = range(32)
-H200 = {"compute_capability": "9.0", "sm_count": 132, "shared_memory_per_sm_bytes": 233472, "registers_per_sm": 65536,
-        "threads_per_sm": 2048, "max_sm_clock_mhz": 1980, "shared_memory_per_block_bytes": 232448}  # fmt: skip
+H200 = {
+    "compute_capability": "9.0",
+    "sm_count": 132,
+    "shared_memory_per_sm_bytes": 233472,
+    "registers_per_sm": 65536,
+    "threads_per_sm": 2048,
+    "max_sm_clock_mhz": 1980,
+    "shared_memory_per_block_bytes": 232448,
+}
 GPU = {"sm_count": 132, "shared_memory_per_block": 232448, "clusters_of_4": 30}
 """What the expressions of headers call it."""
 
 
-@pytest.mark.parametrize(("index", "width", "expected"), [
-    (lambda i: i, 1, (1, 0)),
-    (lambda i: 2 * i, 1, (2, 1)),
-    (lambda i: 32 * i, 1, (32, 31)),
-    (lambda i: 33 * i, 1, (1, 0)),
-    (lambda i: 0, 1, (1, 0)),
-    (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
-    (lambda i: i // 16 * 16, 1, (1, 0)),
-    (lambda i: 2 * i, 2, (2, 0)),
-    (lambda i: 4 * i, 4, (4, 0)),
-    (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
-    (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
-    (lambda i: 0, 2, (1, 0)),
-    (lambda i: 128 * i, 4, (32, 28)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("index", "width", "expected"),
+    [
+        (lambda i: i, 1, (1, 0)),
+        (lambda i: 2 * i, 1, (2, 1)),
+        (lambda i: 32 * i, 1, (32, 31)),
+        (lambda i: 33 * i, 1, (1, 0)),
+        (lambda i: 0, 1, (1, 0)),
+        (lambda i: i // 16 * 32 + i % 16, 1, (2, 1)),
+        (lambda i: i // 16 * 16, 1, (1, 0)),
+        (lambda i: 2 * i, 2, (2, 0)),
+        (lambda i: 4 * i, 4, (4, 0)),
+        (lambda i: 4 * (i % 16), 4, (4, 0)),  # two rows of 16 threads read the same fours
+        (lambda i: 4 * (i // 16), 4, (2, 0)),  # one address a row: two registers a wavefront
+        (lambda i: 0, 2, (1, 0)),
+        (lambda i: 128 * i, 4, (32, 28)),
+    ],
+)
 def test_wavefronts_of_a_read(index, width, expected):
     assert wavefronts([4 * index(i) for i in LANES], 4 * width) == expected
 
@@ -61,17 +71,20 @@ def test_sectors():
     assert sectors([4 * i + 4 for i in LANES], 4) == 5
 
 
-@pytest.mark.parametrize(("threads", "registers", "shared", "expected"), [
-    (256, 32, 0, (8, 1.0, "threads")),
-    (32, 32, 0, (32, 0.5, "blocks")),
-    (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
-    (256, 128, 0, (2, 0.25, "registers")),
-    (256, 129, 0, (1, 0.125, "registers")),
-    (128, 168, 0, (3, 0.1875, "registers")),
-    (128, 32, 48 << 10, (4, 0.25, "shared memory")),
-    (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
-    (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "expected"),
+    [
+        (256, 32, 0, (8, 1.0, "threads")),
+        (32, 32, 0, (32, 0.5, "blocks")),
+        (1024, 33, 0, (1, 0.5, "registers")),  # 40 registers a thread: 48 warps, of which a block takes 32
+        (256, 128, 0, (2, 0.25, "registers")),
+        (256, 129, 0, (1, 0.125, "registers")),
+        (128, 168, 0, (3, 0.1875, "registers")),
+        (128, 32, 48 << 10, (4, 0.25, "shared memory")),
+        (128, 32, 113 << 10, (2, 0.125, "shared memory")),  # 114 KiB with the reserved one: just two
+        (128, 32, 114 << 10, (1, 0.0625, "shared memory")),
+    ],
+)
 def test_occupancy_of_an_h200(threads, registers, shared, expected):
     assert occupancy(threads, registers, shared, H200) == expected
 
@@ -112,8 +125,13 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
     (tmp_path / "o.cpp").write_text(CALCULATOR)
     flags = [f"-DMAJOR={major}", f"-DMINOR={minor}", f"-DTHREADS={threads}", f"-DSHARED={shared}", f"-I{header.parent}"]
     subprocess.run(["g++", *flags, "o.cpp", "-o", "o"], cwd=tmp_path, check=True)
-    cases = [(t, r, s) for t in (32, 64, 96, 128, 256, 512, 1024) for r in (16, 32, 33, 40, 64, 127, 128, 129, 168, 255)
-             for s in (0, 4096, 8448, 16896, 49152) if t * r <= 65536]  # fmt: skip
+    cases = [
+        (t, r, s)
+        for t in (32, 64, 96, 128, 256, 512, 1024)
+        for r in (16, 32, 33, 40, 64, 127, 128, 129, 168, 255)
+        for s in (0, 4096, 8448, 16896, 49152)
+        if t * r <= 65536
+    ]
     given = "\n".join(" ".join(map(str, case)) for case in cases)
     done = subprocess.run([tmp_path / "o"], input=given, text=True, capture_output=True, check=True)
     device = {"compute_capability": capability, "threads_per_sm": threads, "registers_per_sm": 65536}
@@ -144,9 +162,11 @@ def test_the_accesses_of_a_kernel_agree_with_its_formula(kernel):
         names = kernel.names(configuration, given)
         read = [
             sum(kernel_model.evaluate(access["per_k"], names) for access in shape.accesses if "global_read" in access)
-            * prod(shape.block) * prod(shape.grid) * 512
+            * prod(shape.block)
+            * prod(shape.grid)
+            * 512
             for shape in kernel.launches(configuration, given)
-        ]  # fmt: skip
+        ]
         assert sum(read) == pytest.approx(kernel_model.evaluate(kernel.global_reads, names)), configuration.label
         model = kernel_model.traffic(kernel, configuration, given)
         assert model["shared_writes"] in (0, pytest.approx(read[0]))
@@ -222,10 +242,15 @@ then:
     assert (row["shared_bytes"], row["blocks_per_sm"], row["occupancy_limit"]) == (232448 // 3 + 1000, 2, "shared memory")
 
 
-@pytest.mark.parametrize(("resource", "element_type", "expected"), [
-    ({"multiply_adds_per_clock": "0.8"}, "float32", 52.0), ({"multiply_adds_per_clock": ""}, "float32", None), ({}, "float32", None),
-    ({"multiply_adds_per_clock": "0.8"}, "float64", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("resource", "element_type", "expected"),
+    [
+        ({"multiply_adds_per_clock": "0.8"}, "float32", 52.0),
+        ({"multiply_adds_per_clock": ""}, "float32", None),
+        ({}, "float32", None),
+        ({"multiply_adds_per_clock": "0.8"}, "float64", None),
+    ],
+)
 def test_what_a_loop_can_issue_is_a_share_of_the_peak(resource, element_type, expected):
     row = modelled("02_naive_coalesced", 64, element_type, resource=resource)
     assert row.get("issue_tflops") == expected
@@ -241,8 +266,18 @@ def test_the_measured_peak_is_a_bound_of_float32_alone():
 
 def test_a_table_has_no_row_for_what_did_not_run_or_is_gone():
     kernel = CUDA["02_naive_coalesced"]
-    ran = {"kernel": kernel.name, "element_type": "float32", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0, "padding": 0,
-           "problem": "64", "tensor_cores": False}  # fmt: skip
+    ran = {
+        "kernel": kernel.name,
+        "element_type": "float32",
+        "m": 64,
+        "n": 64,
+        "k": 64,
+        "alpha": 1.0,
+        "beta": 0.0,
+        "padding": 0,
+        "problem": "64",
+        "tensor_cores": False,
+    }
     summary = pd.DataFrame(
         [ran | {"configuration": label} for label in ("BX=32 BY=8", "BX=32 BY=8", "BX=32 BY=64", "BX=32", "BX=32 OLD=8")]
         + [ran | {"kernel": name, "configuration": "-"} for name in ("cublas", "99_gone")]

@@ -34,10 +34,12 @@ def runs(machines, seed=0, candidates=40, called="not distinguishable"):
     half = 2.776 * OF_RUN  # what five processes would state whose mean has this standard deviation
     pairs = pd.DataFrame(
         {
-            "pair": ["twins", "twins", "null", "gain"], "verdict": [called, "not distinguishable"] + ["faster"] * 2,
-            "low": [1.0, 1.0002, 1.01, 1.1], "high": [1.001, 1.0008, 1.02, 1.2],
+            "pair": ["twins", "twins", "null", "gain"],
+            "verdict": [called, "not distinguishable"] + ["faster"] * 2,
+            "low": [1.0, 1.0002, 1.01, 1.1],
+            "high": [1.001, 1.0008, 1.02, 1.2],
         }
-    )  # fmt: skip
+    )
 
     def run(level):
         ratios = level + OF_RUN * random.normal(size=len(table))
@@ -113,10 +115,13 @@ def test_a_difference_is_within_welchs_interval():
     assert (abs(first.ratios["log_ratio"] - second.ratios["log_ratio"]) <= both).mean() > 0.968
 
 
-@pytest.mark.parametrize("column", [
-    "tensor_cores",  # which draw another power; few such finalists would not be seen among many others
-    "other_baseline",  # which may choose another algorithm on another machine: that says nothing of kernels
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "column",
+    [
+        "tensor_cores",  # which draw another power; few such finalists would not be seen among many others
+        "other_baseline",  # which may choose another algorithm on another machine: that says nothing of kernels
+    ],
+)
 def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
     several = runs(["a", "b", "c"], candidates=60)
     apart = several[0].ratios["kernel"].isin(["k0", "k1", "k2"])
@@ -261,9 +266,15 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
 
 def test_the_limit_is_that_of_the_machines(tmp_path):
     row = {
-        "element_type": "float32", "machines": 3, "problem": "64", "state": "warm", "tensor_cores": False,
-        "other_baseline": False, "repeat_time_limit": 0.01, "reproduce_time_limit": 0.02,
-    }  # fmt: skip
+        "element_type": "float32",
+        "machines": 3,
+        "problem": "64",
+        "state": "warm",
+        "tensor_cores": False,
+        "other_baseline": False,
+        "repeat_time_limit": 0.01,
+        "reproduce_time_limit": 0.02,
+    }
     row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
     other = row | {"problem": "65", "tensor_cores": True, "repeat_time_limit": None}
     csv_files.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")

@@ -51,10 +51,12 @@ def test_what_is_not_correct_has_no_speed(status):
 
 def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
     rows = [
-        row(configuration="slow", samples_us=[3.0] * 10), row(configuration="fast", samples_us=[1.0, 1.1] * 5),
-        row(configuration="tied", samples_us=[1.06] * 10), row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
+        row(configuration="slow", samples_us=[3.0] * 10),
+        row(configuration="fast", samples_us=[1.0, 1.1] * 5),
+        row(configuration="tied", samples_us=[1.06] * 10),
+        row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
         row(kernel="other", status="timeout"),
-    ]  # fmt: skip
+    ]
     (line,) = tables.best(summarise(rows, 1.0), Finalists()).to_dict("records")
     assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
 
@@ -76,9 +78,12 @@ def test_two_environments_are_never_one_dataset(tmp_path):
     for paths, environment, message in (
         ([a, b], of_a, r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"'),
         ([a], of_a | {"name": "L"}, r"environment\.json: name: got L; expected H, as in its fingerprint"),
-        ([a, b], {"fingerprint": {"driver": "590", "device": "L"}},
-         r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json'),
-    ):  # fmt: skip
+        (
+            [a, b],
+            {"fingerprint": {"driver": "590", "device": "L"}},
+            r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
+        ),
+    ):
         with pytest.raises(InputError, match=message):
             dataset.load(paths, environment)
     probed, again = ({**of_a, "peaks": {"fp32_tflops": peak}} for peak in (60.0, 61.0))

@@ -51,8 +51,10 @@ def test_energy_is_the_median_of_processes_with_its_range():
         record |= {"energy_j": joules, "power_w": joules / np.median(record["samples_us"]) * 1e6}
     columns = ["energy_j", "energy_low_j", "energy_high_j", "energy_processes", "tflop_per_j"]
     for without, expected in (
-        (None, [2.0, 1.0, 3.0, 3, 2e-6 / 2]), (1, [1.5, 1.0, 2.0, 2, 2e-6 / 1.5]), (0, [2.0, math.nan, math.nan, 1, 2e-6 / 2]),
-    ):  # fmt: skip
+        (None, [2.0, 1.0, 3.0, 3, 2e-6 / 2]),
+        (1, [1.5, 1.0, 2.0, 2, 2e-6 / 1.5]),
+        (0, [2.0, math.nan, math.nan, 1, 2e-6 / 2]),
+    ):
         if without is not None:
             rows[without]["energy_j"] = None
         line = made(swept("a") + rows)[columns].astype(float)
@@ -113,17 +115,20 @@ def test_a_control_is_no_configuration_of_its_kernel():
     assert made(rows)["kernel"].tolist() == ["k"]
 
 
-@pytest.mark.parametrize(("given", "mark"), [
-    ({}, ""),
-    ({"samples_throttle_reasons": [0x4, *[0x1] * 9]}, "throttled"),
-    ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
-    ({"samples_us": list(np.linspace(1, 1.01, 12)), "reference_us": [1.0] * 12}, "drifting"),
-    ({"samples_us": [1.0] * 12, "reference_us": list(np.linspace(1, 1.01, 12))}, "drifting"),
-    ({"other_processes": 1}, "disturbed"),
-    ({"other_processes": 0.0, "reference": "blas_1"}, ""),
-    ({"stop": "race"}, "raced"),
-    ({"stop": "race", "samples_us": [1.0, 1.2] * 5}, "multimodal; raced"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "mark"),
+    [
+        ({}, ""),
+        ({"samples_throttle_reasons": [0x4, *[0x1] * 9]}, "throttled"),
+        ({"samples_us": [1.0] * 8 + [1.06] * 2}, "multimodal"),
+        ({"samples_us": list(np.linspace(1, 1.01, 12)), "reference_us": [1.0] * 12}, "drifting"),
+        ({"samples_us": [1.0] * 12, "reference_us": list(np.linspace(1, 1.01, 12))}, "drifting"),
+        ({"other_processes": 1}, "disturbed"),
+        ({"other_processes": 0.0, "reference": "blas_1"}, ""),
+        ({"stop": "race"}, "raced"),
+        ({"stop": "race", "samples_us": [1.0, 1.2] * 5}, "multimodal; raced"),
+    ],
+)
 def test_marks(given, mark):
     summary = summarise([row(**given)], 1.0)
     assert summary["marks"].tolist() == [mark]
@@ -132,14 +137,17 @@ def test_marks(given, mark):
         assert tables.best(summary, Finalists())["marks"].tolist() == [marks]
 
 
-@pytest.mark.parametrize(("levels", "unsteady"), [
-    (NEAR, False),
-    ([1.05, 1.06, 1.07], False),
-    ([1.11, 1.111, 1.112], True),
-    ([0.9, 0.901, 0.902], True),
-    ([0.9, 1.0, 1.1], True),  # about 1, and its interval is from 0.77 to 1.29
-    ([0.95, 1.0, 1.05], False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("levels", "unsteady"),
+    [
+        (NEAR, False),
+        ([1.05, 1.06, 1.07], False),
+        ([1.11, 1.111, 1.112], True),
+        ([0.9, 0.901, 0.902], True),
+        ([0.9, 1.0, 1.1], True),  # about 1, and its interval is from 0.77 to 1.29
+        ([0.95, 1.0, 1.05], False),
+    ],
+)
 def test_where_the_reference_differs_from_itself_nothing_is_a_result(levels, unsteady):
     of_kernel = swept("a") + again("k", "a", NEAR, "best")
     reference = swept("-", kernel="cublas") + again("cublas", "-", levels, "best")
@@ -190,8 +198,11 @@ def test_what_is_timed_apart_from_the_reference_uses_the_tensor_cores():
     rows += again("21_b", "-", NEAR, "best", key="apart") + again("cublaslt_best", "-", NEAR, "best", key="apart")
     assert Finalists(labelled(rows)).tensor_cores == {("21_b", "float32", "-")}
     assert dict(made(rows)[["kernel", "tensor_cores"]].to_numpy()) == {
-        "01_a": False, "21_b": True, "cublas": False, "cublaslt_best": False,
-    }  # fmt: skip
+        "01_a": False,
+        "21_b": True,
+        "cublas": False,
+        "cublaslt_best": False,
+    }
 
 
 def test_pairs():
