@@ -4,11 +4,11 @@ import json
 import math
 import re
 import shutil
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from ladder.analysis import compare, repeatability
@@ -68,192 +68,198 @@ def test_what_is_within_a_thousandth_of_1_the_clock_cannot_tell(low, high, verdi
 
 @pytest.mark.slow
 def test_identical_code_is_called_different_in_one_of_twenty_at_most(runs):
-    changes = [compare.changes(before, after, {}) for before, after in pairwise(runs[:5])]
-    assert sum(map(len, changes)) > 150
-    assert sum(called(rows).sum() for rows in changes) <= 0.05 * sum(map(len, changes))
-    assert not any(rows["sure"].any() for rows in changes)
+    rows = pd.concat([compare.changes(*pair, {}) for pair in pairwise(runs[:5])])
+    assert len(rows) > 150
+    assert called(rows).mean() <= 0.05
+    assert not rows["sure"].any()
 
 
 @pytest.mark.slow
 def test_two_per_cent_are_found_and_nothing_else_is(runs):
     limits = repeatability.of_nights(runs[:4], runs[5])
-    rows = [compare.changes(run, runs[5], limits) for run in runs[:4]]
-    slowed = [each[each["kernel"].isin(SLOWED)] for each in rows]
-    others = [each[~each["kernel"].isin(SLOWED)] for each in rows]
-    count = sum(map(len, slowed))
-    assert count > 70
-    assert sum((each["verdict"] == "slower").sum() for each in slowed) >= 0.9 * count
-    assert sum(each["sure"].sum() for each in slowed) >= 0.75 * count
-    assert np.median([ratio for each in slowed for ratio in each["ratio"]]) == pytest.approx(1 / 1.02, abs=0.003)
-    assert sum(called(each).sum() for each in others) <= 0.05 * sum(map(len, others))
-    for run in runs[:4]:
-        slower = compare.Comparison(run, runs[5], compare.changes(run, runs[5], limits)).slower(0.01)
+    tables = [compare.changes(run, runs[5], limits) for run in runs[:4]]
+    rows = pd.concat(tables)
+    is_slowed = rows["kernel"].isin(SLOWED)
+    slowed, others = rows[is_slowed], rows[~is_slowed]
+    assert len(slowed) > 70
+    assert (slowed["verdict"] == "slower").mean() >= 0.9
+    assert slowed["sure"].mean() >= 0.75
+    assert slowed["ratio"].median() == pytest.approx(1 / 1.02, abs=0.003)
+    assert called(others).mean() <= 0.05
+    for run, table in zip(runs, tables, strict=False):
+        slower = compare.Comparison(run, runs[5], table).slower(0.01)
         assert set(slower["kernel"]) == set(SLOWED)
-    unsure = compare.Comparison(runs[0], runs[5], rows[0].assign(sure=False))
+    unsure = compare.Comparison(runs[0], runs[5], tables[0].assign(sure=False))
     assert unsure.slower(0.01).empty  # one in twenty of the same code is called slower too
 
 
 @pytest.mark.parametrize("sd", [(0.001, 0.001), (0.001, 0.003)])
 @pytest.mark.parametrize("processes", [(3, 3), (3, 5), (5, 5)])
 def test_the_interval_between_runs_covers_their_quotient(sd, processes):
-    random, trials = np.random.default_rng(3), 3000
-    firsts, seconds = (
-        np.exp(random.normal(0, of, (trials, count, 1)) + random.normal(0, 0.0005, (trials, count, 8)))
-        for of, count in zip(sd, processes, strict=True)
-    )
-    intervals = [between_runs(1.02 * first, second) for first, second in zip(firsts, seconds, strict=True)]
-    assert 0.945 <= np.mean([low <= 1.02 <= high for _, low, high in intervals]) <= 0.99
-    wide = [between_runs(1.02 * first, second, 0.999) for first, second in zip(firsts, seconds, strict=True)]
-    assert np.mean([low <= 1.02 <= high for _, low, high in wide]) > 0.997
+    """Of runs whose processes differ by `sd` in the logarithm, and whose times differ by 2 %."""
+    random = np.random.default_rng(3)
+
+    def processes_of(of, count):
+        levels = random.normal(0, of, (3000, count, 1))
+        return np.exp(levels + random.normal(0, 0.0005, (3000, count, 8)))
+
+    firsts, seconds = map(processes_of, sd, processes)
+    for share, least, most in ((0.95, 0.945, 0.99), (0.999, 0.997, 1)):
+        intervals = [between_runs(1.02 * a, b, share) for a, b in zip(firsts, seconds, strict=True)]
+        assert least <= np.mean([low <= 1.02 <= high for _, low, high in intervals]) <= most
 
 
 def test_two_runs_of_known_values():
-    # by hand: log means 1 and 0, variances of the means 1/3 and 0, so two degrees of freedom; t is 4.3027 (tables)
-    ratio, low, high = between_runs(np.exp([[0], [1], [2]]), [[1], [1], [1]])
-    assert math.log(ratio) == pytest.approx(1)
-    assert np.log([low, high]).tolist() == pytest.approx([1 - 2.4841, 1 + 2.4841], abs=1e-4)
-    two = np.exp([[0], [1], [2]]), [[1], [1], [1.5]]
-    halves = [(math.log(high / value), 2) for value, _, high in map(between_processes, two)]
-    ratio, _, high = between_runs(*two, 0.99)  # from both intervals too
-    assert half_of_difference(*halves, 0.99) == pytest.approx(math.log(high / ratio))
-    exact = half_of_difference((0.1, 4), (0.0, 0)), half_of_difference((0.0, 0), (0.1, 4))
-    assert exact == pytest.approx((0.1, 0.1))
-    assert half_of_difference((0.0, 0), (0.0, 0)) == 0
-    assert half_of_difference((math.inf, 0), (0.1, 4)) == math.inf
+    # by hand: log means 1 and 0, variances of the means 1/3 and 0, so two degrees of freedom
+    spread = np.exp([[0], [1], [2]])
+    half = 2.4841  # t is 4.3027 (tables)
+    ends = np.log(between_runs(spread, [[1], [1], [1]]))
+    assert ends.tolist() == pytest.approx([1, 1 - half, 1 + half], abs=1e-4)
     assert between_runs([[2]], [[1], [1]]) == (2, 0, math.inf)
     assert between_runs([[2], [2]], [[1], [1]]) == (2, 2, 2)
     with pytest.raises(ValueError, match="no processes"):
         between_runs([], [[1]])
 
 
+def test_half_of_a_difference_is_that_of_both_runs():
+    runs_of_three = np.exp([[0], [1], [2]]), [[1], [1], [1.5]]
+    halves = [(math.log(high / value), 2) for value, _, high in map(between_processes, runs_of_three)]
+    ratio, _, high = between_runs(*runs_of_three, 0.99)
+    assert half_of_difference(*halves, 0.99) == pytest.approx(math.log(high / ratio))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "half"),
+    [
+        ((0.1, 4), (0.0, 0), 0.1),
+        ((0.0, 0), (0.1, 4), 0.1),
+        ((0.0, 0), (0.0, 0), 0),
+        ((math.inf, 0), (0.1, 4), math.inf),
+    ],
+)
+def test_half_of_a_difference_where_one_run_is_exact_or_says_nothing(first, second, half):
+    assert half_of_difference(first, second) == pytest.approx(half)
+
+
 @pytest.mark.slow
 def test_what_differs_by_no_more_than_runs_do_is_the_same(tmp_path):
-    """Runs of the same code that differ by more than processes: with the limit of published ones they are the same."""
+    """Runs of the same code that differ by more than processes, with the limit of published ones."""
     alike = {"fingerprint": {"uuids": ["GPU-0"]}, **SIZES}
     group = tmp_path / "nvidia-made-up" / "default"
     folders = [synthetic.write(group / f"run{seed}", seed, of_run=0.01, **alike) for seed in range(4)]
     synthetic.index(tmp_path)
     repeatability.write(tmp_path)
     run, other = map(Dataset.open, folders[:2])
-    without = compare.changes(run, other, {})
     limits = repeatability.limits(tmp_path, run.environment, other.environment, "time_")
     assert len(limits) > 8
     assert all(0.01 < limit.half < 0.08 for limit in limits.values())
-    with_limits = compare.changes(run, other, limits)
-    assert called(without).mean() > 0.3
-    assert called(with_limits).mean() <= 0.1
-    for row in with_limits.itertuples():
-        tf32 = row.kernel == "cublas_tf32"
-        assert row.limit == pytest.approx(math.exp(limits["float32", row.problem, row.state, tf32, tf32].half))
+    rows = compare.changes(run, other, limits)
+    assert called(compare.changes(run, other, {})).mean() > 0.3
+    assert called(rows).mean() <= 0.1
     slowed = Dataset.open(synthetic.write(tmp_path / "slowed", 9, of_run=0.01, speed=1 / 1.2, **SIZES))
     assert compare.changes(run, slowed, limits)["sure"].all()
     # one degree of freedom tells little of one case in hundreds
-    changes = compare.changes(run, slowed, {key: replace(limit, degrees=1) for key, limit in limits.items()})
-    assert (changes["verdict"] == "slower").all()
-    assert not changes["sure"].any()
-
-
-@pytest.mark.parametrize(
-    ("tied", "chosen"),
-    [(("", ""), ("a", "b")), (("b", ""), ("b", "b")), (("", "a"), ("a", "a")), (("c", "c"), ("c", "c")), (("c", ""), ("a", "b"))],
-)
-def test_which_of_the_tied_is_best_is_no_change(tied, chosen):
-    row = {"configuration": "a", "configuration_other": "b", "tied_with": tied[0], "tied_with_other": tied[1]}
-    assert compare._same_configuration(row) == chosen
+    little = {key: replace(limit, degrees=1) for key, limit in limits.items()}
+    rows = compare.changes(run, slowed, little)
+    assert set(rows["verdict"]) == {"slower"}
+    assert not rows["sure"].any()
 
 
 SMALL = {"problems": [(256, 256, 256)], "kernels": ("03_shared_tile", "cublas"), "processes": 3}
 
 
-def test_the_environments_come_first(tmp_path, capsys):
+@pytest.fixture
+def ladder_compare(capsys):
+    """Runs the command; its exit code and what it says."""
+
+    def run(*arguments):
+        code = 0
+        try:
+            command.main(["compare", *map(str, arguments)])
+        except SystemExit as left:
+            code = left.code
+        return code, "".join(capsys.readouterr())
+
+    return run
+
+
+def test_the_environments_come_first(tmp_path, ladder_compare):
     before = synthetic.write(tmp_path / "a" / "gpu", **SMALL)
-    after = synthetic.write(tmp_path / "b" / "gpu", **SMALL, fingerprint={"driver": "2"}, peaks={"fp32_tflops": 60.0})
+    other = {"fingerprint": {"driver": "2"}, "peaks": {"fp32_tflops": 60.0}}
+    after = synthetic.write(tmp_path / "b" / "gpu", **SMALL, **other)
     resources = after / "resources.csv"
     resources.write_text(resources.read_text().replace("03_shared_tile BM", "anew 03_shared_tile BM"))
-    command.main(["compare", str(before), str(after), "--json", str(tmp_path / "c.json"), "--figure", str(tmp_path / "c")])
-    output = capsys.readouterr().out
+    file, figure = tmp_path / "c.json", tmp_path / "c"
+    _, output = ladder_compare(before, after, "--json", file, "--figure", figure)
     assert output.index("fingerprint.driver: 1 -> 2") < output.index("Of ")
     assert "peaks" not in output  # what was measured always differs
     assert "No verdict is sure: nobody knows how far runs of the same code differ there" in output
-    (comparison,) = json.loads((tmp_path / "c.json").read_text())
+    (comparison,) = json.loads(file.read_text())
     assert comparison["environment"] == {"fingerprint.driver": ["1", "2"]}
-    assert {row["verdict"] for row in comparison["changes"]} == {verdicts.SAME}
-    assert {row["ratio"] for row in comparison["changes"]} == {1}
-    assert {(row["kernel"], row["binary"]) for row in comparison["changes"]} == {("03_shared_tile", "another"), ("cublas", None)}
-    assert all((tmp_path / f"c.{suffix}").exists() for suffix in ("svg", "png"))
+    for row in comparison["changes"]:
+        assert (row["verdict"], row["ratio"]) == (verdicts.SAME, 1)
+        assert row["binary"] == (None if row["kernel"] == "cublas" else "another")
+    assert all(figure.with_suffix(suffix).exists() for suffix in (".svg", ".png"))
 
 
-def test_a_nightly_run_fails_where_something_is_slower(tmp_path, capsys):
-    nights = [synthetic.write(tmp_path / f"night{seed}" / "gpu", seed, **SMALL, of_run=0.002).parent for seed in range(3)]
+def test_a_nightly_run_fails_where_something_is_slower(tmp_path, ladder_compare):
+    made = {**SMALL, "of_run": 0.002}
+    nights = [synthetic.write(tmp_path / f"night{seed}" / "gpu", seed, **made).parent for seed in range(3)]
     last = synthetic.write(tmp_path / "b" / "gpu", 3, **SMALL, slower={"03_shared_tile": 1.2}).parent
-    folders = [*map(str, nights), "--", str(last)]
-    command.main(["compare", *folders])
-    output = capsys.readouterr().out
+    code, output = ladder_compare(*nights, "--", last)
+    assert code == 0
     assert "slower 03_shared_tile 256 warm" in output
     assert f"How far runs of the same code differ: by 3 runs, {nights[0]}/gpu, " in output
-    with pytest.raises(SystemExit) as left:
-        command.main(["compare", *folders, "--fail-if-slower", "10%"])
-    assert left.value.code == compare.SLOWER == 3
-    command.main(["compare", *folders, "--fail-if-slower", "30 %"])
-    faster = [str(last), *map(str, nights[1:]), "--", str(nights[0])]
-    command.main(["compare", *faster, "--fail-if-slower", "0.1%", "--json", str(tmp_path / "c.json")])
-    assert json.loads((tmp_path / "c.json").read_text())[0]["nights"][0] == f"{last}/gpu"
-    with pytest.raises(SystemExit, match="2"):
-        command.main(["compare", *folders, "--fail-if-slower", "0.02"])
-    assert "got '0.02'; expected per cent, such as 2%" in capsys.readouterr().err
+    for asked, expected in (("10%", compare.SLOWER), ("30 %", 0), ("0.02", 2)):
+        code, output = ladder_compare(*nights, "--", last, "--fail-if-slower", asked)
+        assert code == expected
+    assert "got '0.02'; expected per cent, such as 2%" in output
+    file = tmp_path / "c.json"
+    faster = (last, *nights[1:], "--", nights[0])
+    assert ladder_compare(*faster, "--fail-if-slower", "0.1%", "--json", file)[0] == 0
+    assert json.loads(file.read_text())[0]["nights"][0] == f"{last}/gpu"
 
 
-def test_a_busy_night_is_to_be_measured_again(tmp_path, capsys):
-    """It is neither green nor red, whatever it has measured; what was measured undisturbed is red all the same."""
-    sizes = {"problems": LARGE[:2], "kernels": SMALL["kernels"], "processes": 3, "of_run": 0.002}
+def test_a_busy_night_is_to_be_measured_again(tmp_path, ladder_compare):
+    """It is neither green nor red; what was measured undisturbed is red all the same."""
+    sizes = {**SMALL, "problems": LARGE[:2], "of_run": 0.002}
     nights = [synthetic.write(tmp_path / f"night{seed}", seed, **sizes) for seed in range(4)]
     busy = synthetic.write(tmp_path / "busy", 4, **sizes, busy=1024)
     slowed = synthetic.write(tmp_path / "slowed", 5, **sizes, busy=1024, slower={"03_shared_tile": 1.2})
-
-    def compared(*folders, code):
-        with pytest.raises(SystemExit) as left:
-            command.main(["compare", *map(str, folders[:-1]), "--", str(folders[-1]), "--fail-if-slower", "1%"])
-            sys.exit(0)
-        assert left.value.code == code
-        return capsys.readouterr().out
-
     again = "  Measure {} again while nothing else runs: the marks of its rows leave them open (4 disturbed)\n"
-    assert "measure again" not in compared(*nights, code=0).lower()
-    output = compared(*nights[:3], busy, code=MEASURE_AGAIN)
-    assert "B against A: 4 measure again, 3 not distinguishable." in output
-    assert again.format("B") in output
-    assert again.format("A") in compared(*nights[:2], busy, nights[3], code=MEASURE_AGAIN)
-    output = compared(*nights[:3], slowed, code=compare.SLOWER)
-    assert "slower 03_shared_tile 2048 warm" in output
-    assert "03_shared_tile 1024" not in output
+    for a, b, code, said in (
+        (nights[:3], nights[3], 0, ""),
+        (nights[:3], busy, MEASURE_AGAIN, again.format("B")),
+        ([*nights[:2], busy], nights[3], MEASURE_AGAIN, again.format("A")),
+        (nights[:3], slowed, compare.SLOWER, "slower 03_shared_tile 2048 warm"),
+    ):
+        ended, output = ladder_compare(*a, "--", b, "--fail-if-slower", "1%")
+        assert ended == code
+        assert said in output
+        assert ("measure again" in output) == (code != 0)
+        assert "slower 03_shared_tile 1024" not in output
 
 
-def test_what_throttles_where_it_did_not_before_is_slower_and_says_why(tmp_path, capsys):
+def test_what_throttles_where_it_did_not_before_is_slower_and_says_why(tmp_path, ladder_compare):
     before = synthetic.write(tmp_path / "a", **SMALL)
     after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2}, throttled=256)
-    command.main(["compare", str(before), str(after)])
-    assert re.search(r"slower\? 03_shared_tile 256 warm.*; only B was throttled\n", capsys.readouterr().out)
+    _, output = ladder_compare(before, after)
+    assert re.search(r"slower\? 03_shared_tile 256 warm.*; only B was throttled\n", output)
 
 
 def test_two_per_cent_are_found_on_a_machine_of_ones_own(tmp_path):
-    """Where nothing is published: with limits of three nights, as `test_two_per_cent_are_found_and_nothing_else_is` has them."""
-    made = {"of_run": 0.001, **THREE}
+    """Where nothing is published: with limits of three nights."""
+    made = {**THREE, "of_run": 0.001}
     nights = [synthetic.write(tmp_path / f"night{seed}", seed, **made) for seed in range(3)]
     slowed = synthetic.write(tmp_path / "slowed", 7, slower=dict.fromkeys(SLOWED, 1.02), **made)
     same = synthetic.write(tmp_path / "same", 8, **made)
     (comparison,) = compare.compare([*nights, slowed], tmp_path)
     assert comparison.rows["limit"].notna().all()
-    assert set(comparison.slower(0.01)["kernel"]) == set(SLOWED)
-    assert len(comparison.slower(0.01)) >= 0.75 * len(comparison.rows[comparison.rows["kernel"].isin(SLOWED)])
+    slower = comparison.slower(0.01)
+    assert set(slower["kernel"]) == set(SLOWED)
+    assert len(slower) >= 0.75 * comparison.rows["kernel"].isin(SLOWED).sum()
     (unchanged,) = compare.compare([*nights, same], tmp_path)
     assert unchanged.slower(0.0).empty
-
-
-def test_limits_of_nights_have_two_degrees_for_each_finalist_of_three_nights(tmp_path):
-    """Of 11 finalists beside the reference, each kernel's best and its neighbor."""
-    *nights, night = (Dataset.open(synthetic.write(tmp_path / f"{seed}", seed, of_run=0.001, **THREE)) for seed in range(4))
-    limits = repeatability.of_nights(nights, night)
-    assert {limit.degrees for (_, _, state, *_), limit in limits.items() if state == "warm"} == {2 * 11}
 
 
 def test_nothing_is_sure_where_runs_of_the_same_code_differ(tmp_path):
@@ -263,43 +269,51 @@ def test_nothing_is_sure_where_runs_of_the_same_code_differ(tmp_path):
     assert (unsteady.rows["limit"] > 1.04).all()
 
 
+def test_limits_of_nights_have_two_degrees_for_each_finalist_of_three_nights(tmp_path):
+    """Of 11 finalists beside the reference, each kernel's best and its neighbor."""
+    folders = [synthetic.write(tmp_path / f"{seed}", seed, of_run=0.001, **THREE) for seed in range(4)]
+    *nights, night = map(Dataset.open, folders)
+    limits = repeatability.of_nights(nights, night)
+    assert {limit.degrees for key, limit in limits.items() if key[2] == "warm"} == {2 * 11}
+
+
 def test_nights_on_several_machines_have_the_limits_of_machines(tmp_path):
-    def night(number):
-        folder = synthetic.write(tmp_path / f"{number}", number, of_run=0.003, fingerprint={"uuids": [f"GPU-{number}"]}, **SMALL)
-        return Dataset.open(folder)
+    def night(seed, machine):
+        made = {**SMALL, "of_run": 0.003, "fingerprint": {"uuids": [machine]}}
+        return Dataset.open(synthetic.write(tmp_path / f"{seed}", seed, **made))
 
-    *nights, b = [night(number) for number in range(4)]
-    assert {limit.degrees for limit in repeatability.of_nights(nights, b).values()} == {2}
-    again = Dataset.open(synthetic.write(tmp_path / "again", 9, of_run=0.003, fingerprint={"uuids": ["GPU-2"]}, **SMALL))
-    assert repeatability.of_nights(nights, again) == {}  # none of these machines was measured twice
+    *nights, other = [night(seed, f"GPU-{seed}") for seed in range(4)]
+    assert {limit.degrees for limit in repeatability.of_nights(nights, other).values()} == {2}
+    # none of these machines was measured twice
+    assert repeatability.of_nights(nights, night(9, "GPU-2")) == {}
 
 
-def test_a_night_without_limits_is_not_green(tmp_path, capsys):
+def test_a_night_without_limits_is_not_green(tmp_path, ladder_compare):
     before = synthetic.write(tmp_path / "a", **SMALL)
     after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 1.2})
-    command.main(["compare", str(before), str(after)])
-    assert "  slower? 03_shared_tile 256" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as left:
-        command.main(["compare", str(before), str(after), "--fail-if-slower", "2%"])
-    assert left.value.code == 1
-    assert "Compare with 3 or more runs of your own: ladder compare A1 A2 A3 -- B" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="1"):
-        command.main(["compare", str(before), str(before), str(after)])
-    assert "got 3 folders; expected A and B, or 3 or more runs of the same code and B" in capsys.readouterr().err
+    unconfirmed = synthetic.write(tmp_path / "c", **SMALL | {"processes": 0})
+    strict = ("--fail-if-slower", "2%")
+    for arguments, code, said in (
+        ((before, after), 0, "  slower? 03_shared_tile 256"),
+        ((before, after, *strict), 1, "Compare with 3 or more runs of your own: ladder compare A1 A2 A3 -- B"),
+        ((before, before, after), 1, "got 3 folders; expected A and B, or 3 or more runs of the same code and B"),
+        ((unconfirmed, after), 0, "2 not confirmed"),
+        ((unconfirmed, after, *strict), 1, "not both have a confirmation; expected two that have"),
+    ):
+        ended, output = ladder_compare(*arguments)
+        assert ended == code
+        assert said in output
 
 
-@pytest.mark.parametrize("confirmed", [True, False])
-def test_a_night_that_measured_nothing_is_not_green(tmp_path, capsys, confirmed):
-    folder = synthetic.write(tmp_path / "a", **SMALL | ({} if confirmed else {"processes": 0}))
+@pytest.mark.parametrize("processes", [3, 0])
+def test_a_night_that_measured_nothing_is_not_green(tmp_path, ladder_compare, processes):
+    folder = synthetic.write(tmp_path / "a", **SMALL | {"processes": processes})
     copied = shutil.copytree(folder, tmp_path / "b")
-    for same in (folder, copied):
-        with pytest.raises(SystemExit) as left:
-            command.main(["compare", str(folder), str(same)])
-        assert left.value.code == NOTHING_MEASURED == 4
-        assert f"{folder} and {same}: hold the same measurements; expected two runs" in capsys.readouterr().err
     others = [synthetic.write(tmp_path / f"{seed}", seed, **SMALL) for seed in (1, 2)]
-    with pytest.raises(SystemExit, match="4"):
-        command.main(["compare", *map(str, [*others, folder, copied])])
+    for first, last in (([folder], folder), ([folder], copied), ([*others, folder], copied)):
+        code, output = ladder_compare(*first, last)
+        assert code == NOTHING_MEASURED == 4
+        assert f"{folder} and {last}: hold the same measurements; expected two runs" in output
 
 
 def test_a_night_that_only_confirmed_again_is_another_run(tmp_path):
@@ -309,16 +323,6 @@ def test_a_night_that_only_confirmed_again_is_another_run(tmp_path):
     rows, session = samples.read(path)
     samples.write(path, [row | {"time": "2026-01-02"} for row in rows], session)
     assert compare.compare([folder, again], tmp_path)
-
-
-def test_without_a_confirmation_nothing_is_called_slower(tmp_path, capsys):
-    before = synthetic.write(tmp_path / "a", **SMALL | {"processes": 0})
-    after = synthetic.write(tmp_path / "b", 1, **SMALL, slower={"03_shared_tile": 2.0})
-    command.main(["compare", str(before), str(after)])
-    assert "2 not confirmed" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="1"):
-        command.main(["compare", str(before), str(after), "--fail-if-slower", "2%"])
-    assert "not both have a confirmation; expected two that have" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -361,11 +365,9 @@ def test_the_figure_says_what_changed_in_every_cell(tmp_path):
     dataset = Dataset.open(before)
     data = View(dataset.tables(DRAWN_FROM), dataset.environment, "warm")
     style(data.width)
-    axes = draw_changes(data, comparison.rows, "B").axes
-    assert [each.get_title(loc="left") for each in axes] == ["warm", "cold"]
-    rows = comparison.rows[comparison.rows["state"] == "warm"].set_index("kernel")["ratio"]
-    cells = {text.get_text(): text.get_fontweight() for text in axes[0].texts}
-    assert cells == {f"{100 * (rows['03_shared_tile'] - 1):+.1f}?": "bold", f"{100 * (rows['cublas'] - 1):+.1f}": "normal"}
-    (image,) = axes[0].get_images()
-    red, green, blue = image.get_array()[[label.get_text() for label in axes[0].get_yticklabels()].index("03 shared tile"), 0]
-    assert red > blue > green
+    warm, cold = draw_changes(data, comparison.rows, "B").axes
+    assert [axes.get_title(loc="left") for axes in (warm, cold)] == ["warm", "cold"]
+    ratios = comparison.rows.query("state == 'warm'").set_index("kernel")["ratio"]
+    slower, same = (f"{100 * (ratios[kernel] - 1):+.1f}" for kernel in SMALL["kernels"])
+    weights = {text.get_text(): text.get_fontweight() for text in warm.texts}
+    assert weights == {f"{slower}?": "bold", same: "normal"}
