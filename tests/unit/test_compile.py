@@ -2,6 +2,7 @@ import ctypes
 import faulthandler
 import gc
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -35,19 +36,15 @@ def build(folder, name, text, workers=1, arch="sm_90", builds=((),)):
 
 
 def test_resources_of_a_cubin(folder):
-    rows = build(
-        folder,
-        "cuda/20_test.cu",
-        cuda_kernel("t", "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT + "  C[0] += s[col];"),
-        workers=2,
-    )
-    assert [row.status for row in rows] == ["compiled", "compiled"]
+    body = "  __shared__ float s[100]; s[row] = beta; __syncthreads();" + CU_RIGHT + "  C[0] += s[col];"
+    rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", body), workers=2)
+    assert len(rows) == 2
     for row in rows:
+        assert row.status == "compiled"
         assert row.static_shared == 400
         assert 8 <= row.registers <= 64
         assert row.spill_loads == row.spill_stores == 0
         assert (folder / "build" / row.binary).stat().st_size > 1000
-        assert row.seconds > 0
 
 
 @pytest.mark.slow
@@ -92,48 +89,41 @@ def test_the_compilers_own_message_is_kept_and_the_rest_goes_on(folder, build_wi
 def test_the_message_of_the_c_compiler_is_kept(folder):
     (row,) = build(folder, "cpu/20_test.c", c_kernel("t", "  undeclared;"))
     assert row.status == "compile_error"
-    assert "20_test.c:7" in row.reason
-    assert "undeclared" in row.reason
+    assert re.search("20_test.c:7.*undeclared", row.reason)
 
 
 @pytest.mark.slow
 def test_the_same_source_gives_the_same_bytes_and_is_compiled_once(folder):
-    text = cuda_kernel("t", CU_RIGHT)
-    first = build(folder, "cuda/20_test.cu", text)
-    times = {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()}
-    assert build(folder, "cuda/20_test.cu", text) == first
-    assert {path: path.stat().st_mtime_ns for path in (folder / "build").iterdir()} == times
-    shutil.rmtree(folder / "build")
-    assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]
-
-
-@pytest.mark.slow
-def test_a_damaged_binary_and_a_changed_header_are_compiled_again(folder):
     text = cuda_kernel("t", CU_RIGHT).replace('extern "C"', '#include "store.cuh"\nextern "C"', 1)
     first = build(folder, "cuda/20_test.cu", text)
-    (folder / "build" / first[0].binary).write_bytes(b"half")
-    assert build(folder, "cuda/20_test.cu", text)[0].sha256 == first[0].sha256
-    assert (folder / "build" / first[0].binary).stat().st_size > 1000
+    binary = folder / "build" / first[0].binary
+    time = binary.stat().st_mtime_ns
+    assert build(folder, "cuda/20_test.cu", text) == first
+    assert binary.stat().st_mtime_ns == time
+    binary.write_bytes(b"half")  # a damaged one is compiled again
+    assert [row.sha256 for row in build(folder, "cuda/20_test.cu", text)] == [row.sha256 for row in first]
+    assert binary.stat().st_size > 1000
     header = folder / "kernels" / "include" / "store.cuh"
     header.write_text(header.read_text() + "#error changed\n")
     assert {row.status for row in build(folder, "cuda/20_test.cu", text)} == {"compile_error"}
 
 
-def test_an_architecture_that_is_too_old_is_a_row(folder):
-    text = cuda_kernel("t", CU_RIGHT).replace("title:", "compute_capability: 10.0\ntitle:")
-    rows = build(folder, "cuda/20_test.cu", text)
-    assert {(row.status, row.reason) for row in rows} == {("not_supported", "needs compute capability 10.0")}
-
-
 @pytest.mark.slow
-def test_a_kernel_of_one_architecture_is_compiled_for_it_and_for_no_other(folder):
+def test_a_kernel_is_compiled_for_the_architectures_that_it_needs_only(folder):
     code = CU_RIGHT + '  asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");'  # of sm_90a only
-    text = cuda_kernel("t", code).replace("title:", "architecture: sm_90a\ntitle:")
-    assert {(row.status, row.arch) for row in build(folder, "cuda/20_test.cu", text)} == {("compiled", "sm_90a")}
-    for other in ("sm_80", "sm_100"):
-        rows = build(folder, "cuda/20_test.cu", text, arch=other)
-        assert {(row.status, row.reason) for row in rows} == {("not_supported", "needs architecture sm_90a")}
-    assert {row.status for row in build(folder, "cuda/20_test.cu", cuda_kernel("t", code))} == {"compile_error"}
+    text = cuda_kernel("t", code)
+    of_one = text.replace("title:", "architecture: sm_90a\ntitle:")
+    too_new = text.replace("title:", "compute_capability: 10.0\ntitle:")
+    for given, arch, status, reason in (
+        (of_one, "sm_90", "compiled", ""),
+        (of_one, "sm_80", "not_supported", "needs architecture sm_90a"),
+        (of_one, "sm_100", "not_supported", "needs architecture sm_90a"),
+        (too_new, "sm_90", "not_supported", "needs compute capability 10.0"),
+    ):
+        row, *_ = build(folder, "cuda/20_test.cu", given, arch=arch)
+        assert (row.status, row.reason) == (status, reason)
+        assert row.arch == "sm_90a" or status != "compiled"
+    assert {row.status for row in build(folder, "cuda/20_test.cu", text)} == {"compile_error"}
 
 
 @pytest.mark.slow
@@ -151,29 +141,44 @@ def test_two_compilers_with_options_make_binaries_of_their_own(folder):
     code = "  float s[64];\n  for (int i = 0; i < 64; ++i) s[i] = A[i * M];\n"
     code += "  for (int j = 0; j < N; ++j) for (int i = 0; i < 64; ++i) s[i] += B[j] * s[i ^ 1];\n"
     code += "  for (int i = 0; i < 64; ++i) C[i] = s[i] + alpha + uint32_t(K);\n"
-    text = cuda_kernel("t", code + CU_RIGHT).replace('extern "C"', '#include <cstdint>\nextern "C"').replace("[8, 16]", "[8]")
+    text = cuda_kernel("t", code + CU_RIGHT).replace('extern "C"', '#include <cstdint>\nextern "C"')
     few = ("maxrregcount", "32")
-    rows = build(folder, "cuda/20_test.cu", text, builds=[(), (few,), (NVRTC,), (NVRTC, few), (NVRTC, ("dlcm", "cg"))])
-    assert [row.status for row in rows] == ["compiled"] * 5, [row.reason for row in rows]
-    assert [(row.compiler, row.options) for row in rows] == [
-        ("nvcc", ""),
-        ("nvcc", "--maxrregcount=32"),
-        ("nvrtc", ""),
-        ("nvrtc", "--maxrregcount=32"),
-        ("nvrtc", "--ptxas-options=-dlcm=cg"),
+    builds = [(), (few,), (NVRTC,), (NVRTC, few), (NVRTC, ("dlcm", "cg"))]
+    rows = build(folder, "cuda/20_test.cu", text.replace("[8, 16]", "[8]"), builds=builds)
+    assert [f"{row.status} {row.compiler} {row.options}".strip() for row in rows] == [
+        "compiled nvcc",
+        "compiled nvcc --maxrregcount=32",
+        "compiled nvrtc",
+        "compiled nvrtc --maxrregcount=32",
+        "compiled nvrtc --ptxas-options=-dlcm=cg",
     ]
     assert len({row.sha256 for row in rows}) == len({row.binary for row in rows}) == 5
     assert [row.registers <= 32 for row in rows] == [False, True, False, True, False]
     assert rows[0].version != rows[2].version
-    assert all((folder / "build" / row.binary).read_bytes().startswith(b"\x7fELF") for row in rows)
 
 
 MAYBE_MEMORY = "died due to signal 11\nIt may use {} GiB of memory; one that asks for more can end like this, too"
 
 
-@pytest.mark.parametrize(("number", "reason"), [(5, "NVRTC died due to signal 5"), (11, "NVRTC " + MAYBE_MEMORY.format(4))])
-def test_an_nvrtc_that_crashes_is_a_row(folder, monkeypatch, number, reason):
-    monkeypatch.setattr(compilers, "_nvrtc_child", lambda *_: (faulthandler.disable(), os.kill(os.getpid(), number)))
+@pytest.mark.parametrize(
+    ("number", "words", "reason"),
+    [
+        (5, b"", "NVRTC died due to signal 5"),
+        (11, b"", "NVRTC " + MAYBE_MEMORY.format(4)),
+        (
+            5,
+            b"LLVM ERROR: out of memory\n",
+            "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory",
+        ),
+    ],
+)
+def test_an_nvrtc_that_crashes_is_a_row(folder, monkeypatch, number, words, reason):
+    def crash(connection, errors, *_):
+        faulthandler.disable()
+        os.write(errors, words)
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(compilers, "_nvrtc_child", crash)
     rows = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
     assert {(row.status, row.reason) for row in rows} == {("compile_error", reason)}
 
@@ -213,19 +218,25 @@ def test_cpu_kernels_are_shared_objects(folder):
     assert out.value == 10
 
 
+NO_DRIVER = """
+import sys
+from pathlib import Path
+sys.modules["pycuda._driver"] = None
+from ladder.compiling.compilers import CompileError, _nvcc
+try:
+    _nvcc("oops;", "sm_80", Path("."))
+except CompileError as error:
+    print("said:", error)
+"""
+
+
 def test_compiling_needs_no_driver(tmp_path):
-    """The message of a compile error comes through if `import pycuda.driver` fails, and no folder is left behind."""
-    code = (
-        "import sys; sys.modules['pycuda._driver'] = None\nfrom ladder.compiling.compilers import _nvcc, CompileError\n"
-        "from pathlib import Path\n"
-        "try: _nvcc('oops;', 'sm_80', Path('.'))\nexcept CompileError as e: print('said:', e)"
-    )
+    """The message of a compile error comes through, and no folder is left behind."""
+    command = [sys.executable, "-c", NO_DRIVER]
     env = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT / "workflow", env=env, capture_output=True, text=True, check=True
-    )
-    assert "said:" in done.stdout
-    assert "oops" in done.stdout
+    said = subprocess.check_output(command, cwd=ROOT / "workflow", env=env, text=True)
+    assert "said:" in said
+    assert "oops" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -315,45 +326,48 @@ NUMBERS = (
 """2^26 classes, and 2^28 numbers: some 10 GB each."""
 
 
+HUNGRY_C = c_kernel("t", "C[0] = many[M];").replace("---*/", "---*/\n" + NUMBERS, 1)
+HUNGRY_CU = cuda_kernel("t", "C[0] = S<26, 1>::v;").replace('extern "C"', CLASSES + 'extern "C"', 1)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc", "cc"])
-def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, compiler):
+@pytest.mark.parametrize(
+    ("name", "text", "build_with"),
+    [
+        ("cpu/20_test.c", HUNGRY_C, ()),
+        ("cuda/20_test.cu", HUNGRY_CU, ()),
+        ("cuda/20_test.cu", HUNGRY_CU, (NVRTC,)),
+    ],
+)
+def test_a_compiler_that_is_too_hungry_is_stopped(folder, monkeypatch, name, text, build_with):
     monkeypatch.setattr(compilers, "COMPILE_BYTES", 1 << 29)
-    name = "cpu/20_test.c" if compiler == "cc" else "cuda/20_test.cu"
-    if compiler == "cc":
-        text = c_kernel("t", "C[0] = many[M];").replace("---*/", "---*/\n" + NUMBERS, 1)
-    else:
-        text = cuda_kernel("t", "C[0] = S<26, 1>::v;").replace('extern "C"', CLASSES + 'extern "C"', 1).replace("[8, 16]", "[8]")
-    builds = [()] if compiler == "cc" else [(("compiler", compiler),)]
     before = resource.getrlimit(resource.RLIMIT_AS)
-    row, *_ = build(folder, name, text, builds=builds)
+    row, *_ = build(folder, name, text.replace("[8, 16]", "[8]"), builds=[build_with])
     assert row.status == "compile_error"
     asked = row.reason.startswith("the compiler may use 0.5 GiB of memory, and asked for more: ")
-    assert asked or row.reason.endswith(MAYBE_MEMORY.format("0.5"))  # by what it wants the memory for that it does not get
+    # by what it wants the memory for that it does not get
+    assert asked or row.reason.endswith(MAYBE_MEMORY.format("0.5"))
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-def test_the_last_words_of_an_nvrtc_that_ends_for_want_of_memory_are_kept(folder, monkeypatch):
-    def starve(connection, errors, *_):
-        os.write(errors, b"LLVM ERROR: out of memory\n")
-        os.kill(os.getpid(), 5)
-
-    monkeypatch.setattr(compilers, "_nvrtc_child", starve)
-    row, *_ = build(folder, "cuda/20_test.cu", cuda_kernel("t", CU_RIGHT), builds=[(NVRTC,)])
-    reason = "the compiler may use 4 GiB of memory, and asked for more: NVRTC died due to signal 5\nLLVM ERROR: out of memory"
-    assert (row.status, row.reason) == ("compile_error", reason)
-
-
-def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch):
+@pytest.mark.parametrize(
+    ("bound", "error", "message"),
+    [
+        (
+            4 << 30,
+            compilers.CompileError,
+            "^the compiler may use 4 GiB of memory, and asked for more: ld: memory exhausted$",
+        ),
+        (1 << 50, InputError, "says nothing of the kernel; run again: ld: memory exhausted"),
+    ],
+)
+def test_too_little_memory_is_the_kernels_fault_only_within_our_bound(monkeypatch, bound, error, message):
     """A shell or batch system may have set a lower one."""
-    ours = r"^the compiler may use 4 GiB of memory, and asked for more: ld: memory exhausted$"
-    with pytest.raises(compilers.CompileError, match=ours), compilers._limited():
-        raise compilers._refusal("ld: memory exhausted")
-    monkeypatch.setattr(compilers, "COMPILE_BYTES", 1 << 50)
+    monkeypatch.setattr(compilers, "COMPILE_BYTES", bound)
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 40, before[1]))
     try:
-        with pytest.raises(InputError, match="says nothing of the kernel; run again: ld: memory exhausted"), compilers._limited():
+        with pytest.raises(error, match=message), compilers._limited():
             raise compilers._refusal("ld: memory exhausted")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
