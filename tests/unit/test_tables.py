@@ -16,116 +16,145 @@ from ladder.storage import csv_files, samples
 from rows import made, row, summarise
 
 
-@pytest.mark.parametrize(("asked", "mark"), [(None, ""), (0, "short gauntlet"), (19, "short gauntlet"), (20, "")])
-def test_a_kernel_that_was_asked_little_is_marked(asked, mark):
-    swept = row(gauntlet_problems=asked, gauntlet_changed=None if asked is None else 3)
+@pytest.mark.parametrize(
+    ("given", "mark"),
+    [
+        ({}, ""),
+        ({"gauntlet_problems": 0, "gauntlet_changed": 3}, "short gauntlet"),
+        ({"gauntlet_problems": 19, "gauntlet_changed": 3}, "short gauntlet"),
+        ({"gauntlet_problems": 20, "gauntlet_changed": 3}, ""),
+        ({"sums_16_bit": True}, "16-bit sums"),
+        ({"nan_at_alpha_0": True}, "NaN at alpha 0"),
+    ],
+)
+def test_what_the_verification_finds_beside_its_verdict_is_marked(given, mark):
+    swept = row(**given)
+    confirmed = [row(process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3)]
     assert summarise([swept], 1.0)["marks"].tolist() == [mark]
-    (best,) = made([swept, *(row(process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3))]).to_dict("records")
+    (best,) = made([swept, *confirmed]).to_dict("records")
     assert (best["marks"], best["processes"]) == (mark, 3)
-    gauntlet = None if pd.isna(best["gauntlet_problems"]) else (best["gauntlet_problems"], best["gauntlet_changed"])
-    assert gauntlet == (None if asked is None else (asked, 3))
+    for name in ("gauntlet_problems", "gauntlet_changed"):
+        assert best[name] == given[name] if name in given else pd.isna(best[name])
 
 
-@pytest.mark.parametrize(("column", "mark"), [("sums_16_bit", "16-bit sums"), ("nan_at_alpha_0", "NaN at alpha 0")])
-def test_what_the_verification_finds_beside_its_verdict_is_marked(column, mark):
-    given = {"kernel": "cublas", "reference_us": [2.0] * 10}
-    confirmed = (row(**given, process=n, role="best", key=f"{n}", stop="target") for n in (1, 2, 3))
-    rows = [row(**given, **{column: True}), *confirmed]
-    assert summarise(rows, 2.0)["marks"].tolist() == made(rows)["marks"].tolist() == [mark]
+def summarised(**given):
+    """The row of the summary of one sampled row."""
+    (line,) = summarise([row(**given)], 2.0, per_clock=2000.0).to_dict("records")
+    return line
 
 
 def test_rates_and_ratios():
-    (line,) = summarise([row()], peak_tflops=2.0).to_dict("records")
+    line = summarised()
     assert line["tflops"] == pytest.approx(1.0)  # 2e6 operations in 2 microseconds
     assert line["reference_tflops"] == pytest.approx(2.0)
-    assert (line["ratio"], line["ratio_low"], line["ratio_high"]) == (0.5, 0.5, 0.5)
+    assert line["ratio"] == line["ratio_low"] == line["ratio_high"] == 0.5
     assert line["peak_fraction"] == pytest.approx(0.5)
     assert (line["problem"], line["samples"]) == ("100", 10)
+    assert all(pd.isna(line[name]) for name in ("tflop_per_j", "clock_fraction", "throttled_share"))
 
 
-@pytest.mark.parametrize("status", ["incorrect", "timeout", "launch_error", "compile_error", "not_supported", "skipped"])
+@pytest.mark.parametrize(
+    "status",
+    ["incorrect", "timeout", "launch_error", "compile_error", "not_supported", "skipped"],
+)
 def test_what_is_not_correct_has_no_speed(status):
-    (line,) = summarise([row(status=status)], 1.0).to_dict("records")
-    assert all(line[name] != line[name] for name in ("tflops", "ratio", "median_us", "peak_fraction"))  # NaN
+    line = summarised(status=status)
+    assert all(pd.isna(line[name]) for name in ("tflops", "ratio", "median_us", "peak_fraction"))
 
 
-def test_the_best_is_the_fastest_correct_one_and_ties_are_named():
-    rows = [
-        row(configuration="slow", samples_us=[3.0] * 10),
-        row(configuration="fast", samples_us=[1.0, 1.1] * 5),
-        row(configuration="tied", samples_us=[1.06] * 10),
-        row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect"),
-        row(kernel="other", status="timeout"),
-    ]
+@pytest.mark.parametrize(
+    ("others", "tied"),
+    [
+        ([row(configuration="slow", samples_us=[3.0] * 10)], ""),
+        ([row(configuration="tied", samples_us=[1.06] * 10)], "tied"),
+        ([row(configuration="wrong", samples_us=[0.1] * 10, status="incorrect")], ""),
+        ([row(configuration="raced", samples_us=[0.5] * 5, reference_us=[0.4] * 5, stop="race")], ""),
+    ],
+)
+def test_the_best_is_the_fastest_correct_one_and_ties_are_named(others, tied):
+    fast = row(configuration="fast", samples_us=[1.0, 1.1] * 5)
+    rows = [*others, fast, row(kernel="other", status="timeout")]
     (line,) = tables.best(summarise(rows, 1.0), Finalists()).to_dict("records")
-    assert (line["kernel"], line["configuration"], line["configurations"], line["tied_with"]) == ("k", "fast", 4, "tied")
+    assert (line["kernel"], line["configuration"], line["configurations"]) == ("k", "fast", 2)
+    assert line["tied_with"] == tied
 
 
 def test_problems_of_one_size_with_other_operands_are_apart_and_named_by_what_differs():
-    rows = [row(beta=2.0), row(beta=2.0, padding=3, samples_us=[3.0] * 10), row(beta=2.0, padding=3, samples_us=[4.0] * 10)]
+    rows = [row(beta=2.0), *(row(beta=2.0, padding=3, samples_us=[us] * 10) for us in (3.0, 4.0))]
     summary = summarise(rows, 1.0)
     assert summary["problem"].tolist() == ["100", "100 padding=3", "100 padding=3"]  # all have that beta
     best = tables.best(summary, Finalists())
-    assert best[["problem", "median_us"]].to_numpy().tolist() == [["100", 2.0], ["100 padding=3", 3.0]]
+    assert dict(best[["problem", "median_us"]].to_numpy()) == {"100": 2.0, "100 padding=3": 3.0}
 
 
-def test_two_environments_are_never_one_dataset(tmp_path):
-    for name, driver in (("a", "580"), ("b", "590")):
-        path = tmp_path / f"{name}.float32.parquet"
-        samples.write(path, [row(kernel=name)], {"fingerprint": {"driver": driver, "device": "H"}})
-    a, b = sorted(tmp_path.glob("*.parquet"))
-    of_a = {"fingerprint": {"driver": "580", "device": "H"}}
-    for paths, environment, message in (
-        ([a, b], of_a, r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"'),
-        ([a], of_a | {"name": "L"}, r"environment\.json: name: got L; expected H, as in its fingerprint"),
+OF_A = {"fingerprint": {"driver": "580", "device": "H"}}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
         (
-            [a, b],
-            {"fingerprint": {"driver": "590", "device": "L"}},
-            r'a\.float32\.parquet: .*: device was "H"; expected "L", driver was "580"; expected "590", as in environment.json',
+            OF_A,
+            r'b\.float32\.parquet: measured in another environment: driver was "590"; expected "580"',
         ),
-    ):
-        with pytest.raises(InputError, match=message):
-            dataset.load(paths, environment)
-    probed, again = ({**of_a, "peaks": {"fp32_tflops": peak}} for peak in (60.0, 61.0))
-    samples.write(a, [row(kernel="a")], {**of_a, "described": digest(probed)})
-    assert dataset.load([a], probed)
-    with pytest.raises(
-        InputError, match=r"a\.float32\.parquet: described: got \w+; expected \w+, the digest of environment.json"
-    ):
-        dataset.load([a], again)
-
-
-def test_what_was_timed_beside_another_process_is_marked():
-    (quiet, disturbed) = summarise([row(other_processes=n, reason="") for n in (0, 2)], 1.0).to_dict("records")
-    assert quiet["reason"] == ""
-    assert disturbed["reason"] == "timed while 2 other process(es) computed on the device"
-    assert disturbed["tflops"] == quiet["tflops"]
-    (of_cpu,) = summarise([row(other_processes=1.68, reference="blas_1", reason="")], 1.0).to_dict("records")
-    assert (of_cpu["reason"], of_cpu["marks"]) == ("timed while other processes used 1.7 cores", "disturbed")
-
-
-def test_what_lost_the_race_is_neither_best_nor_tied():
-    rows = [
-        row(configuration="finished", samples_us=[2.0] * 10),
-        row(configuration="raced", samples_us=[1.0] * 5, reference_us=[0.4] * 5, stop="race"),
+        (
+            OF_A | {"name": "L"},
+            r"environment\.json: name: got L; expected H, as in its fingerprint",
+        ),
+        (
+            {"fingerprint": {"driver": "590", "device": "L"}},
+            r'a\.float32\.parquet: .*: device was "H"; expected "L", '
+            r'driver was "580"; expected "590", as in environment.json',
+        ),
+    ],
+)
+def test_two_environments_are_never_one_dataset(tmp_path, environment, message):
+    paths = [
+        *write(tmp_path, "a", session={"fingerprint": {"driver": "580", "device": "H"}}),
+        *write(tmp_path, "b", session={"fingerprint": {"driver": "590", "device": "H"}}),
     ]
-    summary = summarise(rows, 1.0)
-    assert summary["samples"].tolist() == [10, 5]
-    (line,) = tables.best(summary, Finalists()).to_dict("records")
-    assert (line["configuration"], line["configurations"], line["tied_with"]) == ("finished", 2, "")
+    with pytest.raises(InputError, match=message):
+        dataset.load(paths, environment)
+
+
+def test_samples_are_of_one_description_of_the_environment(tmp_path):
+    probed, again = (OF_A | {"peaks": {"fp32_tflops": peak}} for peak in (60.0, 61.0))
+    paths = write(tmp_path, "a", session={**OF_A, "described": digest(probed)})
+    assert dataset.load(paths, probed)
+    message = r"a\.float32\.parquet: described: got \w+; expected \w+, the digest of environment.json"
+    with pytest.raises(InputError, match=message):
+        dataset.load(paths, again)
+
+
+@pytest.mark.parametrize(
+    ("given", "mark", "reason"),
+    [
+        ({"other_processes": 0}, "", ""),
+        (
+            {"other_processes": 2},
+            "disturbed",
+            "timed while 2 other process(es) computed on the device",
+        ),
+        (
+            {"other_processes": 1.68, "reference": "blas_1"},
+            "disturbed",
+            "timed while other processes used 1.7 cores",
+        ),
+    ],
+)
+def test_what_was_timed_beside_another_process_is_marked(given, mark, reason):
+    line = summarised(reason="", **given)
+    assert (line["marks"], line["reason"]) == (mark, reason)
+    assert line["tflops"] == pytest.approx(1.0)
 
 
 def test_energy_clock_and_throttling():
     reasons = [0, 0x1, 0x4, 0x40 | 0x1]  # none, idle, power cap, heat
-    given = {"energy_j": 1e-4, "sm_clock_mhz": 1000.0, "samples_throttle_reasons": reasons}
-    rows = [row(samples_us=[2.0] * 4, reference_us=[1.0] * 4, **given)]
-    (line,) = summarise(rows, 2.0, per_clock=2000.0).to_dict("records")
+    times = {"samples_us": [2.0] * 4, "reference_us": [1.0] * 4}
+    line = summarised(energy_j=1e-4, sm_clock_mhz=1000.0, samples_throttle_reasons=reasons, **times)
     assert line["tflop_per_j"] == pytest.approx(0.02)  # 2e6 operations for 1e-4 J
     assert line["clock_fraction"] == pytest.approx(0.5)  # 1 TFLOP/s of 2000 a clock at 1 GHz
     assert line["throttled_share"] == pytest.approx(0.5)
-    assert (line["samples"], line["stop"]) == (4, None)
-    (line,) = summarise([row()], 2.0).to_dict("records")
-    assert all(line[name] is None or line[name] != line[name] for name in ("tflop_per_j", "clock_fraction", "throttled_share"))
 
 
 def write(folder, *names, session=None, **given):
@@ -151,15 +180,12 @@ def test_a_dataset_that_is_whole_is_read(tmp_path):
     paths = write(tmp_path, "a", "b")
     records, _ = dataset.load(paths, EMPTY)
     assert [record["kernel"] for record in records] == ["a", "b"]
-    _, sessions = dataset.load([*paths, confirm(tmp_path, paths)], EMPTY)
+    _, sessions = dataset.load([*paths, confirm(tmp_path, paths, swept="v1")], EMPTY)
     assert [session["job"] for session in sessions] == ["a.float32", "b.float32", "confirmed"]
-
-
-def test_a_confirmation_by_other_code_is_refused(tmp_path):
-    paths = write(tmp_path, "a")
-    assert dataset.load([*paths, confirm(tmp_path, paths, swept="v1")], EMPTY)
-    with pytest.raises(InputError, match=r"confirmed\.parquet: measured by version v2 of the measuring code; expected v1"):
-        dataset.load([*paths, confirm(tmp_path, paths, swept="v2")], EMPTY)
+    other = confirm(tmp_path, paths, swept="v2")
+    message = r"confirmed\.parquet: measured by version v2 of the measuring code; expected v1"
+    with pytest.raises(InputError, match=message):
+        dataset.load([*paths, other], EMPTY)
 
 
 def test_a_repeat_without_its_sweep_has_the_same_best_and_pairs(tmp_path):
