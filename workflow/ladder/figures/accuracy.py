@@ -1,7 +1,6 @@
 """Draw how far results are from float64, and at what speed, by classes of kernels."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from matplotlib.lines import Line2D
 from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import REFERENCE, View
 from ladder.figures.labels import name_points
-from ladder.figures.layout import finish, logarithmic, panels, text_size
+from ladder.figures.layout import finish, logarithmic, panels
 
 COLOURS = {"rungs on CUDA cores": "#4477aa", "rungs": "#4477aa", "rungs on tensor cores": "#228833"}
 ROUNDED = ["#ee6677", "#aa3377", "#ccbb44"]
@@ -32,13 +31,9 @@ def _handles(data: View, classes: Mapping[str, tuple[list[str], str]]) -> list[L
     entries = []
     for name, (members, colour) in classes.items():
         briefs = [data.brief(kernel) for kernel in members]
-        named = (
-            f": {', '.join(briefs)}"
-            if len(members) <= 3 and briefs != [name]
-            else f" ({len(members)})"
-            if len(members) > 3
-            else ""
-        )
+        named = f" ({len(members)})" if len(members) > 3 else f": {', '.join(briefs)}"
+        if briefs == [name]:
+            named = ""
         entries.append(Line2D([], [], color=colour, marker="o", label=f"{name}{named}"))
     return [*entries, Line2D([], [], color="#666666", ls=BOUND, label="dotted: error bound of an element, by class")]
 
@@ -63,7 +58,7 @@ def _bounds(axes: Axes, rows: pd.DataFrame, classes: Mapping[str, tuple[list[str
 
 def accuracy(data: View) -> Figure:
     """Draw the errors of the best configurations by class: against K, and of each kernel against its speed."""
-    rows, size = data.best[data.best["frobenius_error"].notna()], text_size(data.width)
+    rows, size = data.best[data.best["frobenius_error"].notna()], data.size
     height = 1.5 if data.in_column else 3.2
     figure, grid = panels(data, 3, height)
     classes = _classes(data)
@@ -105,7 +100,7 @@ def accuracy(data: View) -> Figure:
 
 def distributions(data: View) -> Figure:
     """Draw, for each distribution and class, the range of the kernels' largest errors over all problems, in units of roundoff."""
-    rows, size = data.best[data.best["frobenius_error"].notna()], text_size(data.width)
+    rows, size = data.best[data.best["frobenius_error"].notna()], data.size
     figure, grid = panels(data, 2, 3.6)
     roundoff = ELEMENT_TYPES[data.element_type].unit_roundoff
     names, classes = list(dict.fromkeys(rows["distribution"])), _classes(data)
@@ -114,9 +109,10 @@ def distributions(data: View) -> Figure:
     ):
         for place, (members, colour) in enumerate(classes.values()):
             largest = rows[rows["kernel"].isin(members)].groupby(["distribution", "kernel"])[column].max() / roundoff
+            largest = largest[largest > 0]
             aside = 0.8 * ((place + 0.5) / len(classes) - 0.5)
             for index, name in enumerate(names):
-                values = _of(largest, name)
+                values = largest[name] if name in largest else largest[:0]
                 if len(values):
                     axes.plot([index + aside] * 2, [min(values), max(values)], "_-", color=colour, ms=0.4 * size, zorder=3)
                     axes.plot(index + aside, float(np.median(values)), "o", color=colour, ms=0.45 * size, zorder=4)
@@ -140,8 +136,3 @@ def distributions(data: View) -> Figure:
     ]
     details = ["Against float64. An element's error is relative to that element of |A||B|."]
     return finish(figure, data, f"Accuracy by distribution on {data.environment['name']}", handles, caption, details)
-
-
-def _of(largest: pd.Series, distribution: Any) -> Sequence[float]:
-    """Return the errors above 0 of a distribution."""
-    return [float(value) for (name, _), value in largest.items() if name == distribution and value > 0]

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ladder.figures.data import View
-from ladder.figures.layout import finish, inches, panels, problems, text_size
+from ladder.figures.layout import finish, inches, panels, problems, rows_of
 
 FASTER, SLOWER, WHITE = "#2166ac", "#b2182b", "#ffffff"
 """Blue and red, which color-blind readers can distinguish. Each cell also shows its value as text."""
@@ -20,8 +21,8 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
     Cells that are faster or slower have a color. `rows` are those of `compare.changes`, `data` is the first of its datasets, and
     `other` is the name of the second.
     """
-    size = text_size(data.width)
-    kernels = [kernel for kernel in [*data.kernels, *data.baselines] if kernel in set(rows["kernel"])]
+    size = data.size
+    kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
     labels = list(dict.fromkeys(rows["problem"]))
     states = list(dict.fromkeys(rows["state"]))
     height = inches(1.5, 0.9 * size) * len(kernels) + 1.1
@@ -32,9 +33,11 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
             y, x = kernels.index(row["kernel"]), labels.index(row["problem"])
             change, distinguishable = 100 * (row["ratio"] - 1), row["verdict"] in ("faster", "slower")
             if distinguishable:
-                full = np.array([int((FASTER if change > 0 else SLOWER)[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+                full = np.array(to_rgb(FASTER if change > 0 else SLOWER))
                 colours[y, x] = 1 - (1 - full) * (0.25 + 0.75 * min(abs(change) / FULL, 1))
-            dark = distinguishable and colours[y, x].mean() < 0.55
+            colour, weight = "#8f8f8f", "normal"
+            if distinguishable:
+                colour, weight = WHITE if colours[y, x].mean() < 0.55 else "#111111", "bold"
             axes.text(
                 x,
                 y,
@@ -42,13 +45,12 @@ def changes(data: View, rows: pd.DataFrame, other: str) -> Figure:
                 ha="center",
                 va="center",
                 fontsize=0.7 * size,
-                fontweight="bold" if distinguishable else "normal",
-                color=WHITE if dark else "#111111" if distinguishable else "#8f8f8f",
+                fontweight=weight,
+                color=colour,
             )
         axes.imshow(colours, aspect="auto", interpolation="nearest")
-        axes.set_yticks(range(len(kernels)), [data.nice(kernel) for kernel in kernels])
+        rows_of(axes, [data.nice(kernel) for kernel in kernels], 0.5)
         problems(axes, labels)
-        axes.set_ylim(len(kernels) - 0.5, -0.5)
         axes.grid(visible=False)
         axes.set_title(state)
     handles = [

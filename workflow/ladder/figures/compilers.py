@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.figures.data import RUNG, View, edges, marks_note
-from ladder.figures.layout import finish, inches, panels, text_size
+from ladder.figures.layout import finish, inches, panels, rows_of
 from ladder.figures.scaling import points
 from ladder.model.kernel import COMPILERS, Configuration
 
@@ -42,7 +42,7 @@ def compilers(data: View) -> Figure:
 
     There is a dot per configuration and problem, and a bar at each kernel's median.
     """
-    rows, size = compared(data), text_size(data.width)
+    rows, size = compared(data), data.size
     ways, beyond = list(dict.fromkeys(rows["build"])), 0
     widest = max(1.0, FAR * float(np.percentile(rows["percent"].abs(), WIDEST)))
     widest = min(widest, float(rows["percent"].abs().max()) or 1.0)
@@ -65,8 +65,7 @@ def compilers(data: View) -> Figure:
             if len(percent):
                 axes.plot([percent.median()] * 2, [place - 0.42, place + 0.42], color="#222222", lw=0.2 * size, zorder=5)
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
-        axes.set_yticks(range(len(data.kernels)), [data.nice(kernel) for kernel in data.kernels])
-        axes.set_ylim(len(data.kernels) - 0.4, -0.6)
+        rows_of(axes, [data.nice(kernel) for kernel in data.kernels])
         axes.set_xlim(-1.15 * widest, 1.15 * widest)
         axes.locator_params(axis="x", nbins=5)
         axes.set(title=way.replace(" ", "\n"), xlabel=f"% faster than {rows['first'].iloc[0]}")

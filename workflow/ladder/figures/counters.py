@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ladder.analysis.kernel_model import KEY
 from ladder.core.types import ELEMENT_TYPES
 from ladder.figures.data import View
-from ladder.figures.layout import finish, inches, logarithmic, panels, side_by_side, text_size
+from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of, side_by_side
 
 
 def _size(rows: pd.DataFrame) -> Any:
@@ -35,27 +35,25 @@ COUNTED: dict[str, tuple[str, Callable[[pd.DataFrame], Any]]] = {
 def counters(data: View, counts: pd.DataFrame) -> Figure:
     """Draw model and hardware counter: one panel per counter, one line per rung."""
     rows = counts.merge(data.models, on=KEY, how="left", suffixes=("", "_model"))
-    names, size = [data.brief(kernel) for kernel in rows["kernel"]], text_size(data.width)
+    names, size = [data.brief(kernel) for kernel in rows["kernel"]], data.size
     figure, grid = panels(data, len(COUNTED), inches(1.3, 0.9 * size) * max(len(rows), 3) + inches(6, size), most=4, narrow=2)
     columns = int(0.75 * data.width / min(4, 2 * side_by_side(data.width)) * 72 / (0.55 * size))
     for axes, (column, (label, modelled)) in zip(grid, COUNTED.items(), strict=True):
-        unit = 1 if column.endswith("_percent") else rows["flops"] / 2000
+        percent = column.endswith("_percent")
+        unit = 1 if percent else rows["flops"] / 2000
         decades = column in ("global_read_sectors", "l2_read_sectors", "shared_wavefronts")
-        for values, marker, colour, name in (
-            (modelled(rows), "s", "#d55e00", "model"),
-            (rows[column], "o", "#0072b2", "counted"),
-        ):
-            values = values.astype(float).replace(0, np.nan if decades else 0) / unit
-            axes.plot(values, range(len(names)), marker, color=colour, mfc="none" if marker == "s" else colour,
-                      ms=(0.8 if marker == "s" else 0.5) * size, mew=0.15 * size, clip_on=False, label=name)  # fmt: skip
+        drawn = pd.DataFrame({"model": modelled(rows), "counted": rows[column]}).astype(float)
+        drawn = drawn.replace(0, np.nan if decades else 0).div(unit, axis=0)
+        style: dict[str, Any] = {"mew": 0.15 * size, "clip_on": False}
+        axes.plot(drawn["model"], range(len(names)), "s", color="#d55e00", mfc="none", ms=0.8 * size, label="model", **style)
+        axes.plot(drawn["counted"], range(len(names)), "o", color="#0072b2", ms=0.5 * size, label="counted", **style)
         axes.set_title("\n".join(line for part in label.split("\n") for line in textwrap.wrap(part, columns)))
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
-        axes.set_xlabel("%" if column.endswith("_percent") else "per 1000 multiply-adds")
+        rows_of(axes, names)
+        axes.set_xlabel("%" if percent else "per 1000 multiply-adds")
         if decades and np.isfinite(axes.dataLim.minposx):  # otherwise there is neither model nor count
             logarithmic(axes, "x")
         else:
-            axes.set_xlim(0, 105 if column.endswith("_percent") else None)
+            axes.set_xlim(0, 105 if percent else None)
     missing, where = rows["reason"].dropna(), f" at M = N = K = {rows['m'].iloc[0]}" if len(rows) else ""
     counted = rows.loc[rows["reason"].isna(), "uuid"].unique()
     notes = [f"Counted on {', '.join(counted)}."] if len(counted) else []

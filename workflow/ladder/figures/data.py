@@ -39,6 +39,8 @@ BASELINE_NAME = {
     "blas_1": "BLAS, 1 thread",
     "blas_all": "BLAS, all threads",
 }
+RATE, RATIO = ("tflops", "tflops_low", "tflops_high"), ("ratio", "ratio_low", "ratio_high")
+"""The columns of a value and of the ends of its interval."""
 MARKS = {
     "unsteady": ("u", "#000000", "the reference differs from itself"),
     "disturbed": ("o", "#9467bd", "other processes computed meanwhile"),
@@ -124,6 +126,17 @@ def _explained(rows: Sequence[Mapping[str, Any]], explain: Callable[[str], str])
     return f"{'; '.join(explained)}." if explained else ""
 
 
+def text_size(width: float) -> float:
+    """Return the text size in points: 10 for a figure 11 inches wide, 8.6 for two columns of a paper, 7.2 for one."""
+    return min(10.0, 5.8 + 0.4 * width)
+
+
+def ends(rows: pd.DataFrame, columns: Sequence[str], scale: float = 1.0) -> tuple[Any, Any, Any]:
+    """Return the values in columns and the ends of their intervals; the values replace ends that a single process does not give."""
+    value, low, high = (scale * rows[name].to_numpy(dtype=float) for name in columns)
+    return value, np.where(low > 0, low, value), np.where(np.isfinite(high), high, value)
+
+
 class View:
     """A dataset as a figure shows it: its tables for one element type and state, and what labels need. `width` is in inches."""
 
@@ -134,6 +147,7 @@ class View:
         self.models = tables["models"]
         self.width, self.environment, self.state = width, environment, state
         self.in_column = width < COLUMN
+        self.size = text_size(width)
         self.summary = summary[summary["state"] == state]
         self.pairs = pairs[pairs["state"] == state]
         self.rounds, self.references = (self._of_state(tables[name]) for name in ("rounds", "references"))
@@ -160,6 +174,7 @@ class View:
         others = [kernel for kernel in names if kernel not in self.kernels]
         self.baselines = sorted(others, key=lambda kernel: kernel != self.reference)
         """The reference, then what is not ranked: other baselines, and kernels that round their operands."""
+        self.names = [*self.kernels, *self.baselines]
         self.element_type = str(summary["element_type"].iloc[0]) if len(summary) else ""
         self.distribution = ", ".join(dict.fromkeys(summary["distribution"].astype(str)))
         of_16_bits = self.element_type in OF_CUDA
@@ -194,7 +209,7 @@ class View:
     def at(self, problem: str) -> pd.DataFrame:
         """Return the rows of `whole` for one problem, by kernel: rungs in their order, then the baselines."""
         rows = self.whole[self.whole["problem"] == problem].drop_duplicates("kernel").set_index("kernel")
-        return rows.loc[[kernel for kernel in [*self.kernels, *self.baselines] if kernel in rows.index]]
+        return rows.loc[[kernel for kernel in self.names if kernel in rows.index]]
 
     def where(self) -> str:
         """Return the sizes of the problem at which the ladder is shown, as text."""
@@ -289,7 +304,7 @@ class View:
         """Return the kernels and baselines by how their sums are made: names of the classes, with the members of each."""
         rows = self.whole.drop_duplicates("kernel").set_index("kernel")
         classes: dict[str, list[str]] = {}
-        for kernel in [*self.kernels, *self.baselines]:
+        for kernel in self.names:
             row = rows.loc[kernel]
             if self.easier(row):
                 name = f"rounded to {str(row['precision']).upper()}"
@@ -305,7 +320,7 @@ class View:
     def as_warm_note(self) -> str:
         """Return a sentence that says from which size on each kernel's `cold` equals its `warm`, because its line ends there."""
         problems: dict[str, list[str]] = {}
-        for kernel in [*self.kernels, *self.baselines]:
+        for kernel in self.names:
             rows = self.as_warm[self.as_warm["kernel"] == kernel]
             words = [f"from {rows.loc[rows['square'], 'm'].min()} up"] if rows["square"].any() else []
             words += [f"at {problem.replace('x', '×')}" for problem in rows.loc[~rows["square"], "problem"]]

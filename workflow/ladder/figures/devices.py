@@ -5,13 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ladder.figures.data import HATCHED, MARKS, View, hatches
+from ladder.figures.data import HATCHED, MARKS, RATE, RATIO, View, ends, hatches
 from ladder.figures.labels import break_bars
-from ladder.figures.layout import finish, inches, panels, problems, text_size
+from ladder.figures.layout import finish, inches, panels, problems, rows_of
 from ladder.figures.rungs import longest
 
 
@@ -25,7 +26,7 @@ def on_all(data: View) -> pd.DataFrame:
 
 def gpus(data: View) -> Figure:
     """Draw how much GPUs of one model differ: every series of the reference, relative to the median of the GPUs' medians."""
-    rows, size = on_all(data), text_size(data.width)
+    rows, size = on_all(data), data.size
     medians = rows.groupby(["problem", "uuid"], sort=False)["median_us"].median()
     middle = rows["problem"].map(medians.groupby("problem").median())
     rows = rows.assign(off=100 * (rows["median_us"] / middle - 1))
@@ -37,7 +38,7 @@ def gpus(data: View) -> Figure:
         mine = rows[rows["uuid"] == uuid]
         at = np.array([labels.index(problem) + aside for problem in mine["problem"]])
         held = mine["throttled_share"].fillna(0).to_numpy() > 0
-        edges = [MARKS["throttled"][1] if it else colours[uuid] for it in held]
+        edges = np.where(held, MARKS["throttled"][1], to_hex(colours[uuid])).tolist()
         axes.scatter(
             at,
             mine["off"],
@@ -73,27 +74,26 @@ def comparison(datasets: Mapping[str, View]) -> Figure:
     both = set.intersection(*(set(data.best["problem"]) for data in datasets.values()))
     ordered = [data.headline for data in datasets.values()] + first.order
     problem = next((shown for shown in ordered if shown in both), first.headline)
-    names = [*first.kernels, *(it for data in datasets.values() for it in [*data.kernels, *data.baselines])]
+    names = [*first.kernels, *(kernel for data in datasets.values() for kernel in data.names)]
     tables = {name: data.at(problem) for name, data in datasets.items()}
     shown = [kernel for kernel in dict.fromkeys(names) if any(kernel in table.index for table in tables.values())]
-    size = text_size(first.width)
+    size = first.size
     figure, grid = panels(first, 2, inches(1.05, 0.9 * size) * len(shown) * (len(datasets) + 0.8) + 0.8, most=2)
     palette = dict(zip(datasets, sns.color_palette("viridis", len(datasets) + 1), strict=False))
     described = (
-        (("tflops", "tflops_low", "tflops_high"), 1 / first.unit_size, first.unit),
-        (("ratio", "ratio_low", "ratio_high"), 100.0, f"% of {first.nice(first.reference)}"),
+        (RATE, 1 / first.unit_size, first.unit),
+        (RATIO, 100.0, f"% of {first.nice(first.reference)}"),
     )
     for axes, (columns, scale, label) in zip(grid, described, strict=True):
         thick = 0.85 / len(datasets)
         for index, (name, table) in enumerate(tables.items()):
             have = [kernel for kernel in shown if kernel in table.index]
             y = np.array([shown.index(kernel) + (index + 0.5) * thick - 0.425 for kernel in have])
-            value, low, high = (scale * table.loc[have, column].to_numpy(dtype=float) for column in columns)
+            value, low, high = ends(table.loc[have], columns, scale)
             hatch = [hatches(row) for row in table.loc[have].to_dict("records")]
             axes.barh(y, value, thick, color=palette[name], hatch=hatch, edgecolor="#ffffff", lw=0, label=name, zorder=2)
-            axes.hlines(y, low, np.where(np.isfinite(high), high, value), color="#d62728", lw=0.13 * size, zorder=3)
-        axes.set_yticks(range(len(shown)), [first.nice(kernel) for kernel in shown])
-        axes.set_ylim(len(shown) - 0.4, -0.6)
+            axes.hlines(y, low, high, color="#d62728", lw=0.13 * size, zorder=3)
+        rows_of(axes, [first.nice(kernel) for kernel in shown])
         axes.grid(axis="y", visible=False)
         right = 1.25 * scale * longest(pd.concat(tables.values()), columns[0])
         axes.set(xlabel=label, xlim=(0, right))

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.figures.data import View
-from ladder.figures.layout import finish, inches, text_size
+from ladder.figures.layout import finish, inches, rows_of
 
 IDEA = {
     "01": "one thread per element",
@@ -49,7 +49,7 @@ def headline(data: View) -> Figure:
     rows = compared_with_baseline(data)
     shares, reference = 100 * rows["ratio"], data.nice(data.reference)
     far = shares[shares > BEYOND]
-    height = inches(1.7 * len(rows) + 5, text_size(data.width))
+    height = inches(1.7 * len(rows) + 5, data.size)
     figure = Figure(figsize=(data.width, height), layout="constrained")
     grid = figure.subplots(1, 1 + bool(len(far)), sharey=True, squeeze=False, width_ratios=[5, 1.2][: 1 + bool(len(far))])[0]
     near: Axes = grid[0]
@@ -65,8 +65,7 @@ def headline(data: View) -> Figure:
     near.axvline(100, color="#000000", zorder=3)
     near.set_xlim(0, BEYOND)
     near.set_xticks(range(0, 101, 25))
-    near.set_yticks(range(len(rows)), [_label(data, str(kernel)) for kernel in rows.index])
-    near.set_ylim(len(rows) - 0.4, -0.6)
+    rows_of(near, [_label(data, str(kernel)) for kernel in rows.index])
     near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
     if len(far):
         grid[1].set_xlim(far.min() - 30, far.max() + 5)

@@ -23,18 +23,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from ladder.core.files import write_whole
-from ladder.figures.data import View
+from ladder.figures.data import View, text_size
 
 PANEL = 3.6
 """The approximate width of a panel in inches. It determines how many panels fit side by side."""
 PAD = 0.06
 """The space between and around the parts of a figure, in inches."""
 NOTE = "#444444"
-
-
-def text_size(width: float) -> float:
-    """Return the text size in points: 10 for a figure 11 inches wide, 8.6 for two columns of a paper, 7.2 for one."""
-    return min(10.0, 5.8 + 0.4 * width)
 
 
 def style(width: float) -> None:
@@ -164,6 +159,12 @@ def logarithmic(axes: Axes, name: str = "y") -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < few else (1, 3) if decades < 4 else (1,), numticks=50))
     axis.set_major_formatter(FuncFormatter(plain))
     axis.set_minor_locator(NullLocator())
+
+
+def rows_of(axes: Axes, labels: Sequence[str], inset: float = 0.4) -> None:
+    """Give each label a row of the y axis, the first one at the top. Rows are 1 apart, and the axis ends 1 - `inset` beyond them."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - inset, inset - 1)
 
 
 def problems(axes: Axes, labels: Sequence[str], first: float = 0.0, share: float = 0.7) -> None:

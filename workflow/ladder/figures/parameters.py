@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from ladder.figures.data import View, lettered, letters_note, marks_note, span
 from ladder.figures.labels import cells as write_cells
-from ladder.figures.layout import finish, inches, panels, problems, side_by_side, text_size
+from ladder.figures.layout import finish, inches, panels, problems, side_by_side
 
 LOWEST = 0.1
 """The share of the cells, at the low end, that share one color."""
@@ -36,9 +36,9 @@ def parameters(data: View, kernel: str) -> Figure:
     names = list(dict.fromkeys(part.split("=")[0] for name in order for part in name.split() if "=" in part))
     values = [dict(part.split("=") for part in name.split() if "=" in part) for name in order]
     table_left = [[own.get(name, "") for name in names] for own in values]
-    size = 0.8 * text_size(data.width)
+    size = 0.8 * data.size
     longest = max(len(problem) for across in shapes.values() for problem in across)
-    below = 0.5 * longest * text_size(data.width) / 72  # problem labels are slanted
+    below = 0.5 * longest * data.size / 72  # problem labels are slanted
     above = 0.7 * size / 72 * max(map(len, names), default=0)  # names of parameters stand upright
     height = inches(1.35, size) * max(len(order), 7) + 0.6 + below + above
     most = 1 if max(map(len, shapes.values())) > MANY else 3

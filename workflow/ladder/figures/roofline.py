@@ -1,16 +1,16 @@
 """Draw measured throughput beside limits: the roofs of peak and bandwidth, and the model of issue slots and register banks."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.analysis.kernel_model import KEY, l1_tb_s
 from ladder.figures.data import GREY, REFERENCE, View, edges, marks_note, three
 from ladder.figures.labels import name_ends, name_points
-from ladder.figures.layout import finish, logarithmic, panels, text_size
+from ladder.figures.layout import finish, logarithmic, panels
 from ladder.figures.scaling import LIMIT, points
 
 ROOF = "#4682b4"
@@ -18,39 +18,43 @@ ROOF = "#4682b4"
 
 def roofline(data: View) -> Figure:
     """Draw every rung at one size under the measured peak, in two panels: at the traffic of its loads, and at the least possible traffic."""
-    rows, size = data.at(data.headline).reset_index(), text_size(data.width)
+    rows, size = data.at(data.headline).reset_index(), data.size
     rows = rows.merge(data.models.drop(columns="problem"), on=KEY, how="left").set_index("kernel")
     kernels = rows.loc[[kernel for kernel in data.kernels if kernel in rows.index]]
     l1 = l1_tb_s(data.environment) if data.environment["kind"] == "cuda" else None
     memory = data.environment["peaks"]["copy_tb_s"]
+    copied = "memory, measured copy"
     height = 3.0 if data.in_column else 4.2
     figure, grid = panels(data, 2, height, most=2)
+    colours = data.colours()
     wide, tall = 0.75 * data.width / (1 if data.in_column else 2), 0.75 * height
     bottom = data.rate(rows["tflops"].min()) / 2
     highest = max(1.7 * data.peak if data.peak else 0, 1.5 * data.rate(rows["tflops"].max()))
     sides = (
-        (
-            grid[0],
-            "intensity",
-            l1 or memory,
-            "L1 and shared memory" if l1 else "memory, measured copy",
-            "what each thread loads and stores",
-        ),
-        (grid[1], "compulsory_intensity", memory, "memory, measured copy", "each element of A, B and C once"),
+        ("intensity", l1 or memory, "L1 and shared memory" if l1 else copied, "what each thread loads and stores"),
+        ("compulsory_intensity", memory, copied, "each element of A, B and C once"),
     )
-    for axes, column, bandwidth, name, what in sides:
+    for axes, (column, bandwidth, name, what) in zip(grid, sides, strict=True):
         drawn = kernels[kernels[column] > 0]  # kernels that declare no traffic have no intensity
-        low, high = _range(drawn[column], data, bandwidth, highest)
+        ridge = (data.peak or highest) / data.rate(bandwidth)  # where the roof meets the peak
+        known = [*drawn[column], ridge]
+        low, high = float(np.nanmin(known)) / 3, float(np.nanmax(known)) * 1.5
         axes.set(xlim=(low, high), ylim=(bottom, highest), title=f"traffic: {what}")
-        _roof(axes, data, bandwidth, highest, name)
+        axes.plot([low, ridge], [data.rate(bandwidth * low), data.rate(bandwidth * ridge)], color=ROOF, zorder=2)
+        text = f"{name}: {bandwidth:.3g} TB/s"
+        axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=0.8 * size, color=ROOF)
+        if data.peak:
+            axes.plot([ridge, high], [data.peak] * 2, color=LIMIT, ls=":")
+            text = f"{data.peak_name}, measured: {three(data.peak)}"
+            axes.text(ridge, data.peak * 1.05, text, fontsize=0.8 * size, color=LIMIT, va="bottom")
         axes.set(ylabel=f"{data.unit} (log)", xlabel="FLOP/byte (log)")
         logarithmic(axes)
         logarithmic(axes, "x")
         named = []
         for kernel, row in drawn.iterrows():
-            at, rate, colour = float(row[column]), data.rate(row["tflops"]), data.colours()[str(kernel)]
-            points(axes, [at], [rate], drawn.loc[[kernel]], colour, "o", 0.7 * size)
-            named.append((at, float(rate), data.brief(str(kernel)), "#444444" if colour == GREY else colour))
+            at, rate = float(row[column]), float(data.rate(row["tflops"]))
+            points(axes, [at], [rate], drawn.loc[[kernel]], colours[str(kernel)], "o", 0.7 * size)
+            named.append((at, rate, data.brief(str(kernel)), _readable(colours[str(kernel)])))
         crowd = 0.5 * drawn[column].max()
         name_ends(axes, [place for place in named if place[0] >= crowd], 0.8 * size, tall)
         name_points(axes, [place for place in named if place[0] < crowd], 0.8 * size, wide, tall)
@@ -61,37 +65,20 @@ def roofline(data: View) -> Figure:
                 f"{data.nice(data.reference)}: {rate:.3g}", (0.45, rate), (0, -2), ("axes fraction", "data"), textcoords="offset points",
                 fontsize=0.8 * size, va="top",
             )  # fmt: skip
+    above = data.element_type == "float32" and kernels["tensor_cores"].any()
     caption = [
-        "Left: every load and store of a thread, wherever it is found. L1: 128 B a cycle and SM."
-        if l1
-        else "Left: every load and store of a thread, wherever it is found: caches can lift a rung above the roof.",
-        "Rungs on the tensor cores may lie above the FP32 peak."
-        if data.element_type == "float32" and kernels["tensor_cores"].any()
-        else "",
+        "Left: every load and store of a thread, wherever it is found",
+        ". L1: 128 B a cycle and SM." if l1 else ": caches can lift a rung above the roof.",
+        " Rungs on the tensor cores may lie above the FP32 peak." if above else "",
     ]
     details = ["Each kernel's own bound by the model: models.csv.", marks_note(kernels.to_dict("records"))]
     title = f"Roofline at {data.where()} on {data.environment['name']}, {data.element_type}, {data.state}"
-    return finish(figure, data, title, edges(kernels), caption, details)
+    return finish(figure, data, title, edges(kernels), ["".join(caption)], details)
 
 
-def _range(intensity: pd.Series, data: View, bandwidth: float, highest: float) -> tuple[float, float]:
-    """Return the limits of the x axis: all intensities and the place where the roof meets the peak, with space around."""
-    ridge = (data.peak or highest) / data.rate(bandwidth)
-    known = [*intensity, ridge]
-    return float(np.nanmin(known)) / 3, float(np.nanmax(known)) * 1.5
-
-
-def _roof(axes: Axes, data: View, bandwidth: float, highest: float, name: str) -> None:
-    """Draw the roof of a bandwidth up to the peak, and the peak, with their values. The limits must be set already."""
-    (low, high), small = axes.get_xlim(), 0.8 * text_size(data.width)
-    ridge = (data.peak or highest) / data.rate(bandwidth)
-    axes.plot([low, ridge], [data.rate(bandwidth * low), data.rate(bandwidth * ridge)], color=ROOF, zorder=2)
-    text = f"{name}: {bandwidth:.3g} TB/s"
-    axes.text(0.02, 0.02, text, transform=axes.transAxes, fontsize=small, color=ROOF)
-    if data.peak:
-        axes.plot([ridge, high], [data.peak] * 2, color=LIMIT, ls=":")
-        text = f"{data.peak_name}, measured: {three(data.peak)}"
-        axes.text(ridge, data.peak * 1.05, text, fontsize=small, color=LIMIT, va="bottom")
+def _readable(colour: Any) -> Any:
+    """Return the color of a name for that of its point."""
+    return "#444444" if colour == GREY else colour
 
 
 def modelled(data: View) -> pd.DataFrame:
@@ -102,19 +89,19 @@ def modelled(data: View) -> pd.DataFrame:
 
 def issue(data: View) -> Figure:
     """Draw every configuration at the problem where it is fastest, against the throughput that its main loop could issue alone."""
-    rows, size = modelled(data), text_size(data.width)
+    rows, size = modelled(data), data.size
     rows = rows.loc[rows.groupby(["kernel", "configuration"])["tflops"].idxmax()]
     height = 4.4 if not data.in_column else 2.9
     figure, (axes,) = panels(data, 1, height)
     colours, named = data.colours(), []
-    for kernel in [*data.kernels, *data.baselines]:
+    rows = rows.assign(x=data.rate(rows["issue_tflops"]), y=data.rate(rows["tflops"]))
+    for kernel in data.names:
         mine = rows[rows["kernel"] == kernel]
         if len(mine):
-            points(axes, data.rate(mine["issue_tflops"]), data.rate(mine["tflops"]), mine, colours[kernel], "o", 0.5 * size)
-            best = mine.loc[mine["tflops"].idxmax()]
-            colour = "#444444" if colours[kernel] == GREY else colours[kernel]
-            named.append((float(data.rate(best["issue_tflops"])), float(data.rate(best["tflops"])), data.brief(kernel), colour))
-    top = 1.05 * data.rate(rows[["issue_tflops", "tflops"]].max().max())
+            points(axes, mine["x"], mine["y"], mine, colours[kernel], "o", 0.5 * size)
+            best = mine.loc[mine["y"].idxmax()]
+            named.append((float(best["x"]), float(best["y"]), data.brief(kernel), _readable(colours[kernel])))
+    top = 1.05 * rows[["x", "y"]].max().max()
     axes.plot([0, top], [0, top], color="#000000", ls=":", zorder=2)
     axes.set(xlim=(0, top), ylim=(0, top), xlabel=f"{data.unit} by the model", ylabel=f"{data.unit} measured")
     name_points(axes, named, 0.8 * size, 0.9 * data.width, 0.85 * height)

@@ -1,10 +1,7 @@
 """Draw the ladder, rung by rung, and the energy that the rungs use."""
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,9 +10,11 @@ from matplotlib.patches import Patch
 from ladder.figures.data import (
     CONTEXT,
     HATCHED,
+    RATE,
     REFERENCE,
     RUNG,
     View,
+    ends,
     gain_text,
     hatches,
     letters,
@@ -24,7 +23,7 @@ from ladder.figures.data import (
     three,
 )
 from ladder.figures.labels import break_bars, cells
-from ladder.figures.layout import finish, inches, logarithmic, panels, text_size
+from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
 THICK = 0.7
 """The thickness of a bar; rows are 1 apart."""
@@ -35,15 +34,17 @@ MOST = 3
 
 def _rows(axes: Axes, data: View, kernels: Sequence[str], named: bool = True) -> None:
     """Give each kernel a row, and draw a line above the baselines and kernels that are not ranked."""
-    size = text_size(data.width)
-    axes.set_ylim(len(kernels) - 0.4, -0.6)
-    axes.set_yticks(range(len(kernels)), [data.label(kernel) for kernel in kernels] if named else [""] * len(kernels))
+    rows_of(axes, [data.label(kernel) if named else "" for kernel in kernels])
     axes.grid(axis="y", visible=False)
-    unranked = [place for place, kernel in enumerate(kernels) if kernel in data.baselines and kernel != data.reference]
-    for label, place in zip(axes.get_yticklabels(), range(len(kernels)), strict=True):
-        label.set_color(CONTEXT if place in unranked else "#000000")
+    unranked = _unranked(data, kernels)
+    for label, kernel in zip(axes.get_yticklabels(), kernels, strict=True):
+        label.set_color(CONTEXT if kernel in unranked else "#000000")
     if unranked:
-        axes.axhline(unranked[0] - 0.5, color=CONTEXT, lw=0.08 * size, ls=":", zorder=1)
+        axes.axhline(kernels.index(unranked[0]) - 0.5, color=CONTEXT, lw=0.08 * data.size, ls=":", zorder=1)
+
+
+def _unranked(data: View, kernels: Sequence[str]) -> list[str]:
+    return [kernel for kernel in kernels if kernel in data.baselines and kernel != data.reference]
 
 
 def _colour(data: View, kernel: str) -> str:
@@ -52,8 +53,7 @@ def _colour(data: View, kernel: str) -> str:
 
 def _not_ranked(data: View, kernels: Sequence[str]) -> str:
     """Return the sentence about what is below the dotted line, or ""."""
-    below = any(kernel in data.baselines and kernel != data.reference for kernel in kernels)
-    return "Below the dotted line: for reference, not ranked." if below else ""
+    return "Below the dotted line: for reference, not ranked." if _unranked(data, kernels) else ""
 
 
 def longest(rows: pd.DataFrame, column: str) -> float:
@@ -62,60 +62,63 @@ def longest(rows: pd.DataFrame, column: str) -> float:
     return float((lanes if len(lanes) else rows[column]).max())
 
 
-def _ends(value: float, low: float, high: float) -> tuple[float, float, float]:
-    """Return a value with the ends of its interval; the value replaces an infinite end, which a single process gives."""
-    return value, low, high if math.isfinite(high) else value
+def _interval(axes: Axes, low: float, high: float, place: int, size: float) -> None:
+    axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=0.4 * size, mew=0.1 * size, lw=0.1 * size, zorder=3)
+
+
+def _write_table(axes: Axes, table: Sequence[Mapping[str, str]], names: Sequence[str], size: float) -> None:
+    """Write the named columns beside the panel, but those without text."""
+    kept = [name for name in names if any(row[name] for row in table)]
+    cells(axes, kept, [[row[name] for name in kept] for row in table], 0.85 * size)
 
 
 def ladder(data: View) -> Figure:
     """Draw every rung at the ladder's problem: its throughput, the share of the reference's, and its gain over the rung that it builds on."""
-    rows, common, size = data.at(data.headline), data.common(), text_size(data.width)
+    rows, common, size = data.at(data.headline), data.common(), data.size
     kernels, every = [str(kernel) for kernel in rows.index], rows.to_dict("records")
-    head = [data.unit, f"% of {data.nice(data.reference)}", f"mean of {len(common)}", "over rung", "flags"]
+    share, mean_of = f"% of {data.nice(data.reference)}", f"mean of {len(common)}"
     table = []
     for kernel, row in zip(kernels, every, strict=True):
         mean = data.mean(kernel) if kernel in data.kernels and len(common) > 1 else None
         base = data.builds_on(kernel)
         gain = data.gain(kernel, base, data.headline) if base else None
-        table.append([
-            three(data.rate(row['tflops'])), three(100 * row['ratio']), three(100 * mean) if mean else "",
-            f"{gain_text(gain)} ({data.brief(base)})" if gain and base else "", letters(row),
-        ])  # fmt: skip
-    kept = [index for index in range(len(head)) if any(line[index] for line in table)]
-    kept = [index for index in kept if index not in (2, 3)] if data.in_column else kept
-    figure, (axes,) = panels(data, 1, inches(1.45, 0.9 * size) * len(kernels) + inches(6 if data.in_column else 5, size))
-    broken = []
-    for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
-        value, low, high = _ends(*(float(data.rate(row[name])) for name in ("tflops", "tflops_low", "tflops_high")))
-        hatch = "...." if row["as_warm"] else hatches(row)
-        axes.barh(
-            place, value, THICK, color=_colour(data, kernel), hatch=hatch, edgecolor="#ffffff", lw=0, zorder=2, label=kernel
+        table.append(
+            {
+                data.unit: three(data.rate(row["tflops"])),
+                share: three(100 * row["ratio"]),
+                mean_of: three(100 * mean) if mean else "",
+                "over rung": f"{gain_text(gain)} ({data.brief(base)})" if gain and base else "",
+                "flags": letters(row),
+            }
         )
-        axes.plot([low, high], [place] * 2, "|-", color=INTERVAL, ms=0.4 * size, mew=0.1 * size, lw=0.1 * size, zorder=3)
-        broken.append((float(place), THICK, value))
+    figure, (axes,) = panels(data, 1, inches(1.45, 0.9 * size) * len(kernels) + inches(6 if data.in_column else 5, size))
+    values, lows, highs = ends(rows, RATE, 1 / data.unit_size)
+    for place, (kernel, row) in enumerate(zip(kernels, every, strict=True)):
+        hatch = "...." if row["as_warm"] else hatches(row)
+        colour = _colour(data, kernel)
+        axes.barh(place, values[place], THICK, color=colour, hatch=hatch, edgecolor="#ffffff", lw=0, zorder=2, label=kernel)
+        _interval(axes, lows[place], highs[place], place, size)
     _rows(axes, data, kernels)
-    ends = rows["tflops_high"].where(np.isfinite(rows["tflops_high"]), rows["tflops"])
-    axes.set_xlim(0, 1.08 * data.rate(longest(rows.assign(end=ends), "end")))
+    axes.set_xlim(0, 1.08 * longest(rows.assign(end=highs), "end"))
+    broken = [(float(place), THICK, value) for place, value in enumerate(values)]
     break_bars(axes, broken, size)
     axes.set_xlabel(data.unit)
-    cells(axes, [head[index] for index in kept], [[line[index] for index in kept] for line in table], 0.85 * size)
+    shown = [data.unit, share, "flags"] if data.in_column else list(table[0])
+    _write_table(axes, table, shown, size)
     beyond = any(length > axes.get_xlim()[1] for _, _, length in broken)
     handles: list[Patch] = [HATCHED] if any(map(hatches, every)) else []
     caption = [
         f"Red: {data.kind_of_interval()}.",
-        "≈: not distinguishable." if any("≈" in line[index] for line in table for index in kept) else "",
+        "≈: not distinguishable." if any("≈" in row[name] for row in table for name in shown) else "",
         "White cuts: the bar is longer than the axis, and its number is written in it." if beyond else "",
         _not_ranked(data, kernels),
         "Dotted bars: timed warm, since cold makes no difference." if rows["as_warm"].any() else "",
         letters_note(every),
     ]
+    listed = ", ".join(common).replace("x", "×")
     details = [
         f"Percentages are ratios to {data.nice(data.reference)}; gains are over the rung in parentheses, in the same rounds.",
-        f"The mean is the geometric mean over the {len(common)} problems that every rung has: {', '.join(common)}.".replace(
-            "x", "×"
-        )
-        if common
-        else "",
+        f"The mean is the geometric mean over the {len(common)} problems that every rung has: {listed}." if common else "",
         "Configurations and ties: best.csv.",
         marks_note(every),
     ]
@@ -128,34 +131,29 @@ def energy(data: View) -> Figure:
 
     The line is the range of the processes. A point has no line if only one process counted. The caption names those without energy.
     """
-    every, size = data.best[data.best["energy_j"].notna()], text_size(data.width)
-    work = every.assign(work=every["m"].astype(float) * every["n"] * every["k"]).sort_values(
-        "work", ascending=False, kind="stable"
-    )
+    every, size = data.best[data.best["energy_j"].notna()], data.size
+    work = every.assign(work=every["m"].astype(float) * every["n"] * every["k"])
+    work = work.sort_values("work", ascending=False, kind="stable")
     problems = list(dict.fromkeys([*work.loc[work["problem"] == data.headline, "problem"], *work["problem"]]))[:MOST]
     rows = every[every["problem"].isin(problems)]
-    kernels = [kernel for kernel in [*data.kernels, *data.baselines] if kernel in set(rows["kernel"])]
+    kernels = [kernel for kernel in data.names if kernel in set(rows["kernel"])]
     height = inches(1.45, 0.9 * size) * len(kernels) + inches(5, size)
     figure, grid = panels(data, len(problems), height, most=MOST)
     for axes, problem in zip(grid, problems, strict=True):
-        of: dict[str, Mapping[str, Any]] = {row["kernel"]: row for row in rows[rows["problem"] == problem].to_dict("records")}
         table = []
         for place, kernel in enumerate(kernels):
-            row = of.get(kernel)
-            table.append([three(row["energy_j"]), three(1000 * row["tflop_per_j"]), letters(row)] if row else ["", "", ""])
-            if row:
-                ends = [row["energy_low_j"], row["energy_high_j"]]
-                axes.plot(ends, [place] * 2, "|-", color=INTERVAL, ms=0.4 * size, mew=0.1 * size, lw=0.1 * size, zorder=3)
+            row = data.best_rows.get((kernel, problem))
+            table.append(dict.fromkeys(("J", "GFLOP/s/W", "flags"), ""))
+            if row and pd.notna(row["energy_j"]):
+                joules, per_joule = three(row["energy_j"]), three(1000 * row["tflop_per_j"])
+                table[-1] = {"J": joules, "GFLOP/s/W": per_joule, "flags": letters(row)}
+                _interval(axes, row["energy_low_j"], row["energy_high_j"], place, size)
                 axes.plot(row["energy_j"], place, "o", color=_colour(data, kernel), ms=0.5 * size, zorder=4, label=kernel)
         _rows(axes, data, kernels, axes is grid[0] or data.in_column)
         axes.set_title(problem.replace("x", "×"))
         axes.set_xlabel("J per GEMM, whole board (log)")
         logarithmic(axes, "x")
-        wide = [0, 1, 2] if any(line[2] for line in table) else [0, 1]
-        wide = wide if len(problems) == 1 else [0, *wide[2:]]
-        cells(
-            axes, [("J", "GFLOP/s/W", "flags")[index] for index in wide], [[line[i] for i in wide] for line in table], 0.85 * size
-        )
+        _write_table(axes, table, list(table[0]) if len(problems) == 1 else ["J", "flags"], size)
     none = data.best[data.best["energy_j"].isna() & data.best["problem"].isin(problems)].to_dict("records")
     missing = ", ".join(f"{data.brief(str(row['kernel']))} at {row['problem']}" for row in none)
     records, single = rows.to_dict("records"), rows["energy_low_j"].isna().any()

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ladder.figures.data import View, letters, letters_note, marks_note
-from ladder.figures.layout import finish, inches, panels, text_size
+from ladder.figures.layout import finish, inches, panels, rows_of
 
 WIDEST = 25.0
 """The deviation from the median, in percent, beyond which samples are drawn at the edge."""
@@ -32,8 +32,8 @@ def problems_and_reasons(data: View) -> dict[str, str]:
 
 def samples(data: View) -> Figure:
     """Draw a dot per sample, in the color of its process: its time relative to the median of the kernel's best configuration."""
-    problems, size = problems_and_reasons(data), text_size(data.width)
-    order = [*data.kernels, *data.baselines]
+    problems, size = problems_and_reasons(data), data.size
+    order = data.names
     lines = 1.2 if data.in_column else 1.55
     figure, grid = panels(data, len(problems), inches(lines, 0.9 * size) * len(order) + 0.9, narrow=3 if data.in_column else 1)
     processes = sorted(data.rounds["process"].unique())
@@ -54,8 +54,7 @@ def samples(data: View) -> Figure:
                 y = np.full(len(values), place + 0.7 * ((index + 0.5) / len(processes) - 0.5))
                 axes.scatter(values, y, s=(0.25 * size) ** 2, color=colours[process], alpha=0.7, lw=0, zorder=3)
         axes.axvline(0, color="#444444", lw=0.08 * size, zorder=2)
-        axes.set_yticks(range(len(order)), labels)
-        axes.set_ylim(len(order) - 0.4, -0.6)
+        rows_of(axes, labels)
         axes.set_title(f"{problem.replace('x', '×')}:\n{why}", fontsize=(0.85 if data.in_column else 1) * size)
         axes.set_xlabel("% off median" if data.in_column else "time, % off the median")
         axes.set_xscale("symlog", linthresh=1, linscale=1)

@@ -1,7 +1,7 @@
 """Draw throughput, and throughput relative to the reference, against the size of the problem."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.core.stats import tied
-from ladder.figures.data import GREY, View, edge, edges, marks_note, marks_of, three
+from ladder.figures.data import GREY, RATE, RATIO, View, edge, edges, ends, marks_note, marks_of, three
 from ladder.figures.labels import LETTER, halo, name_ends, name_points
-from ladder.figures.layout import finish, inches, logarithmic, panels, text_size
+from ladder.figures.layout import finish, inches, logarithmic, panels, rows_of
 
 LIMIT = "#b22222"
 NEAR = (75.0, 125.0)
@@ -30,38 +30,12 @@ MANY = 12
 class Quantity:
     """A quantity to draw against size: a column of `best.csv` and the ends of its interval, multiplied by `scale`."""
 
-    title: Callable[[View], str]
+    title: str
     columns: tuple[str, str, str]
-    label: Callable[[View], str]
-    scale: Callable[[View], float]
-    near: tuple[float, float] | None
+    label: str
+    scale: float
+    near: tuple[float, float] | None = None
     """The range of the linear panels; None for logarithmic ones."""
-
-
-QUANTITIES = {
-    "performance": Quantity(
-        title=lambda data: f"Throughput by size on {data.environment['name']}, {data.element_type}, {data.state}",
-        columns=("tflops", "tflops_low", "tflops_high"),
-        label=lambda data: data.unit,
-        scale=lambda data: 1 / data.unit_size,
-        near=None,
-    ),
-    "ratio": Quantity(
-        title=lambda data: (
-            f"Throughput relative to {data.nice(data.reference)} on {data.environment['name']}, {data.element_type}, {data.state}"
-        ),
-        columns=("ratio", "ratio_low", "ratio_high"),
-        label=lambda data: f"% of {data.nice(data.reference)}",
-        scale=lambda data: 100.0,
-        near=NEAR,
-    ),
-}
-
-
-def _ends(rows: pd.DataFrame, columns: tuple[str, str, str], scale: float) -> tuple[Any, Any, Any]:
-    """Return the value and the ends of its interval; the value replaces ends that a single process does not give."""
-    value, low, high = (scale * rows[name].to_numpy(dtype=float) for name in columns)
-    return value, np.where(low > 0, low, value), np.where(np.isfinite(high), high, value)
 
 
 def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: str, size: float) -> None:
@@ -73,44 +47,7 @@ def points(axes: Axes, x: Any, y: Any, rows: pd.DataFrame, colour: Any, marker: 
 
 def _drawing_order(data: View) -> list[str]:
     """Return all kernels and baselines; those without a color come first, below the others."""
-    every = [*data.kernels, *data.baselines]
-    return sorted(every, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY))
-
-
-def _squares(axes: Axes, data: View, quantity: Quantity, letters: float) -> dict[str, float]:
-    """Draw a line per kernel with a band between the ends of the intervals, in a panel as wide as so many letters.
-
-    Return the x positions of the labeled problems.
-    """
-    squares, colours, dashes = data.best[data.best["square"]].sort_values("m"), data.colours(), data.dashes()
-    for kernel in _drawing_order(data):
-        rows = squares[squares["kernel"] == kernel]
-        value, low, high = _ends(rows, quantity.columns, quantity.scale(data))
-        axes.fill_between(rows["m"], low, high, color=colours[kernel], alpha=0.25, lw=0, zorder=2)
-        axes.plot(rows["m"], value, color=colours[kernel], ls=dashes[kernel], zorder=3, label=data.nice(kernel))
-        if len(rows):
-            size = 0.5 if kernel in data.prominent else 0.3
-            points(axes, rows["m"], value, rows, colours[kernel], "o", size * _text(axes))
-    sizes = sorted(squares["m"].unique())
-    axes.set_xscale("log", base=2)
-    labels = _apart(sizes, 0.9 * letters / max(math.log2(max(sizes) / min(sizes)), 1))
-    axes.set_xticks(sizes, labels)
-    axes.minorticks_off()
-    axes.set_xlabel("M = N = K")
-    return {label: size for label, size in zip(labels, sizes, strict=True) if label}
-
-
-def _name_lines(axes: Axes, data: View, quantity: Quantity, tall: float) -> None:
-    """Name every line that has a color where it ends, unless it ends beyond the panel."""
-    low, high = axes.get_ylim()
-    squares, ends = data.best[data.best["square"]].sort_values("m"), []
-    for kernel in [kernel for kernel in _drawing_order(data) if data.colours()[kernel] != GREY]:
-        rows = squares[squares["kernel"] == kernel]
-        if len(rows):
-            x, y = float(rows["m"].iloc[-1]), quantity.scale(data) * float(rows[quantity.columns[0]].iloc[-1])
-            if low <= y <= high:
-                ends.append((x, y, data.label(kernel), data.colours()[kernel]))
-    name_ends(axes, ends, 0.85 * _text(axes), tall)
+    return sorted(data.names, key=lambda kernel: (kernel in data.baselines, data.colours()[kernel] != GREY))
 
 
 def fastest(data: View) -> dict[str, list[str]]:
@@ -123,40 +60,34 @@ def fastest(data: View) -> dict[str, list[str]]:
     )
     series = {}
     for problem, rows in ranked.groupby("problem"):
-        _, low, high = _ends(rows, QUANTITIES["ratio"].columns, 1.0)
+        _, low, high = ends(rows, RATIO)
         alike = rows["kernel"][tied(low, high, 0)]
         series[str(problem)] = [data.brief(kernel) for kernel in [rows["kernel"].iloc[0], *alike]]
     return series
 
 
-def _first(names: Sequence[str], most: int, joint: str) -> str:
-    """Return the first names, and that there are more."""
-    return f"{joint}≈".join(names[:most]) + (f"{joint}…" if names[most:] else "")
+def _name_fastest(axes: Axes, data: View, places: dict[str, float], above: bool) -> None:
+    """Write the fastest kernels of problems above the panel or right of it, as many as there is room for.
 
-
-def _title_fastest(data: View) -> str:
-    return f"fastest of rungs and {data.nice(data.reference)}:"
-
-
-def _name_above(axes: Axes, data: View, places: dict[str, float]) -> None:
-    """Write the fastest kernels of squares above their panel, at most four. `places` are the x positions of the problems."""
-    size, highest = 0.8 * _text(axes), 0
+    `places` are the positions of the problems on the axis beside the names.
+    """
+    size, lines = 0.8 * data.size, 0
+    most = 4 if above or not data.in_column else 2
+    joint = "\n" if above else " "
     for problem, names in fastest(data).items():
         if problem in places:
-            at, text = (places[problem], 1.02), _first(names, 4, "\n")
-            axes.text(*at, text, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size)
-            highest = max(highest, text.count("\n") + 1)
-    axes.set_title(_title_fastest(data), fontsize=size, pad=1.25 * highest * size + 5)
-
-
-def _name_beside(axes: Axes, data: View, places: dict[str, float]) -> None:
-    """Write the fastest kernels of other shapes right of their rows, as many as there is room for. `places` are their y positions."""
-    size, most = 0.8 * _text(axes), 2 if data.in_column else 4
-    for problem, names in fastest(data).items():
-        if problem in places:
-            at, text = (1.01, places[problem]), _first(names, most, " ")
-            axes.text(*at, text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size)
-    axes.set_title(_title_fastest(data), loc="right", fontsize=size)
+            text = f"{joint}≈".join(names[:most]) + (f"{joint}…" if names[most:] else "")
+            lines = max(lines, text.count("\n") + 1)
+            if above:
+                axes.text(
+                    places[problem], 1.02, text, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=size
+                )
+            else:
+                axes.text(
+                    1.01, places[problem], text, transform=axes.get_yaxis_transform(), ha="left", va="center", fontsize=size
+                )
+    title = f"fastest of rungs and {data.nice(data.reference)}:"
+    axes.set_title(title, loc="left" if above else "right", fontsize=size, pad=1.25 * lines * size + 5 if above else None)
 
 
 def _apart(sizes: Sequence[int], octave: float) -> list[str]:
@@ -176,32 +107,7 @@ def _letters(data: View, columns: int) -> float:
     """Return about how wide the panel of the squares is, in letters. The layout, which knows, comes when all is drawn."""
     left = max(map(len, _shapes(data)), default=0) if columns == 1 else 0  # the panels of a column are aligned
     names = max(len(data.label(kernel)) for kernel in [*data.prominent, *data.baselines])
-    return data.width / columns * 72 / (LETTER * text_size(data.width)) - max(left, 5) - 0.85 * names - 4
-
-
-def _others(axes: Axes, data: View, quantity: Quantity) -> dict[str, float]:
-    """Draw a row per problem, in it the kernels one below the other with bars between the ends of the intervals; baselines lie across.
-
-    Return the y positions of the problems.
-    """
-    labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
-    for place in range(0, len(labels), 2):
-        axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.03, lw=0, zorder=0)
-    for kernel in _drawing_order(data):
-        mine = data.best[~data.best["square"] & (data.best["kernel"] == kernel)]
-        at = _down(data, mine)
-        value, low, high = _ends(mine, quantity.columns, quantity.scale(data))
-        if kernel in data.baselines:
-            axes.vlines(value, at - 0.42, at + 0.42, color=colours[kernel], ls=dashes[kernel], zorder=2)
-            continue
-        axes.hlines(at, low, high, color=colours[kernel], lw=0.12 * _text(axes), zorder=3)
-        if len(mine):
-            points(axes, value, at, mine, colours[kernel], "o", (0.5 if kernel in data.prominent else 0.3) * _text(axes))
-    shown = [label.replace(" padding=", " pad ") if data.in_column else label for label in labels]
-    axes.set_yticks(range(len(labels)), [label.replace("x", "×") for label in shown])
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(axis="y", visible=False)
-    return {label: place for place, label in enumerate(labels)}
+    return data.width / columns * 72 / (LETTER * data.size) - max(left, 5) - 0.85 * names - 4
 
 
 def _shapes(data: View) -> list[str]:
@@ -214,28 +120,8 @@ def _down(data: View, rows: pd.DataFrame) -> Any:
     """Return the y positions of rows that are not squares: that of the problem, and for rungs an offset by their order."""
     labels = _shapes(data)
     offsets = dict(zip(data.kernels, np.linspace(-0.36, 0.36, max(len(data.kernels), 2)), strict=False))
-    return np.array(
-        [
-            labels.index(problem) + offsets.get(kernel, 0.0)
-            for problem, kernel in zip(rows["problem"], rows["kernel"], strict=True)
-        ]
-    )
-
-
-def _name_dots(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
-    """Name the rungs that have a color at every problem, by their numbers, if there are few problems."""
-    low, high = axes.get_xlim()
-    if len(_shapes(data)) > FEW:
-        return
-    rows = data.best[~data.best["square"] & data.best["kernel"].isin(data.prominent)]
-    values = quantity.scale(data) * rows[quantity.columns[0]]
-    drawn = zip(values, _down(data, rows), rows["kernel"], strict=True)
-    named = [(float(x), float(y), data.brief(kernel), data.colours()[kernel]) for x, y, kernel in drawn if low <= x <= high]
-    name_points(axes, named, 0.75 * _text(axes), wide, tall)
-
-
-def _text(axes: Axes) -> float:
-    return float(axes.xaxis.label.get_fontsize())
+    places = [labels.index(problem) for problem in rows["problem"]]
+    return np.array(places) + rows["kernel"].map(offsets).fillna(0.0).to_numpy(dtype=float)
 
 
 def _draw_peaks(axes: Axes, data: View, letters: float) -> None:
@@ -246,42 +132,97 @@ def _draw_peaks(axes: Axes, data: View, letters: float) -> None:
         axes.axhline(peak, color=LIMIT, ls=dash, zorder=2, label=f"{data.peak_name}, {name}")
     if drawn:
         named = [f"{three(peak)} {name}" for name, peak in drawn.items()]
-        both, measured = (f"{data.peak_name}: {', '.join(it)}" for it in (named, named[:1]))
-        text = both if 0.65 * len(both) < letters else measured  # it is smaller than the labels, and its letters are narrow
-        at = 0.01, 1.03 * max(drawn.values())
+        text = f"{data.peak_name}: {', '.join(named)}"
+        if 0.65 * len(text) >= letters:  # it is smaller than the labels, and its letters are narrow
+            text = f"{data.peak_name}: {named[0]}"
         axes.text(
-            *at, text, transform=axes.get_yaxis_transform(), fontsize=0.8 * _text(axes), color=LIMIT, va="bottom", zorder=5,
-            path_effects=halo(_text(axes)),
-        )  # fmt: skip
+            0.01,
+            1.03 * max(drawn.values()),
+            text,
+            transform=axes.get_yaxis_transform(),
+            fontsize=0.8 * data.size,
+            color=LIMIT,
+            va="bottom",
+            zorder=5,
+            path_effects=halo(data.size),
+        )
+
+
+def _set_range(axes: Axes, quantity: Quantity, name: str) -> None:
+    """Give the axis of the quantity, "x" or "y", its range or scale, and its label."""
+    if quantity.near:
+        axes.set(**{f"{name}lim": quantity.near})
+        span = axes.axvspan if name == "x" else axes.axhspan
+        span(*ALIKE, color="#000000", alpha=0.08, lw=0, zorder=1)
+    else:
+        logarithmic(axes, name)
+    axes.set(**{f"{name}label": quantity.label})
 
 
 def _draw_squares(axes: Axes, data: View, quantity: Quantity, letters: float, tall: float) -> None:
-    """Draw and name the squares in a panel as wide as so many letters, and `tall` inches high."""
-    _name_above(axes, data, _squares(axes, data, quantity, letters))
-    if quantity.near:
-        axes.set_ylim(*quantity.near)
-        axes.axhspan(*ALIKE, color="#000000", alpha=0.08, lw=0, zorder=1)
-    else:
+    """Draw a line per kernel with a band between the ends of the intervals, and name those that have a color where they end.
+
+    The panel is as wide as so many letters, and `tall` inches high.
+    """
+    squares, colours, dashes = data.best[data.best["square"]].sort_values("m"), data.colours(), data.dashes()
+    named = []
+    for kernel in _drawing_order(data):
+        rows, colour = squares[squares["kernel"] == kernel], colours[kernel]
+        value, low, high = ends(rows, quantity.columns, quantity.scale)
+        axes.fill_between(rows["m"], low, high, color=colour, alpha=0.25, lw=0, zorder=2)
+        axes.plot(rows["m"], value, color=colour, ls=dashes[kernel], zorder=3, label=data.nice(kernel))
+        if len(rows):
+            points(axes, rows["m"], value, rows, colour, "o", _dot(data, kernel))
+            named.append((float(rows["m"].iloc[-1]), float(value[-1]), data.label(kernel), colour))
+    sizes = sorted(squares["m"].unique())
+    axes.set_xscale("log", base=2)
+    labels = _apart(sizes, 0.9 * letters / max(math.log2(max(sizes) / min(sizes)), 1))
+    axes.set_xticks(sizes, labels)
+    axes.minorticks_off()
+    axes.set_xlabel("M = N = K")
+    _name_fastest(axes, data, dict(zip(labels, sizes, strict=True)), above=True)
+    if not quantity.near:
         _draw_peaks(axes, data, letters)
-        logarithmic(axes)
-    axes.set_ylabel(_axis_label(data, quantity))
-    _name_lines(axes, data, quantity, tall)
+    _set_range(axes, quantity, "y")
+    low, high = axes.get_ylim()
+    name_ends(axes, [end for end in named if end[3] != GREY and low <= end[1] <= high], 0.85 * data.size, tall)
 
 
 def _draw_others(axes: Axes, data: View, quantity: Quantity, wide: float, tall: float) -> None:
-    """Draw and name the other shapes in a panel of so many inches."""
-    _name_beside(axes, data, _others(axes, data, quantity))
-    if quantity.near:
-        axes.set_xlim(*quantity.near)
-        axes.axvspan(*ALIKE, color="#000000", alpha=0.08, lw=0, zorder=1)
-    else:
-        logarithmic(axes, "x")
-    axes.set_xlabel(_axis_label(data, quantity))
-    _name_dots(axes, data, quantity, wide, tall)
+    """Draw a row per problem in a panel of so many inches: the kernels one below the other, with bars between the ends of the intervals.
+
+    Baselines lie across. The rungs that have a color are named by their numbers, if there are few problems.
+    """
+    labels, colours, dashes = _shapes(data), data.colours(), data.dashes()
+    others = data.best[~data.best["square"]]
+    for place in range(0, len(labels), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#000000", alpha=0.03, lw=0, zorder=0)
+    for kernel in _drawing_order(data):
+        mine, colour = others[others["kernel"] == kernel], colours[kernel]
+        at = _down(data, mine)
+        value, low, high = ends(mine, quantity.columns, quantity.scale)
+        if kernel in data.baselines:
+            axes.vlines(value, at - 0.42, at + 0.42, color=colour, ls=dashes[kernel], zorder=2)
+            continue
+        axes.hlines(at, low, high, color=colour, lw=0.12 * data.size, zorder=3)
+        if len(mine):
+            points(axes, value, at, mine, colour, "o", _dot(data, kernel))
+    shown = [label.replace(" padding=", " pad ") if data.in_column else label for label in labels]
+    rows_of(axes, [label.replace("x", "×") for label in shown], 0.5)
+    axes.grid(axis="y", visible=False)
+    _name_fastest(axes, data, {label: place for place, label in enumerate(labels)}, above=False)
+    _set_range(axes, quantity, "x")
+    if len(labels) <= FEW:
+        left, right = axes.get_xlim()
+        rows = others[others["kernel"].isin(data.prominent)]
+        drawn = zip(ends(rows, quantity.columns, quantity.scale)[0], _down(data, rows), rows["kernel"], strict=True)
+        named = [(float(x), float(y), data.brief(kernel), colours[kernel]) for x, y, kernel in drawn if left <= x <= right]
+        name_points(axes, named, 0.75 * data.size, wide, tall)
 
 
-def _axis_label(data: View, quantity: Quantity) -> str:
-    return f"{quantity.label(data)}{'' if quantity.near else ' (log)'}"
+def _dot(data: View, kernel: str) -> float:
+    """Return the size of a kernel's dots."""
+    return (0.5 if kernel in data.prominent else 0.3) * data.size
 
 
 def scaling(data: View, quantity: Quantity) -> Figure:
@@ -289,7 +230,7 @@ def scaling(data: View, quantity: Quantity) -> Figure:
     shapes, usual = len(_shapes(data)), 2.2 if data.in_column else 4.0
     drawn = [square for square in (True, False) if (data.best["square"] == square).any()]
     stacked = data.in_column or shapes > MANY
-    rows = max(usual, inches(1.4 * shapes, text_size(data.width))) if stacked else usual
+    rows = max(usual, inches(1.4 * shapes, data.size)) if stacked else usual
     heights = [usual if square else rows for square in drawn]
     columns = 1 if stacked else len(drawn)
     figure, grid = panels(data, len(drawn), heights if stacked else usual, most=columns)
@@ -299,7 +240,7 @@ def scaling(data: View, quantity: Quantity) -> Figure:
         else:
             _draw_others(axes, data, quantity, 0.8 * data.width / columns, 0.7 * rows)
     low, high = quantity.near or (0, math.inf)
-    values = _ends(data.best, quantity.columns, quantity.scale(data))[0]
+    values = ends(data.best, quantity.columns, quantity.scale)[0]
     beyond = int(((values < low) | (values > high)).sum())
     grey = [data.brief(kernel) for kernel in data.kernels if kernel not in data.prominent]
     caption = [
@@ -310,14 +251,17 @@ def scaling(data: View, quantity: Quantity) -> Figure:
         data.as_warm_note(),
     ]
     details = ["Which configuration a point is: best.csv, index.html.", marks_note(data.best.to_dict("records"))]
-    return finish(figure, data, quantity.title(data), edges(data.best), caption, details)
+    return finish(figure, data, quantity.title, edges(data.best), caption, details)
 
 
 def performance(data: View) -> Figure:
     """Draw throughput against size: the best configuration of every kernel, the baselines and the peaks."""
-    return scaling(data, QUANTITIES["performance"])
+    title = f"Throughput by size on {data.environment['name']}, {data.element_type}, {data.state}"
+    return scaling(data, Quantity(title, RATE, f"{data.unit} (log)", 1 / data.unit_size))
 
 
 def ratio(data: View) -> Figure:
     """Draw the throughput relative to the reference of the same rounds, close to it."""
-    return scaling(data, QUANTITIES["ratio"])
+    reference = data.nice(data.reference)
+    title = f"Throughput relative to {reference} on {data.environment['name']}, {data.element_type}, {data.state}"
+    return scaling(data, Quantity(title, RATIO, f"% of {reference}", 100.0, NEAR))
