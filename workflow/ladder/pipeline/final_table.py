@@ -1,6 +1,5 @@
 """Print the end of a run: a table of the best configurations that fits the screen, the places of all results, and failed kernels."""
 
-import csv
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -68,12 +67,17 @@ def summary(made: Mapping[str, Sequence[Path]], lines: int, columns: int) -> tup
     folders = [folder for folder in best if REDRAWN not in folder.parts]
     # a run that only draws published data has the redrawn folders as its result
     results = sorted(folders or best, key=lambda folder: _published_name(folder) != HEADLINE)
-    compiled = [row for path in of_rule.get("compile", []) if path.suffix == ".csv" for row in _rows(path)]
+    compiled = [
+        row
+        for path in of_rule.get("compile", [])
+        if path.suffix == ".csv"
+        for row in read_csv(path, text=True).to_dict("records")
+    ]
     drawn = len(of_rule.get("check_drawn", []))
     text: list[str] = []
-    for folder in results[:1]:
-        text += ["", *table(folder, lines - AROUND - len(results[1:]), columns)]
-    if len(results) > 1:
+    if results:
+        text += ["", *table(results[0], lines - AROUND - len(results[1:]), columns)]
+    if results[1:]:
         text += ["", *(in_a_line(folder, columns) for folder in results[1:])]
     text += [line for folder in folders for line in (*unrated(folder), *doubtful(folder))]
     text += ["", *compiled_only(folders, compiled)]
@@ -111,11 +115,6 @@ def not_from_lock() -> list[str]:
     counts = {group: len(entry.get("not_from_lock", {})) for group, entry in index.items()}
     names = [f"{group} ({count} of {len(index[group]['runs'])} runs)" for group, count in counts.items() if count]
     return [f"not measured with the packages of the lock: {', '.join(names)}; {PUBLISHED / INDEX} says which"] if names else []
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _environment(folder: Path) -> dict[str, Any]:
@@ -162,24 +161,19 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
     rows = _at_one_problem(rated).to_dict("records")
     named = {row["kernel"] for row in rows}
     elsewhere = rated[~rated["kernel"].isin(named)].groupby("kernel", sort=False)["problem"].unique()
-    below = []
-    if len(elsewhere):
-        below.append(f"  elsewhere: {', '.join(f'{kernel} ({_few(labels)})' for kernel, labels in elsewhere.items())}")
+    others = ", ".join(f"{kernel} ({_few(labels)})" for kernel, labels in elsewhere.items())
+    below = [f"  elsewhere: {others}"] if others else []
     most = max(lines - len(below), LEAST_LINES) - 3
     ranked = sorted(rows, key=_context)  # if the screen is short, it lacks what is not ranked, then the slowest rungs
     ladder = list(rated["kernel"].drop_duplicates())
     kept = sorted(ranked[:most], key=lambda row: (_context(row), ladder.index(row["kernel"])))
     cells = [["kernel", "configuration", unit, f"vs. {rows[0]['reference']}", "95 % interval", "marks"]]
-    cells += [
-        [
-            row["kernel"],
-            row["configuration"],
-            f"{row['tflops'] / size:.4g}",
-            *(["baseline", ""] if row["kernel"] == row["reference"] else [f"{100 * row['ratio']:.1f} %", _interval(row)]),
-            str(row["marks"]) if row["marks"] == row["marks"] else "",
-        ]
-        for row in kept
-    ]
+    for row in kept:
+        ratio = [f"{100 * row['ratio']:.1f} %", _interval(row)]
+        if row["kernel"] == row["reference"]:
+            ratio = ["baseline", ""]
+        marks = "; ".join(verdicts.marks(row["marks"]))
+        cells.append([row["kernel"], row["configuration"], f"{row['tflops'] / size:.4g}", *ratio, marks])
     cells, wide = _fitting(cells, columns)
     m, n, k = (int(rows[0][name]) for name in "mnk")
     at = f"M={m} N={n} K={k}, {rows[0]['element_type']}, {rows[0]['state']}"
@@ -193,8 +187,8 @@ def _of_type(folder: Path, environment: Mapping[str, Any], rated: pd.DataFrame, 
         text.append(f"  {'  '.join(padded)}".rstrip())
     text = [_cut(line, columns) for line in [*text, *below]]
     counts = {"more kernel(s)": len(rows) - len(kept), "other problem(s)": rated["problem"].nunique() - 1}
-    others = [f"{count} {name}" for name, count in counts.items() if count > 0]
-    return [*text, f"  {' and '.join(others)}: {folder / 'best.csv'}"] if others else text
+    left_out = " and ".join(f"{count} {name}" for name, count in counts.items() if count > 0)
+    return [*text, f"  {left_out}: {folder / 'best.csv'}"] if left_out else text
 
 
 def _fitting(cells: list[list[str]], columns: int) -> tuple[list[list[str]], list[int]]:
@@ -295,8 +289,8 @@ def compiled_only(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]
 
 def counted(path: Path) -> list[str]:
     """Return a line on the number of kernels in a table of counters, and why Nsight Compute refused."""
-    rows = _rows(path)
-    reasons = ", ".join(dict.fromkeys(row["reason"] for row in rows if row.get("reason")))
+    rows = read_csv(path, ("reason",), text=True)
+    reasons = ", ".join(filter(None, rows["reason"].unique()))
     return [f"counters of {len(rows)} kernel(s) in {path}" + (f": {reasons}" if reasons else "")]
 
 
@@ -308,22 +302,16 @@ def failures(folders: Sequence[Path], compiled: Sequence[Row]) -> list[str]:
     failed = [(_kind(row), row, f"for {row['arch']}") for row in compiled if row["status"] == "compile_error"]
     for folder in folders:
         rows, kind = _summary(folder), _environment(folder)["kind"]
-        failed += [(kind, row, f"on {_problem(row)}") for row in rows[rows["status"].isin(FAILED)].to_dict("records")]
-    groups: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
+        failed += [(kind, row, f"on {_of(row).label}") for row in rows[rows["status"].isin(FAILED)].to_dict("records")]
+    groups: dict[str, list[str]] = {}
     for kind, row, place in failed:
-        groups.setdefault((kind, row["kernel"], row["status"]), []).append((row, place))
-    lines = []
-    for (kind, kernel, status), rows_and_places in groups.items():
-        first, place = rows_and_places[0]
-        lines.append(
-            f"{kind}/{kernel}: {status} in {len(rows_and_places)} row(s); {first['configuration']} {place}: {shortened(first['reason'])}"
-        )
-    incorrect = [
-        (kind, rows_and_places[0][0])
-        for (kind, kernel, status), rows_and_places in groups.items()
-        if status == "incorrect" and not is_baseline(kernel)
-    ]
-    return [*lines, *(f"`{_to_try(*first)}` shows the first incorrect element" for first in incorrect[:1])]
+        reason = f"{row['configuration']} {place}: {shortened(row['reason'])}"
+        groups.setdefault(f"{kind}/{row['kernel']}: {row['status']}", []).append(reason)
+    lines = [f"{failure} in {len(reasons)} row(s); {reasons[0]}" for failure, reasons in groups.items()]
+    for kind, row, _ in failed:
+        if row["status"] == "incorrect" and not is_baseline(row["kernel"]):
+            return [*lines, f"`{_to_try(kind, row)}` shows the first incorrect element"]
+    return lines
 
 
 def _to_try(kind: str, row: Row) -> str:
@@ -340,10 +328,6 @@ def _to_try(kind: str, row: Row) -> str:
 
 def _kind(row: Row) -> str:
     return "cuda" if row["arch"].startswith("sm_") else "cpu"
-
-
-def _problem(row: Row) -> str:
-    return _of(row).label
 
 
 def _of(row: Row, *varied: str) -> Problem:
