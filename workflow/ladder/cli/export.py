@@ -46,15 +46,11 @@ def export(name: str, assignments: Sequence[str], element_type: str) -> str:
         raise InputError(f"{kernel.id}: {configuration.label}: {reason}; expected a configuration that compiles for {arch}")
     folder = ROOT / "results" / "export" / kernel.name
     write(folder, kernel, configuration, arch, entries[0].binary.read_bytes(), entries[0].resource, result)
-    if not result:
-        verdict = "not measured"
-    else:
-        same = (
-            "the same binary"
-            if result["sha256"] == entries[0].resource["sha256"]
-            else "compiled again, into another binary than that"
-        )
-        verdict = f"{result['status']} on {result['gpu']}, {result['time'][:10]}, {result['dataset']}: {same}"
+    verdict = "not measured"
+    if result:
+        same = result["sha256"] == entries[0].resource["sha256"]
+        binary = "the same binary" if same else "compiled again, into another binary than that"
+        verdict = f"{result['status']} on {result['gpu']}, {result['time'][:10]}, {result['dataset']}: {binary}"
     return f"wrote {folder}: {configuration.label} ({why})\n  {verdict}"
 
 
@@ -91,7 +87,6 @@ def write(
 ) -> None:  # fmt: skip
     """Write the files of a compiled configuration: `gemm.cubin`, `launch.json`, `gemm.h` and `gemm.py`."""
     names = {**kernel.parameters, **configuration.names()}
-    blocks = [block for _, block in kernel.blocks(names)]
     launches = [
         {
             "function": launch["function"],
@@ -100,7 +95,7 @@ def write(
             "dynamic_shared": launch.get("dynamic_shared", 0),
             "when": launch.get("when", 1),
         }
-        for launch, block in zip(kernel.geometry[1], blocks, strict=True)
+        for launch, (_, block) in zip(kernel.geometry[1], kernel.blocks(names), strict=True)
     ]
     launch = {
         "kernel": kernel.id,
@@ -136,10 +131,10 @@ def _header(kernel: Kernel, configuration: Configuration, launch: Mapping[str, A
     """Return the C++ header, from its template."""
     named = {**launch["parameters"], **launch["where"]}
     calls = []
-    for it in launch["launches"]:
-        when = "" if it["when"] == 1 else f"if ({cpp(it['when'])}) "
-        extents = ", ".join([*map(cpp, it["grid"]), *map(str, it["block"]), cpp(it["dynamic_shared"])])
-        calls.append(f'    {when}launch("{it["function"]}", {extents}, stream_, arguments_);')
+    for part in launch["launches"]:
+        when = "" if part["when"] == 1 else f"if ({cpp(part['when'])}) "
+        extents = ", ".join([*map(cpp, part["grid"]), *map(str, part["block"]), cpp(part["dynamic_shared"])])
+        calls.append(f'    {when}launch("{part["function"]}", {extents}, stream_, arguments_);')
     calls = [*_maps(launch), *calls]
     if kernel.workspace:
         calls = [
@@ -182,8 +177,7 @@ def _maps(launch: Mapping[str, Any]) -> list[str]:
     lines = []
     for index, entry in enumerate(launch["tensor_maps"]):
         at = "workspace_" if entry["of"] == "workspace" else f"{entry['of'].lower()}_"
-        numbers = ", ".join(
-            cpp(value) for value in (*(entry[key] for key in ("at", "width", "height", "pitch")), *entry["box"], entry["swizzle"])
-        )
+        start, width, height, pitch = (entry[key] for key in ("at", "width", "height", "pitch"))
+        numbers = ", ".join(map(cpp, (start, width, height, pitch, *entry["box"], entry["swizzle"])))
         lines.append(f"    encode(maps_[{index}], {str(entry['of'] != 'C').lower()}, {at}, {numbers});")
     return lines

@@ -88,8 +88,8 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
             raise ValueError(
                 f"{KERNEL['kernel']}: expected {need}; got M={m} N={n} K={k} lda={lda} ldb={ldb} ldc={ldc} alpha={alpha} beta={beta}"
             )
-    launches = [it for it in KERNEL["launches"] if _evaluate(it["when"], names)]
-    shapes = [[_whole(value, names) for value in (*it["grid"], it["dynamic_shared"])] for it in launches]
+    launches = [launch for launch in KERNEL["launches"] if _evaluate(launch["when"], names)]
+    shapes = [[_whole(value, names) for value in (*launch["grid"], launch["dynamic_shared"])] for launch in launches]
     arguments = [c_int(m), c_int(n), c_int(k), scalar(alpha), c_void_p(at_a), c_int(lda), c_void_p(at_b), c_int(ldb)]
     arguments += [scalar(beta), c_void_p(at_c), c_int(ldc)]
     workspace, queue = c_void_p(), c_void_p(stream)
@@ -100,12 +100,12 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
         starts = {"A": at_a, "B": at_b, "C": at_c, "workspace": workspace.value or 0}
         maps = [_encoded(entry, starts[entry["of"]], names) for entry in KERNEL["tensor_maps"]]
         pointers = (c_void_p * (len(arguments) + len(maps)))(*map(ctypes.addressof, arguments), *(at for _, at in maps))
-        for it, (x, y, z, shared) in zip(launches, shapes, strict=True):
+        for launch, (x, y, z, shared) in zip(launches, shapes, strict=True):
             function = c_void_p()
-            _call("cuModuleGetFunction", byref(function), c_void_p(module), it["function"].encode())
+            _call("cuModuleGetFunction", byref(function), c_void_p(module), launch["function"].encode())
             if shared:
                 _call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
-            _call("cuLaunchKernel", function, x, y, z, *it["block"], shared, queue, pointers, None)
+            _call("cuLaunchKernel", function, x, y, z, *launch["block"], shared, queue, pointers, None)
     finally:
         if workspace:
             _call("cuMemFreeAsync", workspace, queue)
@@ -113,11 +113,8 @@ def gemm(a: Any, b: Any, c: Any, alpha: float = 1.0, beta: float = 0.0, stream: 
 
 def _interface(name: str, array: Any, stream: int) -> Mapping[str, Any]:
     """Return the `__cuda_array_interface__` of an array, or the like of it from DLPack, which makes the array ready on the stream."""
-    given: Mapping[str, Any] | None = (
-        getattr(array, "__cuda_array_interface__", None) if KERNEL["element_type"] != "bfloat16" else None
-    )
-    if given is not None:
-        return given
+    if KERNEL["element_type"] != "bfloat16" and hasattr(array, "__cuda_array_interface__"):
+        return array.__cuda_array_interface__  # type: ignore[no-any-return]
     if not hasattr(array, "__dlpack__"):
         raise ValueError(
             f"{name}: got {type(array).__name__}; expected an array on a GPU, with __cuda_array_interface__ or DLPack"
