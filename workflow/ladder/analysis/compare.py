@@ -133,7 +133,8 @@ def changes(a: Dataset, b: Dataset, known: Mapping[LimitKey, Limit]) -> pd.DataF
     rows = []
     for row in both.to_dict("records"):
         names = _same_configuration(row)
-        sha256 = [side.binaries.get((row["kernel"], row["element_type"], it)) for side, it in zip((a, b), names, strict=True)]
+        kernel, element_type = row["kernel"], row["element_type"]
+        sha256 = [side.binaries.get((kernel, element_type, name)) for side, name in zip((a, b), names, strict=True)]
         change = {name: row[name] for name in ("kernel", "element_type", "problem", "state")}
         change |= {"configuration": names[0], "other_configuration": names[1], "verdict": UNCONFIRMED, "sure": False}
         change |= {"marks": row["marks"], "other_marks": row["marks_other"]}
@@ -193,11 +194,12 @@ class Comparison:
             lines.append(f"How far runs of the same code differ: by {len(self.nights)} runs, {', '.join(map(str, self.nights))}")
         lines.append("What differs between A and B:")
         differs = differing(self.a, self.b)
-        lines += [f"  {key}: {_as_text(first)} -> {_as_text(second)}" for key, (first, second) in differs.items()] or [
-            "  nothing"
-        ]
+        differing_lines = [f"  {key}: {_as_text(first)} -> {_as_text(second)}" for key, (first, second) in differs.items()]
+        lines += differing_lines or ["  nothing"]
         counts = self.rows["verdict"].value_counts()
-        lines.append(f"Of {len(self.rows)} times, B against A: {', '.join(f'{counts[it]} {it}' for it in counts.index)}.")
+        lines.append(
+            f"Of {len(self.rows)} times, B against A: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}."
+        )
         if not self.rows["limit"].notna().any():
             lines.append(f"No verdict is sure: {NO_LIMITS}.")
         changed = self.rows[self.rows["verdict"].isin(["faster", "slower"])]

@@ -116,12 +116,7 @@ class Finalists:
         compared = self.ratio(key, finalist)
         row: dict[str, Any] = {name: _middle(record[name] for record in records) for name in READINGS}
         joules = [record["energy_j"] for record in records if record["energy_j"] is not None]
-        more = {
-            measurements.SHORT: measurements.short_gauntlet(swept),
-            measurements.SUMS_16_BIT: bool(swept["sums_16_bit"]),
-            measurements.NAN_AT_ALPHA_0: bool(swept["nan_at_alpha_0"]),
-            "few": len(records) < FEWEST,
-        }
+        few = ["few"] if len(records) < FEWEST else []
         row |= {
             "reason": measurements.disturbed(records),
             "stop": "; ".join(dict.fromkeys(record["stop"] for record in records)),
@@ -137,7 +132,7 @@ class Finalists:
             "within_high": compared["within_high"],
             "throttled_share": measurements.throttled_share(records),
             "throttle_reasons": reduce(or_, (record["throttle_reasons"] or 0 for record in records)),
-            "marks": "; ".join([*measurements.marks(records), *(mark for mark, holds in more.items() if holds)]),
+            "marks": "; ".join(measurements.marks(records, swept) + few),
         }
         time = between_processes([record["samples_us"] for record in records])
         reference = between_processes([np.atleast_1d(self._reference_us(key, record)) for record in records])[0]

@@ -107,8 +107,10 @@ def short_gauntlet(record: Record) -> bool:
     return bool(asked is not None and asked < FEW_PROBLEMS)
 
 
-def marks(records: Sequence[Record]) -> list[str]:
+def marks(records: Sequence[Record], swept: Record) -> list[str]:
     """Return the marks of a value made from these records: one record of the sweep, or one per process of the confirmation.
+
+    `swept` is the record of the sweep, whose sums and gauntlet were checked.
 
     `throttled`: something held the clock down during a sample. `drifting`: times or ratios rise or fall within a process.
     `multimodal`: the 90th percentile of all times is more than 5 % above the 10th. `raced`: early stopping ended its measurement.
@@ -124,8 +126,8 @@ def marks(records: Sequence[Record]) -> list[str]:
         "multimodal": bool(high > MULTIMODAL * low),
         "disturbed": bool(disturbed(records)),
         "raced": any(record["stop"] == "race" for record in records),
-        SHORT: short_gauntlet(records[0]),
-        SUMS_16_BIT: bool(records[0]["sums_16_bit"]),
-        NAN_AT_ALPHA_0: bool(records[0]["nan_at_alpha_0"]),
+        SHORT: short_gauntlet(swept),
+        SUMS_16_BIT: bool(swept["sums_16_bit"]),
+        NAN_AT_ALPHA_0: bool(swept["nan_at_alpha_0"]),
     }
     return [mark for mark, holds in present.items() if holds]

@@ -122,11 +122,14 @@ def ratios(finalists: Finalists) -> pd.DataFrame:
     """
     rows = []
     for key, group in finalists.groups.items():
-        for name in (name for name, records in group.items() if name[0] != next(iter(records.values()))["reference"]):
+        for name, of_processes in group.items():
+            records = list(of_processes.values())
+            if name[0] == records[0]["reference"]:
+                continue
             ratio = finalists.ratio(key, name)
-            time = between_processes([record["samples_us"] for record in group[name].values()])[0]
-            binary = next(iter(group[name].values()))["binary_sha256"] or ""  # a baseline has none
-            numbers = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), len(group[name]), math.log(time)
+            time = between_processes([record["samples_us"] for record in records])[0]
+            binary = records[0]["binary_sha256"] or ""  # a baseline has none
+            numbers = math.log(ratio["ratio"]), math.log(ratio["high"] / ratio["ratio"]), len(records), math.log(time)
             values = [*name, binary, *key, finalists.on_tensor_cores(key, name), name[0] in OTHER_BASELINES, *numbers]
             rows.append(dict(zip(RATIOS, values, strict=True)))
     return pd.DataFrame(rows, columns=RATIOS)
@@ -147,7 +150,11 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
     pairs = [(runs[run], runs[other]) for run, other in zip(both["run"], both["run_other"], strict=True)]
     same = np.array([run.machine == other.machine for run, other in pairs], dtype=bool)
     within = pd.Series(None, both.index, dtype=object)
-    within[same] = _within_both(both[same])
+    within[same] = [
+        abs(row["log_ratio_other"] - row["log_ratio"])
+        <= half_of_difference((row["half"], row["processes"] - 1), (row["half_other"], row["processes_other"] - 1))
+        for row in both[same].to_dict("records")
+    ]
     return both[CANDIDATE].assign(
         difference=both["log_ratio_other"] - both["log_ratio"],
         time_difference=both["log_us_other"] - both["log_us"],
@@ -156,15 +163,6 @@ def differences(runs: Sequence[Run]) -> pd.DataFrame:
         same=same,
         runs=[f"{run.name} and {other.name}" for run, other in pairs],
     )
-
-
-def _within_both(both: pd.DataFrame) -> list[bool]:
-    """Return, for ratios that two runs have, whether Welch's interval of their difference has 0 in it."""
-    return [
-        abs(row["log_ratio_other"] - row["log_ratio"])
-        <= half_of_difference((row["half"], row["processes"] - 1), (row["half_other"], row["processes_other"] - 1))
-        for row in both.to_dict("records")
-    ]
 
 
 def _sd(differences: pd.Series) -> float:
@@ -220,7 +218,7 @@ def limits(published: Path, first: Mapping[str, Any], other: Mapping[str, Any], 
     path = published / f"repeat-{other['device']}.csv"
     if first["device"] != other["device"] or not path.exists():
         return {}
-    uuid, another = (it.get("attributes", {}).get("uuid") for it in (first, other))
+    uuid, another = (environment.get("attributes", {}).get("uuid") for environment in (first, other))
     return of_table(read_csv(path), bool(uuid) and uuid == another, of)
 
 
@@ -286,11 +284,8 @@ def claims(runs: Sequence[Run]) -> dict[str, Any]:
     for machine in sorted({run.machine for run in runs}):
         involved = np.array([machine in machines for machines in differing["machines"]], dtype=bool)
         limits = _table([run for run in runs if run.machine != machine], differing[~involved])
-        for kind, column, within in (
-            (~differing["same"], "reproduce_limit", held_out),
-            (differing["same"], "repeat_limit", same_held_out),
-        ):
-            within.append(_within(differing[involved & kind], limits, column).assign(held=machine))
+        held_out.append(_within(differing[involved & ~differing["same"]], limits, "reproduce_limit").assign(held=machine))
+        same_held_out.append(_within(differing[involved & differing["same"]], limits, "repeat_limit"))
     return {
         "device": runs[0].device,
         "runs": [{"dataset": run.name, "machine": run.machine, **run.made_from} for run in runs],

@@ -73,7 +73,10 @@ def summarise(records: Sequence[Record], finalists: Finalists) -> pd.DataFrame:
             time, ratio = median_interval(record["samples_us"]), paired_ratio(record["reference_us"], record["samples_us"])
             reference_us, peaks = median_interval(record["reference_us"])[0], (finalists.peak_tflops, finalists.per_clock)
             row |= measurements.rates(record, time, ratio, reference_us, *peaks)
-            row |= {"throttled_share": measurements.throttled_share([record]), "marks": "; ".join(measurements.marks([record]))}
+            row |= {
+                "throttled_share": measurements.throttled_share([record]),
+                "marks": "; ".join(measurements.marks([record], record)),
+            }
         rows.append(row)
     columns = [*COPIED[:8], "problem", *COPIED[8:], "samples", "median_us", "low_us", "high_us", "tflops", "tflops_low", "tflops_high",
                "reference_us", "reference_tflops", "ratio", "ratio_low", "ratio_high", "peak_fraction", "clock_fraction", "tflop_per_j",
