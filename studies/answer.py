@@ -16,7 +16,7 @@ from typing import Any
 
 from ladder.compiling.provenance import describe
 from ladder.core.files import ROOT, write_whole
-from ladder.devices.detect import Device
+from ladder.devices.detect import DetectedDevice
 from ladder.model.kernel import Kernel, code_digest
 from ladder.storage.dataset_layout import ANSWERS
 
@@ -26,7 +26,7 @@ def write(
     question: str,
     short: str,
     long: str,
-    device: Device,
+    device: DetectedDevice,
     measured: Any,
     kernels: Iterable[Kernel] = (),
     **provenance: Any,
