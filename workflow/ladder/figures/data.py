@@ -1,7 +1,7 @@
 """Hold the data of a figure, with the names, colors and markers that all figures share."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -81,7 +81,9 @@ def marks_of(row: Mapping[str, Any]) -> list[str]:
 
 def three(value: float) -> str:
     """Return a number with three significant digits, without an exponent."""
-    return f"{value:#.3g}".rstrip(".") if 1e-4 <= abs(value) < 1000 else f"{value:.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
+    if 1e-4 <= abs(value) < 1000:
+        return f"{value:#.3g}".rstrip(".")
+    return f"{value:.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
 
 
 def letters(row: Mapping[str, Any]) -> str:
@@ -102,28 +104,30 @@ def edge(row: Mapping[str, Any]) -> str:
 
 def edges(rows: pd.DataFrame) -> list[Line2D]:
     """Return the legend entries for the edges of marked rows."""
-    present = {mark for row in rows.to_dict("records") for mark in marks_of(row)}
     return [
         Line2D([], [], ls="", marker="o", mfc="none", mec=MARKS[mark][1], mew=1.2, label=f"edge: {mark}")
-        for mark in MARKS
-        if mark in present
+        for mark in _present(rows.to_dict("records"))
     ]
 
 
 def marks_note(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the meaning of the marks of rows."""
-    return _explained(rows, lambda mark: f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}")
+    return _sentence([f"{MARKS[mark][0]}: {mark}, {MARKS[mark][2]}" for mark in _present(rows)])
 
 
 def letters_note(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the names of the mark letters in a figure's text."""
-    return _explained(rows, lambda mark: f"{MARKS[mark][0]}: {mark}")
+    return _sentence([f"{MARKS[mark][0]}: {mark}" for mark in _present(rows)])
 
 
-def _explained(rows: Sequence[Mapping[str, Any]], explain: Callable[[str], str]) -> str:
-    present = {mark for row in rows for mark in marks_of(row)}
-    explained = [explain(mark) for mark in MARKS if mark in present]
-    return f"{'; '.join(explained)}." if explained else ""
+def _present(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the marks of rows, the gravest first."""
+    found = {mark for row in rows for mark in marks_of(row)}
+    return [mark for mark in MARKS if mark in found]
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def text_size(width: float) -> float:
@@ -143,14 +147,15 @@ class View:
     def __init__(
         self, tables: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], state: str, width: float = WIDTH
     ) -> None:
-        summary, best, pairs = (tables[name].astype({"problem": str}) for name in ("summary", "best", "pairs"))
+        tables = {name: table.astype({"problem": str}) if "state" in table else table for name, table in tables.items()}
+        summary, best = tables["summary"], tables["best"]
         self.models = tables["models"]
         self.width, self.environment, self.state = width, environment, state
         self.in_column = width < COLUMN
         self.size = text_size(width)
-        self.summary = summary[summary["state"] == state]
-        self.pairs = pairs[pairs["state"] == state]
-        self.rounds, self.references = (self._of_state(tables[name]) for name in ("rounds", "references"))
+        self.summary, self.pairs, self.rounds, self.references = (
+            tables[name][tables[name]["state"] == state] for name in ("summary", "pairs", "rounds", "references")
+        )
         square = best["problem"].str.fullmatch(r"\d+")
         best = best.assign(square=square, as_warm=best["reason"].astype(str).str.startswith(AS_WARM) & best["tflops"].isna())
         self.best = best[(best["state"] == state) & best["tflops"].notna()]
@@ -185,9 +190,6 @@ class View:
         known = self.peak and environment["kind"] == "cuda" and attributes.get("max_sm_clock_mhz")
         self.clock_peak = peak_tflops(environment, self.element_type, of_16_bits) / self.unit_size if known else None
         """That peak by arithmetic: operations per clock, at the highest clock."""
-
-    def _of_state(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table[table["state"] == self.state].astype({"problem": str})
 
     def rate(self, tflops: Any) -> Any:
         """Convert TFLOP/s to the device's unit."""
@@ -243,17 +245,16 @@ class View:
 
         It uses the rounds in which both were timed. If they were timed apart, it uses their ratios to the reference.
         """
-        rounds = self.rounds[self.rounds["problem"] == problem].set_index(["process", "round"])
-        of_kernel, of_other = (rounds.loc[rounds["kernel"] == it, ["time_us", "reference_us"]] for it in (kernel, other))
+        rounds = self.rounds[self.rounds["problem"] == problem]
+        rounds = rounds.assign(speedup=rounds["reference_us"] / rounds["time_us"])
+        of_kernel, of_other = (rounds[rounds["kernel"] == name] for name in (kernel, other))
+        medians, of_others = (rows.groupby("process")["speedup"].median() for rows in (of_kernel, of_other))
         processes = []
-        for process in sorted({*of_kernel.index.get_level_values(0)} & {*of_other.index.get_level_values(0)}):
-            first, two = of_kernel.loc[process], of_other.loc[process]
-            both = first.join(two.add_suffix("_other"), how="inner")
+        for process, both in of_kernel.merge(of_other, on=["process", "round"], suffixes=("", "_other")).groupby("process"):
             if (both["reference_us"] == both["reference_us_other"]).all():  # if so, the rounds are the same
                 processes.append(list(both["time_us_other"] / both["time_us"]))
             else:
-                ratios = [(times["reference_us"] / times["time_us"]).median() for times in (first, two)]
-                processes.append([ratios[0] / ratios[1]])
+                processes.append([medians[process] / of_others[process]])
         if not processes:
             return None
         ratio, low, high = between_processes(processes)
@@ -386,8 +387,9 @@ def gain_text(gain: Mapping[str, Any] | None) -> str:
     if gain is None:
         return ""
     factor = f"×{three(gain['ratio'])}"
-    verdict = gain["verdict"]
-    return f"≈ {factor}" if verdict == SAME else factor if verdict == UNCONFIRMED else f"{factor} {verdict}"
+    if gain["verdict"] == SAME:
+        return f"≈ {factor}"
+    return factor if gain["verdict"] == UNCONFIRMED else f"{factor} {gain['verdict']}"
 
 
 def hatches(row: Mapping[str, Any]) -> str:

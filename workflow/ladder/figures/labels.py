@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Bbox
 
 LETTER = 0.64
 """The width of a letter, and its height with the space to the next line, as shares of the text size."""
@@ -53,39 +55,42 @@ def name_ends(axes: Axes, ends: Sequence[Place], size: float, tall: float) -> No
 
 def name_points(axes: Axes, points: Sequence[Place], size: float, wide: float, tall: float) -> None:
     """Write names beside points of a panel of so many inches, where no earlier name and no point is. The limits must be set already."""
-    at = [(across * wide * 72, up * tall * 72) for across, up in (_fraction(axes, x, y) for x, y, _, _ in points)]
-    dots = [(x - 0.3 * size, y - 0.3 * size, x + 0.3 * size, y + 0.3 * size) for x, y in at]
-    taken: list[tuple[float, float, float, float]] = []
+    at = [np.multiply(_fraction(axes, x, y), (wide * 72, tall * 72)) for x, y, _, _ in points]
+    taken = [Bbox([point - 0.3 * size, point + 0.3 * size]) for point in at]
     for (x, y, text, colour), point in zip(points, at, strict=True):
-        half = LETTER * size * len(text) / 2, 0.5 * size
-        tries = [(steps, _beside(point, half, way, 0.5 * size * steps)) for steps in (1, 2, 3, 5, 7, 9) for way in WAYS]
-        inside = [it for it in tries if it[1][0] >= 0 and it[1][1] >= 0 and it[1][2] <= 72 * wide and it[1][3] <= 72 * tall]
-        free = (it for it in inside if not any(_touch(it[1], other) for other in (*taken, *dots)))
-        steps, box = next(free, (inside or tries)[0])
+        half = np.array([LETTER * size * len(text) / 2, 0.5 * size])
+        tries = []
+        for steps in (1, 2, 3, 5, 7, 9):
+            for way in WAYS:
+                middle = np.multiply(way, half + 0.5 * size * steps)
+                tries.append((steps, middle, Bbox([point + middle - half, point + middle + half])))
+        inside = [place for place in tries if _inside(place[2], 72 * wide, 72 * tall)]
+        free = (place for place in inside if not place[2].count_overlaps(taken))
+        steps, middle, box = next(free, (inside or tries)[0])
         taken.append(box)
-        middle = round((box[0] + box[2]) / 2 - point[0], 2), round((box[1] + box[3]) / 2 - point[1], 2)
         line: Any = {"arrowstyle": "-", "color": colour, "lw": 0.06 * size, "shrinkA": 0, "shrinkB": 0} if steps > 1 else None
         axes.annotate(
-            text, (x, y), middle, textcoords="offset points", fontsize=size, color=colour, ha="center", va="center", zorder=6,
-            arrowprops=line, path_effects=halo(size),
-        )  # fmt: skip
+            text,
+            (x, y),
+            tuple(middle.round(2)),
+            textcoords="offset points",
+            fontsize=size,
+            color=colour,
+            ha="center",
+            va="center",
+            zorder=6,
+            arrowprops=line,
+            path_effects=halo(size),
+        )
+
+
+def _inside(box: Bbox, wide: float, tall: float) -> bool:
+    return bool(box.xmin >= 0 and box.ymin >= 0 and box.xmax <= wide and box.ymax <= tall)
 
 
 def halo(size: float) -> list[Any]:
     """Return the effect that keeps a text readable on lines."""
     return [withStroke(linewidth=0.25 * size, foreground="#ffffff")]
-
-
-def _beside(
-    point: Sequence[float], half: Sequence[float], way: tuple[int, int], away: float
-) -> tuple[float, float, float, float]:
-    """Return a box with the given half width and height, moved from a point in a direction."""
-    x, y = (point[axis] + way[axis] * (half[axis] + away) for axis in (0, 1))
-    return x - half[0], y - half[1], x + half[0], y + half[1]
-
-
-def _touch(box: Sequence[float], other: Sequence[float]) -> bool:
-    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
 def cells(

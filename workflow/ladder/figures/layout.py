@@ -63,7 +63,7 @@ def panels(data: View, count: int, height: float | Sequence[float], most: int = 
     columns = min(count, most, narrow * side_by_side(data.width))
     rows = -(-count // columns)
     # not through pyplot: seaborn would draw such a figure in full to check whether labels touch
-    heights = [float(it) for it in np.broadcast_to(height, rows)]
+    heights = np.broadcast_to(height, rows).astype(float).tolist()
     figure = Figure(figsize=(data.width, sum(heights)), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights)
     axes = list(grid.flat)
