@@ -106,21 +106,23 @@ def test_the_loop_on_tensor_cores_is_the_one_with_the_largest_share_of_matrix_in
 
 @pytest.mark.slow
 def test_loops_that_nvcc_makes():
-    plain, snake = compiled("10_block_tile_128"), compiled("13_snake_order")
+    names = ("02_naive_coalesced", "10_block_tile_128", "13_snake_order")
+    naive, plain, snake = map(compiled, names)
     for binary, count in ((plain, 8 * 8 * 8), (snake, 8 * 16 * 8)):
         loops = [issue_model.loop(steps(text)) for text in cubin.code(binary)]
         assert count in [sum(each.multiplies_and_adds for each in body) for body in loops]
-    assert issue_model.multiply_adds_per_clock(plain) < issue_model.multiply_adds_per_clock(snake) < 0.93
-    assert issue_model.multiply_adds_per_clock(compiled("02_naive_coalesced")) is None
-    naive = issue_model.mix(compiled("02_naive_coalesced"))
-    assert naive["LDG"] == 2 * naive["FFMA"] > 0  # two loads a multiply-add
-    assert naive["LDS"] == 0
-    assert issue_model.mix(plain) == {"FFMA": 512, "LDS": 32, "LDG": 10} | {"other": issue_model.mix(plain)["other"]}
-    copies = issue_model.mix(snake)
-    assert copies["LDG"] > 0  # LDGSTS
-    assert copies["FFMA"] > 0.85 * sum(copies.values())
-    plain, ring = (
-        issue_model.mix_on_tensor_cores(compiled(item, "bfloat16")) for item in ("30_half_tensor_maps", "31_half_ring")
-    )
-    assert plain["HGMMA"] == ring["HGMMA"] == 16  # four steps, unrolled
-    assert (plain["UTMALDG"], ring["UTMALDG"]) == (4 * 3, 0)  # another warp's
+    assert issue_model.multiply_adds_per_clock(naive) is None
+    of_plain, of_snake = map(issue_model.multiply_adds_per_clock, (plain, snake))
+    assert of_plain < of_snake < 0.93
+    mix = issue_model.mix(naive)
+    assert mix["LDG"] == 2 * mix["FFMA"] > 0  # two loads a multiply-add
+    assert mix["LDS"] == 0
+    assert issue_model.mix(plain).items() >= {"FFMA": 512, "LDS": 32, "LDG": 10}.items()
+    for name, loads in (("30_half_tensor_maps", 4 * 3), ("31_half_ring", 0)):  # another warp's
+        mix = issue_model.mix_on_tensor_cores(compiled(name, "bfloat16"))
+        assert (mix["HGMMA"], mix["UTMALDG"]) == (16, loads)  # four steps, unrolled
+
+
+def test_what_is_no_cubin_is_refused():
+    with pytest.raises(ValueError, match="not a 64-bit ELF file"):
+        issue_model.multiply_adds_per_clock(b"// not ELF")

@@ -61,31 +61,64 @@ def test_the_spread_of_runs_and_of_machines_is_found():
         assert table[f"{name}_time_limit"].tolist() == pytest.approx(list(2 * table[f"{name}_limit"]))
 
 
-def test_what_there_are_no_pairs_of_is_empty():
-    table = repeatability.table(runs(["a", "a"]))
-    assert table["reproduce_pairs"].tolist() == [0, 0]
-    assert table["reproduce_limit"].isna().all()
-    assert repeatability.table(runs(["a"])).empty
+@pytest.mark.parametrize(
+    ("machines", "claim", "pairs", "rows", "least", "most"),
+    [
+        ("aabc", "same_machine", 1, 600, 0.93, 1),
+        ("aabc", "other_machine", 5, 5 * 600, 0.97, 1),
+        ("aabcd", "held_out", 9, 2 * 9 * 600, 0.97, 1),  # each is held out for either machine
+        ("aabb", "same_held_out", 2, 2 * 600, 0.92, 0.98),
+    ],
+)
+def test_coverage_is_counted_against_what_was_stated(machines, claim, pairs, rows, least, most):
+    claims = repeatability.claims(runs(machines, seed=1, candidates=300))
+    counted = claims[claim]
+    assert (counted["pairs"], counted["rows"]) == (pairs, rows)
+    assert least <= counted["covered"] <= most
+    assert claims["machines"] == len(set(machines))
+
+
+@pytest.mark.parametrize(
+    ("machines", "claims"),
+    [
+        ("aabc", ["held_out", "same_held_out"]),  # two machines make no limit for a third
+        ("ab", ["held_out", "same_machine"]),
+        ("a", ["same_machine", "other_machine"]),
+    ],
+)
+def test_what_nothing_can_be_said_of_is_empty(machines, claims):
+    made = repeatability.claims(runs(machines))
+    assert [made[name] for name in claims] == [NONE] * len(claims)
+
+
+def test_a_limit_needs_pairs_and_three_machines():
+    assert repeatability.table(runs("a")).empty
     assert repeatability.table([]).empty
+    for machines, known in (("aa", False), ("aab", True)):
+        table = repeatability.table(runs(machines))
+        assert table["repeat_limit"].notna().all()
+        assert table["reproduce_sd"].notna().all() == known
+        assert table["reproduce_limit"].isna().all()
+        assert table["reproduce_time_limit"].isna().all()
 
 
-def test_coverage_is_counted_against_what_was_stated():
-    claims = repeatability.claims(runs(["a", "a", "b", "c"], seed=1, candidates=300))
-    assert claims["machines"] == 3
-    assert (claims["same_machine"]["pairs"], claims["same_machine"]["rows"]) == (1, 2 * 300)
-    assert 0.93 <= claims["same_machine"]["covered"] <= 1
-    assert (claims["other_machine"]["pairs"], claims["other_machine"]["rows"]) == (5, 2 * 5 * 300)
-    assert claims["other_machine"]["covered"] >= 0.97  # three machines say more where they differ otherwise in every candidate
-    assert claims["held_out"] == claims["same_held_out"] == NONE  # two machines make no limit, and no other machine has two runs
-    four = repeatability.claims(runs(["a", "a", "b", "c", "d"], seed=1, candidates=300))["held_out"]
-    assert (four["pairs"], four["rows"]) == (9, 2 * 2 * 9 * 300)  # each is held out for either machine
-    assert four["covered"] >= 0.97
-    two = repeatability.claims(runs(["a", "a", "b", "b"], seed=1, candidates=300))
-    assert (two["same_held_out"]["pairs"], two["same_held_out"]["rows"]) == (2, 2 * 2 * 300)
-    assert 0.92 <= two["same_held_out"]["covered"] <= 0.98
-    unlike = runs(["a", "a", "b", "b"], seed=1)
-    unlike[1].ratios["log_ratio"] += 0.1  # of which only the other machine's limits know nothing
-    assert repeatability.claims(unlike)["same_held_out"]["covered"] == pytest.approx(1 / 2, abs=0.02)
+@pytest.mark.parametrize(
+    "column",
+    [
+        "tensor_cores",  # which draw another power
+        "other_baseline",  # which may choose another algorithm on another machine
+    ],
+)
+def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
+    several = runs("abc", candidates=60)
+    for number, run in enumerate(several):
+        apart = run.ratios["kernel"].isin(["k0", "k1", "k2"])
+        run.ratios.loc[apart, [column, "log_ratio"]] = True, 0.2 * number
+    limits = repeatability.table(several).set_index(["problem", column])
+    assert limits.loc[("64", True), "candidates"] == 3
+    assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
+    of_others = limits.loc[("64", False), "reproduce_sd"]
+    assert of_others == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
 
 
 def test_the_pair_of_runs_that_repeats_the_least_is_named():
@@ -113,41 +146,6 @@ def test_a_difference_is_within_welchs_interval():
     assert repeatability.claims([first, second])["same_machine"]["covered"] == pytest.approx(0.95, abs=0.01)
     both = np.hypot(first.ratios["half"], second.ratios["half"])
     assert (abs(first.ratios["log_ratio"] - second.ratios["log_ratio"]) <= both).mean() > 0.968
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        "tensor_cores",  # which draw another power; few such finalists would not be seen among many others
-        "other_baseline",  # which may choose another algorithm on another machine: that says nothing of kernels
-    ],
-)
-def test_what_uses_the_tensor_cores_and_baselines_have_limits_of_their_own(column):
-    several = runs(["a", "b", "c"], candidates=60)
-    apart = several[0].ratios["kernel"].isin(["k0", "k1", "k2"])
-    for number, run in enumerate(several):
-        run.ratios.loc[apart, column] = True
-        run.ratios.loc[apart, "log_ratio"] = 0.2 * number
-    limits = repeatability.table(several).set_index(["problem", column])
-    assert limits.loc[("64", True), "candidates"] == 3
-    assert limits.loc[("64", True), "reproduce_sd"] == pytest.approx(0.2)
-    assert limits.loc[("64", False), "reproduce_sd"] == pytest.approx(math.hypot(OF_MACHINE, OF_RUN), rel=0.25)
-
-
-def test_all_baselines_but_the_reference_are_limited_apart():
-    row = {"element_type": "float32", "problem": 64, "state": "warm"}
-    limited = {
-        name: repeatability.limit_key(row | {"kernel": name})[-1] for name in ("cublas_tf32", "blas_all", "cublas", "01_a")
-    }
-    assert limited == {"cublas_tf32": True, "blas_all": True, "cublas": False, "01_a": False}
-
-
-def test_two_machines_make_no_limit_for_a_third():
-    table = repeatability.table(runs(["a", "a", "b"]))
-    assert table["reproduce_sd"].notna().all()
-    assert table["reproduce_limit"].isna().all()
-    assert table["reproduce_time_limit"].isna().all()
-    assert table["repeat_limit"].notna().all()
 
 
 @pytest.mark.parametrize("machines", [3, 5])
@@ -184,12 +182,6 @@ def test_a_limit_that_is_too_narrow_shows():
     assert claims["other_machine"]["covered"] == 1  # its limit knows of it
     assert claims["held_out"]["covered"] == pytest.approx(3 / 4, abs=0.02)  # all fails where it is held out
     assert claims["held_out"]["least"] == {"of": "d", "pairs": 3, "rows": 600, "covered": 0}
-
-
-def test_two_machines_hold_nothing_out_and_one_run_has_no_differences():
-    assert repeatability.claims(runs(["a", "b"]))["held_out"] == NONE
-    claims = repeatability.claims(runs(["a"]))
-    assert claims["same_machine"] == claims["other_machine"] == NONE
 
 
 def test_controls_that_are_called_different_are_counted():
@@ -243,13 +235,19 @@ def test_published_datasets_of_a_model_make_a_table_and_claims(tmp_path):
 
 
 def test_a_kernel_that_was_another_then_has_not_repeated(tmp_path):
-    for name, machine in (("one", "GPU-1"), ("two", "GPU-2")):
-        write_dataset(tmp_path / name, machine, 1.0)
-    assert len(repeatability.differences([repeatability.run_of(Dataset.open(tmp_path / name)) for name in ("one", "two")])) == 1
-    path = tmp_path / "two" / "confirmed.parquet"
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for number, folder in enumerate(folders):
+        write_dataset(folder, f"GPU-{number}", 1.0)
+
+    def differences():
+        opened = [repeatability.run_of(Dataset.open(folder)) for folder in folders]
+        return repeatability.differences(opened)
+
+    assert len(differences()) == 1
+    path = folders[1] / "confirmed.parquet"
     rows, session = samples.read(path)
     samples.write(path, [row | {"binary_sha256": "f" * 64} for row in rows], session)
-    assert repeatability.differences([repeatability.run_of(Dataset.open(tmp_path / name)) for name in ("one", "two")]).empty
+    assert differences().empty
 
 
 def test_a_run_is_one_confirmation_on_one_device(tmp_path):
@@ -264,33 +262,32 @@ def test_a_run_is_one_confirmation_on_one_device(tmp_path):
         repeatability.run_of(Dataset.open(tmp_path / "two"))
 
 
-def test_the_limit_is_that_of_the_machines(tmp_path):
-    row = {
-        "element_type": "float32",
-        "machines": 3,
-        "problem": "64",
-        "state": "warm",
-        "tensor_cores": False,
-        "other_baseline": False,
-        "repeat_time_limit": 0.01,
-        "reproduce_time_limit": 0.02,
-    }
-    row |= {"repeat_limit": 0.03, "reproduce_limit": 0.04}
-    other = row | {"problem": "65", "tensor_cores": True, "repeat_time_limit": None}
-    csv_files.write_csv(pd.DataFrame([row, other]), tmp_path / "repeat-d.csv")
+ALIKE = ("float32", "64", "warm", False, False)
+OTHER = ("float32", "65", "warm", True, False)
 
-    def limits(device, uuids, other, others, of=""):
-        environments = ({"device": name, "attributes": {"uuid": uuid}} for name, uuid in ((device, uuids), (other, others)))
-        return repeatability.limits(tmp_path, *environments, of)
 
-    assert limits("d", "a", "d", "a", "time_") == {("float32", "64", "warm", False, False): repeatability.Limit(0.01)}
-    both = {
-        ("float32", "64", "warm", False, False): repeatability.Limit(0.02, 2),
-        ("float32", "65", "warm", True, False): repeatability.Limit(0.02, 2),
-    }
-    assert limits("d", "a", "d", "b", "time_") == both
-    assert limits("d", None, "d", None, "time_") == both  # a CPU has none
-    assert set(limits("d", "a", "d", "a").values()) == {repeatability.Limit(0.03)}
-    assert set(limits("d", "a", "d", "b").values()) == {repeatability.Limit(0.04, 2)}
-    assert limits("d", "a", "e", "a") == limits("e", "a", "d", "a") == {}
-    assert limits("f", "a", "f", "a") == {}
+@pytest.mark.parametrize(
+    ("first", "second", "of", "expected"),
+    [
+        ("d a", "d a", "time_", {ALIKE: repeatability.Limit(0.01)}),
+        ("d a", "d a", "", {key: repeatability.Limit(0.03) for key in (ALIKE, OTHER)}),
+        ("d a", "d b", "time_", {key: repeatability.Limit(0.02, 2) for key in (ALIKE, OTHER)}),
+        ("d", "d", "time_", {key: repeatability.Limit(0.02, 2) for key in (ALIKE, OTHER)}),  # CPUs
+        ("d a", "d b", "", {key: repeatability.Limit(0.04, 2) for key in (ALIKE, OTHER)}),
+        ("d a", "e a", "", {}),
+        ("e a", "d a", "", {}),
+        ("f a", "f a", "", {}),
+    ],
+)
+def test_the_limit_is_that_of_the_machines(tmp_path, first, second, of, expected):
+    """The environments are a device and the UUID of its GPU, which a CPU has not."""
+    columns = ["element_type", "problem", "state", "tensor_cores", "other_baseline"]
+    limits = {"repeat_limit": 0.03, "reproduce_limit": 0.04, "reproduce_time_limit": 0.02}
+    table = pd.DataFrame([ALIKE, OTHER], columns=columns)
+    table = table.assign(machines=3, repeat_time_limit=[0.01, None], **limits)
+    csv_files.write_csv(table, tmp_path / "repeat-d.csv")
+    environments = []
+    for text in (first, second):
+        device, _, uuid = text.partition(" ")
+        environments.append({"device": device, "attributes": {"uuid": uuid or None}})
+    assert repeatability.limits(tmp_path, *environments, of) == expected
