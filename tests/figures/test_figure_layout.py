@@ -1,7 +1,6 @@
 """What all figures share: their size, names, captions and files; of made-up datasets, at the widths of a screen and a paper's column."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -14,13 +13,9 @@ import pytest
 from drawn import caption, changed, draw, legend, made, note, rows, words
 from ladder.analysis import tables
 from ladder.figures import draw as figures
-from ladder.figures import labels
-from ladder.figures.data import GREY, View
-from ladder.figures.layout import side_by_side
+from ladder.figures.data import View
 from ladder.measuring import counters
 from ladder.storage import csv_files
-from matplotlib.colors import to_hex
-from matplotlib.text import Annotation, Text
 
 NAMES = [*(each for each in figures.FIGURES if each != "ratio"), "parameters-05_register_tile", "parameters-16_thin_edge"]
 """Ratios are laid out as performance is."""
@@ -69,49 +64,6 @@ def test_a_figure_has_its_width_and_nothing_on_it_overlaps(request, which, width
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["performance", "accuracy", "samples"])
-def test_a_figure_fits_a_column(dataset, which):
-    figure = draw(dataset, which, width=3.4)
-    assert figure.get_size_inches()[1] < 6
-    assert not any("register tile" in text for text in words(figure))  # rungs stand by their numbers
-    if which != "accuracy":  # it has numbers at any width
-        wide = draw(dataset, which)
-        assert "05 register tile" in "".join(words(wide) + [each.get_text() for each in wide.axes[0].get_yticklabels()])
-
-
-def test_how_many_panels_stand_side_by_side():
-    assert [side_by_side(width) for width in (11.0, 7.1, 3.4)] == [3, 2, 1]
-
-
-@pytest.mark.slow
-def test_of_sizes_that_lie_close_one_has_a_label(tmp_path):
-    problems = [*((size,) * 3 for size in (256, 512, 1000, 1024, 2048, 4096, 6144, 8192, 16384)), (16384, 16000, 16384)]
-    close = made(tmp_path / "x", problems=problems, kernels=("03_shared_tile", "cublas", "cublas_tf32"), processes=3)
-    for width in (11.0, 3.4):
-        figure = draw(close, "ratio", width=width)
-        axes = next(axes for axes in figure.axes if axes.get_xlabel() == "M = N = K")
-        boxes = {each.get_text(): each.get_window_extent(figure.canvas.get_renderer()) for each in axes.get_xticklabels()}
-        boxes.pop("", None)
-        assert {"256", "1024"} <= set(boxes)
-        assert "1000" not in boxes
-        letter = boxes["1024"].width / 4
-        assert all(left.x1 + 0.4 * letter < right.x0 for left, right in pairwise(boxes.values()))
-
-
-@pytest.mark.slow
-def test_each_power_of_two_has_a_label_and_lines_to_names_cross_no_other_name(tmp_path):
-    problems = [*((2**each,) * 3 for each in range(8, 15)), (64, 4096, 4096)]
-    squares = draw(made(tmp_path / "x", problems=problems, processes=3), "performance").axes[0]
-    assert [each.get_text() for each in squares.get_xticklabels()] == [str(2**each) for each in range(8, 15)]
-    renderer = squares.figure.canvas.get_renderer()
-    names = [each for each in squares.texts if isinstance(each, Annotation) and each.arrow_patch]
-    assert len(names) > 5
-    left = min(Text.get_window_extent(each, renderer).x0 for each in names)
-    for name in names:
-        assert name.arrow_patch.get_window_extent(renderer).x1 <= left + 1, name.get_text()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "shapes", "below"), [(11.0, 12, False), (11.0, 40, True), (3.4, 12, True), (3.4, 40, True)])
 def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, width, shapes, below):
     problems = [(1024,) * 3, (2048,) * 3, *((64 * each, 4096, 16384 - 64 * each) for each in range(1, shapes + 1))]
@@ -129,68 +81,14 @@ def test_each_of_many_shapes_has_a_row_that_can_be_read(tmp_path, width, shapes,
         assert all(figure.bbox.x0 < box.x0 and box.x1 < figure.bbox.x1 for box in boxes)
 
 
-def test_a_few_rungs_have_a_color_and_a_name(dataset):
-    data = View(*dataset, "warm")
-    assert len(data.prominent) == 6 < len(data.kernels)
-    assert {"10_block_tile_128", "16_thin_edge"} <= set(data.prominent)  # one of them is the fastest on every problem
-    assert "08_padded_shared" not in data.prominent  # the twin of 07
-    assert len({*(to_hex(data.colours()[kernel]) for kernel in data.prominent), GREY}) == 7
-    assert {data.colours()[kernel] for kernel in data.kernels if kernel not in data.prominent} == {GREY}
-    squares, others = draw(dataset, "performance").axes
-    named = {text.get_text() for text in squares.texts}
-    assert {data.nice(kernel) for kernel in [*data.prominent, *data.baselines]} <= named
-    assert "08 padded shared" not in named
-    numbers = [text.get_text() for text in others.texts if text.get_position()[0] != 1.01]
-    assert sorted(numbers) == sorted(4 * [data.brief(kernel) for kernel in data.prominent])
-    assert "Grey: rungs" in caption(squares.figure)
-    assert "08" in caption(squares.figure).partition("Grey")[2]
-
-
-def test_names_lie_apart_where_they_belong():
-    assert labels.apart([0.5, 0.5, 0.1], 0.2, 0, 1) == pytest.approx([0.4, 0.6, 0.1])
-    assert labels.apart([0.05, 0.0], 0.2, 0, 1) == pytest.approx([0.2, 0.0])
-    assert labels.apart([0.99, 0.98, 0.97], 0.1, 0, 1) == pytest.approx([1.0, 0.9, 0.8])
-    assert labels.apart([0.1, 0.9], 0.2, 0, 1) == pytest.approx([0.1, 0.9])
-    assert labels.apart([], 0.2, 0, 1) == []
-
-
-def test_the_footer_names_what_a_number_depends_on(dataset):
-    footer = note(draw(dataset, "performance"))
-    for part in (
-        "power limit 700 W",
-        "operands uniform",
-        "Intervals: between-process, 95 %",
-        "in 5 processes",
-        "n = 40 samples",
-        "FP32 peak 65.1 TFLOP/s, measured; 66.9 by lanes × clock",
-        "Empty launch 5.1 µs, repeated 1.4",
-    ):
-        assert part in footer, part
-    for which in ("performance", "ratio"):
-        assert "Which configuration a point is: best.csv, index.html." in note(draw(dataset, which))
-
-
-@pytest.mark.parametrize(
-    ("width", "text"),
-    [
-        (11.0, "FP32 peak: 65.1 measured, 1075 by lanes × clock"),
-        (7.1, "FP32 peak: 65.1 measured"),
-    ],
-)
-def test_both_peaks_are_named_where_there_is_room_and_without_an_exponent(dataset, width, text):
-    environment = json.loads(json.dumps(dataset[1]))
-    environment["attributes"]["max_sm_clock_mhz"] = 31800
-    figure = draw((dataset[0], environment), "performance", width=width)
-    assert text in words(figure)
-
-
 def test_the_environment_may_lack_what_is_of_gpus(compiled):
-    plain = json.loads(json.dumps(compiled[1])) | {"kind": "cpu", "attributes": {"library": "openblas"}}
-    del plain["repeated_launch_us"], plain["launch_us"]
+    environment = {"kind": "cpu", "attributes": {"library": "openblas"}}
+    gpu_only = ("repeated_launch_us", "launch_us")
+    plain = {key: value for key, value in compiled[1].items() if key not in gpu_only} | environment
     footer = note(draw((compiled[0], plain), "performance"))
     assert "GFLOP/s" in footer
     assert "power limit" not in footer
-    assert "by lanes" not in footer
+    assert "power limit 700 W" in note(draw(compiled, "performance"))
 
 
 def test_intervals_that_say_nothing_have_no_width(dataset):

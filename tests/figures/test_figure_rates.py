@@ -31,73 +31,23 @@ def test_what_is_fastest_is_told_with_what_cannot_be_told_from_it(dataset):
     assert "≈: the intervals overlap" in caption(figure)
 
 
-def test_above_a_square_are_four_of_the_names(dataset):
-    best = rows(dataset)
-    at = (best["state"] == "warm") & (best["problem"] == "4096")
-    best.loc[at, ["ratio", "ratio_low", "ratio_high"]] = 1.0, 0.9, 1.1
-    squares = draw(changed(dataset, best=best), "performance").axes[0]
-    above = {round(each.get_position()[0], 3): each.get_text() for each in squares.texts if each.get_position()[1] == 1.02}
-    assert len(above[4096].splitlines()) == 5
-    assert above[4096].endswith("\n…")
-    assert len(above) > 1
-    assert "…" not in "".join(text for size, text in above.items() if size != 4096)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "text"), [(11.0, "05 ≈03 ≈02"), (3.4, "05 ≈03 …")])
-def test_beside_a_row_are_as_many_names_as_there_is_room_for(dataset, width, text):
-    best = rows(dataset)
-    at = (best["state"] == "warm") & (best["problem"] == "256x256x16384")
-    for kernel, ratio in (("05_register_tile", 3.0), ("03_shared_tile", 2.95), ("02_naive_coalesced", 2.9)):
-        best.loc[at & (best["kernel"] == kernel), ["ratio", "ratio_low", "ratio_high"]] = ratio, ratio - 0.1, ratio + 0.1
-    others = draw(changed(dataset, best=best), "performance", width=width).axes[1]
-    assert text in [each.get_text() for each in others.texts]
-
-
-def test_ratios_are_drawn_near_the_reference(dataset):
-    figure = draw(dataset, "ratio")
-    squares, others = figure.axes
-    assert (squares.get_yscale(), others.get_xscale()) == ("linear", "linear")
-    assert squares.get_ylim() == others.get_xlim() == (75, 125)
-    values = 100 * rows(dataset, state="warm")["ratio"]
-    assert f"{((values < 75) | (values > 125)).sum()} points" in caption(figure)  # TF32 is far above
-
-
-def test_all_rates_are_drawn_on_a_logarithmic_axis(dataset):
-    figure = draw(dataset, "performance")
-    assert (figure.axes[0].get_yscale(), figure.axes[1].get_xscale()) == ("log", "log")
-    rates = rows(dataset, state="warm").query("problem.str.isdigit()")["tflops"]
-    low, high = figure.axes[0].get_ylim()
-    assert low < rates.min() < rates.max() < high
-
-
 def test_intervals_and_marks_are_drawn(dataset):
     best = rows(dataset, state="warm", kernel="05_register_tile")
     of_squares = best[best["problem"].str.isdigit()].sort_values("m")
     figure = draw(dataset, "ratio")
     squares, others = figure.axes
-    assert lines(squares)["05 register tile"].get_ydata() == pytest.approx(100 * of_squares["ratio"].to_numpy())
-    bands = [
-        each.get_paths()[0].vertices[:, 1] for each in squares.collections if each.get_alpha() == 0.25 and len(each.get_paths())
-    ]
+    drawn = lines(squares)["05 register tile"].get_ydata()
+    assert drawn == pytest.approx(100 * of_squares["ratio"].to_numpy())
+    bands = [band.get_paths()[0].vertices[:, 1] for band in squares.collections if band.get_alpha() == 0.25 and band.get_paths()]
     ends = 100 * of_squares["ratio_low"].min(), 100 * of_squares["ratio_high"].max()
     assert any((band.min(), band.max()) == pytest.approx(ends) for band in bands)
-    bars = [segment[:, 0] for each in others.collections if hasattr(each, "get_segments") for segment in each.get_segments()]
-    other = best[best["problem"] == "256x256x16384"].iloc[0]
-    assert any(sorted(bar) == pytest.approx([100 * other["ratio_low"], 100 * other["ratio_high"]]) for bar in bars)
-    edges = {tuple(np.round(edge[:3], 2)) for each in squares.collections for edge in each.get_edgecolors()}
-    assert (0.84, 0.15, 0.16) in edges  # throttled at 8192
+    segments = [each for bars in others.collections if hasattr(bars, "get_segments") for each in bars.get_segments()]
+    other = best.set_index("problem").loc["256x256x16384", ["ratio_low", "ratio_high"]]
+    assert any(sorted(segment[:, 0]) == pytest.approx(list(100 * other)) for segment in segments)
+    edges = {to_hex(edge) for dots in squares.collections for edge in dots.get_edgecolors()}
+    assert MARKS["throttled"][1] in edges  # at 8192
     assert "edge: throttled" in words(figure)
     assert "t: throttled, the clock was held down" in note(figure)
-
-
-@pytest.mark.slow
-def test_a_line_that_ends_says_why(dataset):
-    figure = draw(dataset, "performance", "cold")
-    assert "Lines end where a launch takes so long that cold is as warm: 01 from 256 up" in note(figure).replace("512", "256")
-    cold = rows(dataset, state="cold", kernel="03_shared_tile").query("tflops.notna() and problem.str.isdigit()")
-    assert len(lines(figure.axes[0])["03 shared tile"].get_xdata()) == len(cold) < 6
-    assert "as warm" not in note(draw(dataset, "performance"))
 
 
 @pytest.mark.parametrize("state", ["warm", "cold"])
@@ -155,14 +105,10 @@ def test_bars_have_intervals_and_those_of_tensor_cores_are_broken(dataset):
     assert lengths == pytest.approx(list(best.loc[shown(dataset, "warm"), "tflops"]))
     drawn = sorted(axes.get_lines()[3].get_xdata())
     assert drawn == pytest.approx(list(best.loc["05_register_tile", ["tflops_low", "tflops_high"]]))
-    assert best.loc["16_thin_edge", "tflops"] < axes.get_xlim()[1] < best.loc["20_tensor_cores", "tflops"]
-    cut = [round(float(np.mean(line.get_ydata()))) for line in axes.get_lines() if line.get_label() == "_break"]
-    beyond = [place for place, length in enumerate(lengths) if length > axes.get_xlim()[1]]
-    assert cut == [place for place in beyond for _ in range(2)] != []
+    beyond = [f"{length:.3g}" for length in lengths if length > axes.get_xlim()[1]]
+    assert beyond != []
+    assert [text.get_text() for text in axes.texts if text.get_color() == "#ffffff"] == beyond
     assert "White cuts" in caption(axes.figure)
-    assert [text.get_text() for text in axes.texts if text.get_color() == "#ffffff"] == [
-        f"{lengths[place]:.3g}" for place in beyond
-    ]
 
 
 @pytest.mark.slow
@@ -171,15 +117,6 @@ def test_a_marked_bar_is_hatched(tmp_path):
     assert {bar.get_hatch() for bar in figure.axes[0].patches} == {"////"}
     assert "t: throttled" in note(figure)
     assert "hatched: marked" in words(figure)
-
-
-@pytest.mark.slow
-def test_without_a_confirmation_intervals_are_within_run(tmp_path):
-    figure = draw(made(tmp_path / "x", problems=synthetic.SMALL, processes=0), "ladder")
-    assert "Intervals: within-run, 95 %" in note(figure)
-    assert not re.search(r"in \d+ processes", note(figure))
-    assert not [text for row in cells(figure.axes[0]).values() for text in row if "faster" in text]  # no verdict without pairs
-    assert "f: few, fewer than three processes" in note(figure)
 
 
 def test_what_rounds_its_operands_is_context(dataset):
@@ -194,17 +131,17 @@ def test_what_rounds_its_operands_is_context(dataset):
 
 
 def test_the_headline_has_a_bar_for_each_rung_and_breaks_its_axis_beyond_the_baseline(dataset):
-    fast = dataset[0]["best"]["kernel"] == "16_thin_edge"
-    beyond = changed(dataset, best=dataset[0]["best"].assign(ratio=dataset[0]["best"]["ratio"] * (1 + 3 * fast)))
-    figure = figures.draw("headline", data := View(*beyond, "warm"))
-    ratios = data.at(data.headline).loc[data.kernels, "ratio"]
-    near, far = figure.axes
+    best = dataset[0]["best"].copy()
+    best.loc[best["kernel"] == "16_thin_edge", "ratio"] *= 4
+    data = View(*changed(dataset, best=best), "warm")
+    figure = figures.draw("headline", data)
+    percent = 100 * data.at(data.headline).loc[data.kernels, "ratio"]
     for axes in figure.axes:
-        assert [bar.get_width() for bar in axes.patches] == pytest.approx(100 * ratios.to_numpy())
+        assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(percent))
+    near, far = figure.axes
     assert near.get_xlim() == (0, 125)
     assert far.get_xlim()[0] > 125
-    assert sorted(words(figure)[2:]) == sorted(f"{100 * ratio:.3g} %" for ratio in ratios)
-    assert [each.get_text()[-2:] for each in near.get_yticklabels()] == [kernel[:2] for kernel in ratios.index]
+    assert sorted(words(figure)[2:]) == sorted(f"{value:.3g} %" for value in percent)
     assert len(draw(dataset, "headline").axes) == 1
 
 
@@ -235,22 +172,6 @@ def test_energy_has_the_range_of_its_processes(dataset):
     assert figure.texts[0].get_text().endswith("sustained")
 
 
-def test_energy_of_one_process_has_no_range_and_what_has_none_is_named(dataset):
-    best = dataset[0]["best"].copy()
-    counted = (best["state"] == "sustained") & best["energy_j"].notna()
-    best.loc[counted & (best["kernel"] == "05_register_tile"), ["energy_low_j", "energy_high_j"]] = np.nan
-    without = ["energy_j", "energy_low_j", "energy_high_j", "tflop_per_j"]
-    best.loc[counted & (best["kernel"] == "01_naive_uncoalesced"), without] = np.nan
-    figure = draw(changed(dataset, best=best), "energy", state="sustained")
-    (axes,) = figure.axes
-    assert set(lines(axes)) == set(synthetic.SHARES) - {"01_naive_uncoalesced"}
-    ranges = [line for line in axes.get_lines() if len(line.get_xdata()) == 2 and line.get_label().startswith("_child")]
-    places = [line.get_ydata()[0] for line in ranges if not np.isfinite(np.asarray(line.get_xdata(), float)).all()]
-    assert [list(lines(axes))[int(place)] for place in places] == ["05_register_tile"]
-    assert "Not counted: 01 at 4096." in caption(figure)
-    assert "Without a line: counted in one process." in caption(figure)
-
-
 @pytest.mark.slow
 def test_datasets_side_by_side(dataset, tmp_path):
     other = made(tmp_path / "y", seed=1, device="nvidia-other", name="NVIDIA Other", speed=0.8, problems=synthetic.SMALL)
@@ -266,33 +187,12 @@ def test_datasets_side_by_side(dataset, tmp_path):
     assert words(figure)[0] == "Best configurations at M = N = K = 4096, float32"
 
 
-@pytest.mark.slow
-def test_gpus_show_each_series_once(dataset):
-    figure = draw(dataset, "gpus")
-    dots = sum(len(each.get_offsets()) for each in figure.axes[0].collections)
-    jobs = len([kernel for kernel in synthetic.SHARES if kernel[0].isdigit()]) + 3  # the baselines are timed apart here
-    assert dots == jobs * len(synthetic.PROBLEMS)
-    assert len([text for text in words(figure) if text.startswith("GPU-")]) == 3
-
-
 def test_gpus_are_compared_on_what_all_measured(dataset):
     fewer = dataset[0]["references"].query(f"uuid != '{synthetic.GPUS[1]}' or m != 8192")
     (axes,) = draw(changed(dataset, references=fewer), "gpus").axes
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert "4096" in labels
     assert not [label for label in labels if label.startswith("8192")]
-
-
-def test_ways_of_compiling_are_marked_as_other_values_are(compiled):
-    summary = compiled[0]["summary"].copy()
-    nvcc = ~summary["configuration"].str.contains("nvrtc") & (summary["kernel"] == "03_shared_tile")
-    summary.loc[nvcc, "marks"] = "throttled"
-    figure = draw(changed(compiled, summary=summary), "compilers")
-    marked, other = ({to_hex(edge) for edge in dots.get_edgecolors()} for dots in figure.axes[0].collections)
-    assert marked == {MARKS["throttled"][1]}
-    assert MARKS["throttled"][1] not in other
-    assert "edge: throttled" in words(figure)
-    assert "t: throttled" in note(figure)
 
 
 def test_ways_of_compiling_are_compared_for_the_same_parameters_and_problem(dataset, compiled):
