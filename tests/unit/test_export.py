@@ -50,7 +50,7 @@ class Packed:
     def __init__(self, data, shape, strides, device=2, code=2, bits=32, offset=0):
         self.given = data - offset, device, 0, len(shape), code, bits, 1
         self.offset, self.device = offset, device
-        self.shape, self.strides = [(ctypes.c_int64 * len(it))(*it) if it else None for it in (shape, strides)]
+        self.shape, self.strides = [(ctypes.c_int64 * len(of))(*of) if of else None for of in (shape, strides)]
     def __dlpack_device__(self): return self.device, 0
     def __dlpack__(self, *, stream):
         print("ready on", stream)
@@ -58,7 +58,7 @@ class Packed:
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
         return new(ctypes.addressof(self.tensor), b"dltensor", None)
-arrays = [None if it is None else Array(it) if "typestr" in it else Packed(**it) for it in json.loads(sys.argv[2])]
+arrays = [given and (Array(given) if "typestr" in given else Packed(**given)) for given in json.loads(sys.argv[2])]
 try:
     gemm.gemm(*arrays, *json.loads(sys.argv[3]))
 except (ValueError, RuntimeError) as error:
@@ -75,62 +75,76 @@ def driver(tmp_path_factory):
     return folder
 
 
-def exported(folder, kernel, configuration):
-    """Export a binary that is none."""
-    binary = b"cubin of nothing"
-    resource = {"sha256": hashlib.sha256(binary).hexdigest(), "compiler": "nvcc", "version": "1", "options": ""}
-    export.write(folder, kernel, configuration, "sm_90", binary, resource, None)
-    return folder
+class Export:
+    """An export of a binary that is none, and what launches it beside the recording driver."""
+
+    def __init__(self, folder, driver, kernel, element_type="float32", **environment):
+        self.folder, self.driver, self.kernel = folder, driver, kernel
+        self.configuration = Configuration(element_type, tuple(kernel.parameters.items()))
+        sizes = recording.sizes(kernel, self.configuration)
+        given = {"LD_LIBRARY_PATH": str(driver), "ARGUMENT_SIZES": sizes}
+        self.environment = os.environ | given | environment
+        binary = b"cubin of nothing"
+        sha256 = hashlib.sha256(binary).hexdigest()
+        resource = {"sha256": sha256, "compiler": "nvcc", "version": "1", "options": ""}
+        export.write(folder, kernel, self.configuration, "sm_90", binary, resource, None)
+
+    def expected(self, problem, stream=7, *device):
+        at = recording.addresses(problem)
+        return recording.expected(self.kernel, self.configuration, problem, at, stream, *device)
+
+    def build(self, text=MAIN):
+        """Compile a program; returns its path."""
+        source, program = self.folder / "main.cpp", self.folder / "main"
+        source.write_text(text.replace("@CLASS@", f"Gemm_{self.kernel.name}"))
+        warnings = ["-std=c++11", "-Wall", "-Wextra", "-Werror"]
+        libraries = [f"-L{self.driver}", "-lcuda", "-lstdc++", "-lm"]
+        command = [*toolchain.cc(), "-x", "c++", *warnings, "-isystem", CUDA_H, source, "-o", program, *libraries]
+        subprocess.run(command, check=True)
+        return program
+
+    def run(self, *command):
+        return subprocess.run(list(map(str, command)), env=self.environment, stdout=subprocess.PIPE, text=True)
+
+    def in_cpp(self, p, stream=7):
+        at, program = recording.addresses(p), self.folder / "main"
+        if not program.exists():
+            self.build()
+        operands = [p.alpha, at["a"], p.lda, at["b"], p.ldb, p.beta, at["c"], p.ldc]
+        return self.run(program, self.folder / export.CUBIN, p.m, p.n, p.k, *operands, stream)
+
+    def in_python(self, arrays, alpha=1.0, beta=0.0, stream=7):
+        given = json.dumps(arrays), json.dumps([alpha, beta, stream])
+        return self.run(sys.executable, "-c", PYTHON, self.folder, *given)
+
+    def in_both(self, problem, typestr="<f4"):
+        arrays = interfaces(problem, typestr)
+        return self.in_cpp(problem), self.in_python(arrays, problem.alpha, problem.beta)
 
 
-def environment(driver, kernel, configuration, **more):
-    return os.environ | {"LD_LIBRARY_PATH": str(driver), "ARGUMENT_SIZES": recording.sizes(kernel, configuration)} | more
-
-
-def build(folder, driver, kernel, text=MAIN):
-    source, program = folder / "main.cpp", folder / "main"
-    source.write_text(text.replace("@CLASS@", f"Gemm_{kernel.name}"))
-    flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", "-isystem", str(CUDA_H), f"-L{driver}"]
-    subprocess.run(
-        [*toolchain.cc(), "-x", "c++", *flags, str(source), "-o", str(program), "-lcuda", "-lstdc++", "-lm"], check=True
-    )
-    return program
-
-
-def in_cpp(program, environment, problem, at, stream=7):
-    p = problem
-    given = [p.m, p.n, p.k, p.alpha, at["a"], p.lda, at["b"], p.ldb, p.beta, at["c"], p.ldc, stream]
-    command = [str(program), str(program.parent / export.CUBIN), *map(str, given)]
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def interfaces(problem, at, typestr="<f4"):
+def interfaces(problem, typestr="<f4"):
     """The three arrays, as `__cuda_array_interface__` describes them."""
-    p, size = problem, int(typestr[2:])
+    p, size, at = problem, int(typestr[2:]), recording.addresses(problem)
     shapes = {"a": (p.m, p.k, p.lda), "b": (p.k, p.n, p.ldb), "c": (p.m, p.n, p.ldc)}
     return [
-        {"typestr": typestr, "shape": (rows, columns), "data": (at[name], False), "version": 3}
-        | {"strides": None if ld == columns else (ld * size, size)}
+        {
+            "typestr": typestr,
+            "shape": (rows, columns),
+            "data": (at[name], False),
+            "version": 3,
+            "strides": None if ld == columns else (ld * size, size),
+        }
         for name, (rows, columns, ld) in shapes.items()
     ]
 
 
-def packed(problem, at, size, **more):
+def packed(problem, size, **more):
     """The same as DLPack describes them: strides in elements, or none."""
-    return [
-        {
-            "data": each["data"][0],
-            "shape": each["shape"],
-            "strides": each["strides"] and [stride // size for stride in each["strides"]],
-        }
-        | more
-        for each in interfaces(problem, at, f"<f{size}")
-    ]
-
-
-def in_python(folder, environment, arrays, alpha=1.0, beta=0.0, stream=7):
-    command = [sys.executable, "-c", PYTHON, str(folder), json.dumps(arrays), json.dumps([alpha, beta, stream])]
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    arrays = []
+    for array in interfaces(problem, f"<f{size}"):
+        strides = array["strides"] and [stride // size for stride in array["strides"]]
+        arrays.append({"data": array["data"][0], "shape": array["shape"], "strides": strides} | more)
+    return arrays
 
 
 CASES = {
@@ -150,38 +164,37 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_launch_is_that_of_the_pipeline(name, driver, tmp_path):
-    kernel, problem = KERNELS[f"cuda/{name}"], CASES[name]
-    configuration = Configuration(problem.element_type, tuple(kernel.parameters.items()))
-    folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
-    expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
-    assert in_cpp(build(folder, driver, kernel), env, problem, at).stdout.splitlines() == expected
+    problem = CASES[name]
+    made = Export(tmp_path, driver, KERNELS[f"cuda/{name}"], problem.element_type)
+    expected = made.expected(problem)
+    assert made.in_cpp(problem).stdout.splitlines() == expected
     if problem.element_type == "bfloat16":
-        arrays, expected = packed(problem, at, 2, code=4, bits=16), ["ready on 7"] * 3 + expected
+        arrays, expected = packed(problem, 2, code=4, bits=16), ["ready on 7"] * 3 + expected
     else:
-        arrays = interfaces(problem, at, {"float64": "<f8", "float16": "<f2"}.get(problem.element_type, "<f4"))
-    assert in_python(folder, env, arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
+        typestr = {"float64": "<f8", "float16": "<f2"}.get(problem.element_type, "<f4")
+        arrays = interfaces(problem, typestr)
+    assert made.in_python(arrays, problem.alpha, problem.beta).stdout.splitlines() == expected
 
 
-def test_the_code_of_the_page_launches(driver, tmp_path):
+def test_the_code_of_the_page_launches(driver, tmp_path, monkeypatch):
     """What needs PyTorch is only compiled."""
     page = (ROOT / "docs" / "export.md").read_text()
-    (in_cpp_page,), (in_python_page, of_torch) = (
-        re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("cpp", "python")
-    )
-    kernel, p = KERNELS["cuda/11_split_k"], Problem(256, 300, 1000)
-    configuration, at = Configuration("float32", tuple(kernel.parameters.items())), recording.addresses(p)
-    folder, env = tmp_path / "results" / "export" / kernel.name, environment(driver, kernel, configuration)
+    blocks = {name: re.findall(rf"```{name}\n(.*?)```", page, re.DOTALL) for name in ("cpp", "python")}
+    include, _, body = blocks["cpp"][0].partition("\n")
+    launching, of_torch = blocks["python"]
+    p = Problem(256, 300, 1000)
+    at = recording.addresses(p)
+    folder = tmp_path / "results" / "export" / "11_split_k"
     folder.mkdir(parents=True)
-    exported(folder, kernel, configuration)
-    expected = recording.expected(kernel, configuration, p, at, 0)
-    include, _, body = in_cpp_page.partition("\n")
+    made = Export(folder, driver, KERNELS["cuda/11_split_k"])
     numbers = f"int M = {p.m}, N = {p.n}, K = {p.k}, lda = {p.lda}, ldb = {p.ldb}, ldc = {p.ldc}; float alpha = 1, beta = 0;"
     operands = f"CUdeviceptr A = {at['a']}, B = {at['b']}, C = {at['c']}; CUstream stream = nullptr;"
-    program = build(folder, driver, kernel, f"{include}\nint main() {{ {numbers} {operands} {body} }}\n")
-    assert subprocess.check_output([program], cwd=tmp_path, env=env, text=True).splitlines() == expected
-    launching = PYTHON.partition("try:")[0] + "a, b, c = arrays\n" + in_python_page
-    command = [sys.executable, "-c", launching, str(folder), json.dumps(interfaces(p, at))]
-    assert subprocess.check_output(command, env=env, text=True).splitlines() == expected
+    program = made.build(f"{include}\nint main() {{ {numbers} {operands} {body} }}\n")
+    monkeypatch.chdir(tmp_path)
+    assert made.run(program).stdout.splitlines() == made.expected(p, 0)
+    text = PYTHON.partition("try:")[0] + "a, b, c = arrays\n" + launching
+    done = made.run(sys.executable, "-c", text, folder, json.dumps(interfaces(p)))
+    assert done.stdout.splitlines() == made.expected(p, 0)
     compile(of_torch, "docs/export.md", "exec")
 
 
@@ -218,17 +231,16 @@ print(json.dumps([dict(device.names), device_names({"attributes": device.describ
 
 @pytest.mark.parametrize("without", [{}, {"NO_CLUSTERS": "1"}])
 def test_expressions_know_the_same_of_the_device_in_the_pipeline_and_in_what_is_exported(without, driver, tmp_path):
-    kernel, problem = parse(written(tmp_path / "kernels" / "cuda" / "clustered.cu", CLUSTERED)), Problem(1000, 4, 4)
-    configuration, at = Configuration("float32", ()), recording.addresses(problem)
-    folder, env = exported(tmp_path / "it", kernel, configuration), environment(driver, kernel, configuration, **without)
+    kernel = parse(written(tmp_path / "kernels" / "cuda" / "clustered.cu", CLUSTERED))
+    problem = Problem(1000, 4, 4)
+    made = Export(tmp_path, driver, kernel, **without)
     device = recording.DEVICE | ({"clusters_of_4": 0} if without else {})
-    assert json.loads((folder / "launch.json").read_text())["device"] == list(device) == list(DEVICE_NAMES)
-    launches = recording.expected(kernel, configuration, problem, at, 7, device)
+    launch = json.loads((tmp_path / "launch.json").read_text())
+    assert launch["device"] == list(device) == list(DEVICE_NAMES)
     asked = [] if without else recording.clusters_query("alone")
-    for done in (in_cpp(build(folder, driver, kernel), env, problem, at), in_python(folder, env, interfaces(problem, at))):
-        assert done.stdout.splitlines() == asked + launches
-    sizes = map(str, (recording.SM_COUNT, recording.SHARED))
-    done = subprocess.run([sys.executable, "-c", PIPELINE, *sizes], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    for done in made.in_both(problem):
+        assert done.stdout.splitlines() == asked + made.expected(problem, 7, device)
+    done = made.run(sys.executable, "-c", PIPELINE, recording.SM_COUNT, recording.SHARED)
     *lines, names = done.stdout.splitlines()
     assert json.loads(names) == [device, device]
     assert lines == ([] if without else recording.clusters_query("stamp"))
@@ -247,77 +259,68 @@ grid: [halves, "M if M < 65536 else 0"]
 
 
 @pytest.fixture
-def needy(tmp_path):
-    path = written(tmp_path / "kernels" / "cuda" / "needy.cu", NEEDY)
-    kernel = parse(path)
-    configuration = Configuration("float32", ())
-    return kernel, configuration, exported(tmp_path / "it", kernel, configuration)
+def needy(tmp_path, driver):
+    return Export(tmp_path, driver, parse(written(tmp_path / "kernels" / "cuda" / "needy.cu", NEEDY)))
 
 
-def test_what_breaks_a_need_is_refused_before_anything_is_queued(needy, driver):
-    kernel, configuration, folder = needy
-    program, env = build(folder, driver, kernel), environment(driver, kernel, configuration)
+RIGHT = Problem(4, 4, 8)
+
+
+def test_what_breaks_a_need_is_refused_before_anything_is_queued(needy):
     for problem, message in (
-        (Problem(4, 4, 8, offset="0,0,1"), "cuda/needy: expected alignment >= 16"),
-        (Problem(4, 4, 6), "cuda/needy: expected K % 4 == 0 and beta == 0"),
-        (Problem(4, 4, 8, beta=1), "cuda/needy: expected K % 4 == 0 and beta == 0"),
-        (Problem(4, 4, 8), ""),
+        (replace(RIGHT, offset="0,0,1"), "cuda/needy: expected alignment >= 16"),
+        (replace(RIGHT, k=6), "cuda/needy: expected K % 4 == 0 and beta == 0"),
+        (replace(RIGHT, beta=1), "cuda/needy: expected K % 4 == 0 and beta == 0"),
     ):
-        at = recording.addresses(problem)
-        for done in (
-            in_cpp(program, env, problem, at),
-            in_python(folder, env, interfaces(problem, at), problem.alpha, problem.beta),
-        ):
-            if message:
-                assert (done.returncode, done.stdout.partition(";")[0].strip()) == (1, message)
-            else:
-                assert (done.returncode, done.stdout.splitlines()[0]) == (0, "allocate 4 on 7")
+        for done in needy.in_both(problem):
+            assert done.returncode == 1
+            assert done.stdout.partition(";")[0].strip() == message
+    for done in needy.in_both(RIGHT):
+        assert done.returncode == 0
+        assert done.stdout.startswith("allocate 4 on 7\n")
 
 
 def test_rows_that_no_tensor_map_describes_are_refused_before_anything_is_launched(driver, tmp_path):
-    kernel, problem = KERNELS["cuda/32_half_wide_tile"], Problem(64, 64, 63, "float16")
-    configuration = Configuration("float16", tuple(kernel.parameters.items()))
-    folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
-    env = environment(driver, kernel, configuration)
-    for done in (in_cpp(build(folder, driver, kernel), env, problem, at), in_python(folder, env, interfaces(problem, at, "<f2"))):
-        assert done.returncode == 1 and "gemm:" not in done.stdout
-        assert re.search("expected rows of A( and B)? that begin at multiples of 16 bytes", done.stdout), done.stdout
+    made = Export(tmp_path, driver, KERNELS["cuda/32_half_wide_tile"], "float16")
+    for done in made.in_both(Problem(64, 64, 63, "float16"), "<f2"):
+        assert done.returncode == 1
+        assert "gemm:" not in done.stdout
+        assert re.search("expected rows of A( and B)? that begin at multiples of 16 bytes", done.stdout)
 
 
-def test_errors_of_the_driver_name_the_kernel_and_free_the_workspace(needy, driver):
-    kernel, configuration, folder = needy
-    problem = Problem(4, 4, 8)
-    program, at = build(folder, driver, kernel), recording.addresses(problem)
-    env = environment(driver, kernel, configuration, FAILS="gemm")
-    for done in (in_cpp(program, env, problem, at), in_python(folder, env, interfaces(problem, at))):
-        assert done.stdout.splitlines()[-2:] in (
-            ["free 7000000 on 7", "cuda/needy: cuLaunchKernel: CUDA_ERROR"],
-            ["free 7000000 on 7", "cuda/needy, for sm_90: cuLaunchKernel: CUDA_ERROR"],
-        )
-    (folder / export.CUBIN).write_bytes(b"other")
-    for done in (in_cpp(program, env, problem, at), in_python(folder, env, interfaces(problem, at))):
-        assert "sm_90" in done.stdout and "CUDA_ERROR_NO_BINARY_FOR_GPU" in done.stdout
+def test_errors_of_the_driver_name_the_kernel_and_free_the_workspace(needy):
+    needy.environment["FAILS"] = "gemm"
+    for done in needy.in_both(RIGHT):
+        freed, error = done.stdout.splitlines()[-2:]
+        assert freed == "free 7000000 on 7"
+        assert re.fullmatch("cuda/needy(, for sm_90)?: cuLaunchKernel: CUDA_ERROR", error)
+    (needy.folder / export.CUBIN).write_bytes(b"other")
+    for done in needy.in_both(RIGHT):
+        assert "sm_90" in done.stdout
+        assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in done.stdout
 
 
-def test_python_names_the_array_that_does_not_fit(needy, driver):
-    kernel, configuration, folder = needy
-    problem = Problem(4, 4, 8)
-    env, right = environment(driver, kernel, configuration), interfaces(problem, recording.addresses(problem))
-    for index, change, message in (
+@pytest.mark.parametrize(
+    ("index", "change", "message"),
+    [
         (0, None, "a: got NoneType; expected an array on a GPU"),
         (1, {"typestr": "<f8"}, "b: got <f8 of shape (8, 4); expected <f4"),
         (1, {"strides": (4, 32)}, "b: got strides of 4 and 32 bytes; expected rows"),
         (2, {"shape": (4, 5)}, "got a of 4 x 8, b of 8 x 4, c of 4 x 5; expected M x K, K x N, M x N"),
         (2, {"data": (16, True)}, "c: got a read-only array"),
-    ):
-        arrays = list(right)
-        arrays[index] = change and {**right[index], **change}
-        done = in_python(folder, env, json.loads(json.dumps(arrays)))
-        assert done.returncode == 1 and message.replace("(", "").replace(")", "") in done.stdout.translate(
-            {ord(each): None for each in "()[]"}
-        ), done.stdout
-    without = in_python(folder, env | {"NO_CONTEXT": "1"}, right)
-    assert without.stdout.splitlines()[:2] == ["retain 0", "context 2"]
+    ],
+)
+def test_python_names_the_array_that_does_not_fit(needy, index, change, message):
+    arrays = interfaces(RIGHT)
+    arrays[index] = change and arrays[index] | change
+    done = needy.in_python(arrays)
+    assert done.returncode == 1
+    assert message in done.stdout.translate(str.maketrans("[]", "()"))
+
+
+def test_without_a_context_python_retains_that_of_the_device(needy):
+    needy.environment["NO_CONTEXT"] = "1"
+    assert needy.in_python(interfaces(RIGHT)).stdout.startswith("retain 0\ncontext 2\n")
 
 
 @pytest.mark.parametrize(
@@ -328,20 +331,20 @@ def test_python_names_the_array_that_does_not_fit(needy, driver):
     ],
 )
 def test_arrays_of_dlpack_are_launched_on_as_well(driver, tmp_path, element_type, size, described):
-    kernel, problem = KERNELS["cuda/02_naive_coalesced"], Problem(5, 70, 3, element_type, padding=1, beta=0.5)
-    configuration = Configuration(element_type, tuple(kernel.parameters.items()))
-    folder, at = exported(tmp_path / "it", kernel, configuration), recording.addresses(problem)
-    expected, env = recording.expected(kernel, configuration, problem, at, 7), environment(driver, kernel, configuration)
-    arrays = packed(problem, at, size, **described)
-    assert in_python(folder, env, arrays, 1.0, 0.5).stdout.splitlines() == ["ready on 7"] * 3 + expected
-    default = in_python(folder, env, packed(replace(problem, padding=0), at, size, **described), stream=0)
-    assert default.stdout.splitlines()[:3] == ["ready on 1"] * 3  # DLPack's name of the default stream
+    problem = Problem(5, 70, 3, element_type, padding=1, beta=0.5)
+    made = Export(tmp_path, driver, KERNELS["cuda/02_naive_coalesced"], element_type)
+    arrays = packed(problem, size, **described)
+    launched = made.in_python(arrays, 1.0, 0.5).stdout.splitlines()
+    assert launched == ["ready on 7"] * 3 + made.expected(problem)
+    default = made.in_python(packed(replace(problem, padding=0), size, **described), stream=0)
+    assert default.stdout.startswith("ready on 1\n" * 3)  # DLPack's name of the default stream
     for change, message in (
         ({"device": 1}, "a: got an array on DLPack's device 1; expected 2, a GPU"),
         ({"code": 0}, f"a: got DLPack's type 0 of {8 * size} bits of shape (5, 3); expected"),
     ):
-        refused = in_python(folder, env, [arrays[0] | change, *arrays[1:]])
-        assert (refused.returncode, message in refused.stdout) == (1, True), refused.stdout
+        refused = made.in_python([arrays[0] | change, *arrays[1:]])
+        assert refused.returncode == 1
+        assert message in refused.stdout
 
 
 def test_expressions_in_cpp_are_those_of_headers(tmp_path):
