@@ -96,13 +96,18 @@ def test_a_thread_that_computes_is_seen():
     assert not all(cpu._others_computing() for _ in range(100_000))
 
 
-def test_timing_begins_when_other_threads_have_come_to_rest(monkeypatch, virtual_clock):
-    looks = iter([True, True, True, False])
-    monkeypatch.setattr(cpu, "_others_computing", lambda: next(looks))
-    assert cpu._settle()
-    assert virtual_clock.slept == [cpu.SETTLE_SECONDS] * 3
-    monkeypatch.setattr(cpu, "_others_computing", lambda: False)
-    assert not cpu._settle()
+@pytest.mark.parametrize(
+    ("looks", "waits"),
+    [
+        ([False], 0),
+        ([True, True, True, False], 3),
+    ],
+)
+def test_timing_begins_when_other_threads_have_come_to_rest(monkeypatch, virtual_clock, looks, waits):
+    left = iter(looks)
+    monkeypatch.setattr(cpu, "_others_computing", lambda: next(left))
+    assert cpu._settle() == bool(waits)
+    assert virtual_clock.slept == [cpu.SETTLE_SECONDS] * waits
 
 
 def test_threads_that_do_not_come_to_rest_are_refused(monkeypatch, virtual_clock):
@@ -162,26 +167,30 @@ def test_what_other_threads_compute_before_they_rest_counts(monkeypatch):
     assert process > 2 * thread
 
 
-def test_a_wait_after_a_sample_counts_as_one_before_the_next(monkeypatch):
-    calls, looks = [], iter([False, True, False, False])
+@pytest.mark.parametrize(
+    ("looks", "cold", "calls"),
+    [
+        ([False, False, False, False], False, "ab"),
+        ([True, False, False, False], False, "aab"),
+        ([True, False, False, False], True, "ab"),
+        ([False, True, False, False], False, "abb"),  # after a sample, as before the next
+    ],
+)
+def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, looks, cold, calls):
+    made, left = [], iter(looks)
     monkeypatch.setattr(host(), "_waited", False)
-    monkeypatch.setattr(host(), "settle", lambda: next(looks))
-    with held(Problem(8, 8, 8)):
-        samples = [host().sample(launch(host(), lambda p, a, b, c, name=name: calls.append(name)), 1) for name in "ab"]
-        host().time_round(samples, False, 1)
-    assert calls == ["a", "b", "b"]
+    monkeypatch.setattr(host(), "settle", lambda: next(left))
 
+    def launched(name):
+        def launch_it(p, a, b, c):
+            assert np.isnan(c).all()  # poisoned before it is timed
+            made.append(name)
 
-@pytest.mark.parametrize(("waited", "cold", "launches"), [(False, False, 1), (True, False, 2), (True, True, 1)])
-def test_after_a_wait_a_warm_launch_has_one_before_it(monkeypatch, waited, cold, launches):
-    results = []
-    monkeypatch.setattr(host(), "_waited", False)
-    monkeypatch.setattr(host(), "settle", lambda: waited)
+        return host().sample(launch(host(), launch_it), 1, cold)
+
     with held(Problem(8, 8, 8)):
-        sample = host().sample(launch(host(), lambda p, a, b, c: results.append(c.copy()) or c.fill(1)), 1, cold)
-        host().time_round([sample], cold, 1)
-    assert len(results) == launches
-    assert all(np.isnan(c).all() for c in results[-1:])  # poisoned before it is timed
+        host().time_round([launched(name) for name in "ab"], cold, 1)
+    assert "".join(made) == calls
 
 
 def test_what_is_launched_before_the_clock_starts_has_another_a(monkeypatch):
@@ -223,26 +232,32 @@ void gemm(int M, int N, int K, T alpha, const T *A, int lda, const T *B, int ldb
     assert seen == [1, 1, 2]
 
 
-def test_a_kernel_that_keeps_to_a_core_leaves_the_others_theirs():
-    """OpenMP starts no more threads than cores are left."""
-    before = os.sched_getaffinity(0)
-    checked(Problem(8, 8, 8), lambda p, a, b, c: os.sched_setaffinity(0, {min(before)}))
-    after = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, before)
-    assert after == before
+def threads_of_openmp():
+    return [library.get_num_threads() for library in ThreadpoolController().select(user_api="openmp").lib_controllers]
 
 
-def test_a_kernel_that_sets_the_number_of_threads_leaves_the_others_theirs():
-    openmp = ThreadpoolController().select(user_api="openmp").lib_controllers
-    before = [library.get_num_threads() for library in openmp]
+def set_threads_of_openmp(p, a, b, c):
+    for library in ThreadpoolController().select(user_api="openmp").lib_controllers:
+        library.set_num_threads(library.get_num_threads() + 1)
 
-    def alone(p, a, b, c):
-        for library in openmp:
-            library.set_num_threads(before[0] + 1)
 
-    checked(Problem(8, 8, 8), alone)
-    after = [library.get_num_threads() for library in openmp]
-    assert openmp
+def keep_to_a_core(p, a, b, c):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+@pytest.mark.parametrize(
+    ("taken", "left"),
+    [
+        (keep_to_a_core, lambda: os.sched_getaffinity(0)),  # OpenMP starts no more threads than cores
+        (set_threads_of_openmp, threads_of_openmp),
+    ],
+)
+def test_a_kernel_that_takes_cores_or_threads_leaves_the_others_theirs(taken, left):
+    before, cores = left(), os.sched_getaffinity(0)
+    checked(Problem(8, 8, 8), taken)
+    after = left()
+    os.sched_setaffinity(0, cores)
+    assert before
     assert after == before
 
 

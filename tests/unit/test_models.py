@@ -50,25 +50,30 @@ def test_wavefronts_of_a_read(index, width, expected):
     assert wavefronts([4 * index(i) for i in LANES], 4 * width) == expected
 
 
-def test_wavefronts_of_other_types():
-    assert wavefronts([2 * i for i in LANES], 2) == (1, 0)  # two halves a word
-    assert wavefronts([8 * i for i in LANES], 8) == (2, 0)
-    assert wavefronts([0] * 32, 16, read=False) == (4, 0)  # only reads are packed
+@pytest.mark.parametrize(
+    ("stride", "width", "read", "expected"),
+    [
+        (2, 2, True, (1, 0)),  # two halves a word
+        (8, 8, True, (2, 0)),
+        (0, 16, False, (4, 0)),  # only reads are packed
+    ],
+)
+def test_wavefronts_of_other_types(stride, width, read, expected):
+    assert wavefronts([stride * i for i in LANES], width, read=read) == expected
 
 
-@pytest.mark.parametrize(("bk", "pad", "ways"), [(8, 0, 2), (16, 0, 4), (8, 4, 1), (16, 4, 2), (32, 0, 8), (32, 4, 4)])
-def test_the_padding_of_rung_08_removes_the_conflicts_of_the_transposing_store(bk, pad, ways):
-    columns = bk // 4
-    addresses = [4 * (i % columns * 4 * (128 + pad) + i // columns) for i in LANES]
-    assert wavefronts(addresses, 4, read=False) == (ways, ways - 1)
-
-
-def test_sectors():
-    assert sectors([4 * i for i in LANES], 4) == 4
-    assert sectors([4096 * i for i in LANES], 4) == 32
-    assert sectors([0] * 32, 4) == 1
-    assert sectors([16 * i for i in LANES], 16) == 16
-    assert sectors([4 * i + 4 for i in LANES], 4) == 5
+@pytest.mark.parametrize(
+    ("stride", "offset", "width", "expected"),
+    [
+        (4, 0, 4, 4),
+        (4, 4, 4, 5),
+        (4096, 0, 4, 32),
+        (0, 0, 4, 1),
+        (16, 0, 16, 16),
+    ],
+)
+def test_sectors(stride, offset, width, expected):
+    assert sectors([stride * i + offset for i in LANES], width) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,11 +131,11 @@ def test_occupancy_agrees_with_the_toolkits_own_calculator(tmp_path, capability,
     flags = [f"-DMAJOR={major}", f"-DMINOR={minor}", f"-DTHREADS={threads}", f"-DSHARED={shared}", f"-I{header.parent}"]
     subprocess.run(["g++", *flags, "o.cpp", "-o", "o"], cwd=tmp_path, check=True)
     cases = [
-        (t, r, s)
-        for t in (32, 64, 96, 128, 256, 512, 1024)
-        for r in (16, 32, 33, 40, 64, 127, 128, 129, 168, 255)
-        for s in (0, 4096, 8448, 16896, 49152)
-        if t * r <= 65536
+        (threads, registers, shared)
+        for threads in (32, 64, 96, 128, 256, 512, 1024)
+        for registers in (16, 32, 33, 40, 64, 127, 128, 129, 168, 255)
+        for shared in (0, 4096, 8448, 16896, 49152)
+        if threads * registers <= 65536
     ]
     given = "\n".join(" ".join(map(str, case)) for case in cases)
     done = subprocess.run([tmp_path / "o"], input=given, text=True, capture_output=True, check=True)
