@@ -14,13 +14,17 @@ from packaging.markers import Marker
 from planted import ROOT, written
 
 
+def run(folder, *command, **given):
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, **given)
+
+
 def test_cleaning_leaves_what_is_published_and_what_is_installed(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     kept = ["results/published/x/environment.json", ".venv/bin/python", "kernels/cpu/mine.c"]
     gone = ["results/smoke/cpu-x/best.csv", "results/try/history", "results/.hidden", ".snakemake/log", ".pytest_cache/x"]
     for name in kept + gone:
         written(tmp_path / name, "")
-    subprocess.run(["make", "clean"], cwd=tmp_path, check=True)
+    assert run(tmp_path, "make", "clean").returncode == 0
     assert [name for name in kept + gone if (tmp_path / name).exists()] == kept
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["published"]
 
@@ -40,13 +44,11 @@ def test_in_a_checkout_that_was_moved_the_environment_is_made_again(tmp_path):
     shutil.copy(ROOT / "Makefile", here)
     (here / ".venv" / "pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = python3 -m venv --clear {here}/.venv\n")
 
-    def would_run(folder):
-        return subprocess.run(["make", "-n", "setup"], cwd=folder, capture_output=True, text=True, check=True).stdout
-
-    assert "venv" not in would_run(here)
+    assert "venv" not in run(here, "make", "-n", "setup").stdout
     here.rename(moved)
-    assert "-m venv --clear .venv" in would_run(moved)
-    assert "--editable ." in would_run(moved)
+    would_run = run(moved, "make", "-n", "setup").stdout
+    assert "-m venv --clear .venv" in would_run
+    assert "--editable ." in would_run
 
 
 def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
@@ -55,10 +57,9 @@ def test_what_the_pages_commands_write_here_makes_no_checkout_dirty(tmp_path):
     written = set(re.findall(r"--report (\S+\.html)|tar -czf (\S+\.tar\.gz)", text))
     names = {name for paths in written for name in paths if name}
     assert {"report.html", "smoke.tar.gz"} <= names
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    run(tmp_path, "git", "init", "-q")
     shutil.copy(ROOT / ".gitignore", tmp_path)
-    ignored = subprocess.run(["git", "check-ignore", *names], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-    assert set(ignored.split()) == names
+    assert set(run(tmp_path, "git", "check-ignore", *names).stdout.split()) == names
 
 
 ODD = """a é b'c (d) $e&f,g%h#i"j[k]*m;n|o<p`q=r!s~"""
@@ -81,17 +82,17 @@ esac
     written(folder / "bin" / "uv", "#!/bin/sh\nparallel-c++ >> said || true\n", 0o755)
     written(folder / "envs" / "parallel-c++", '#!/bin/sh\necho "$COMPILER"\n', 0o755)
     setup = ["make", "setup", "PYTHON=bin/python", "CXX='/a path/ccache' g++"]
-    subprocess.run(setup, cwd=folder, check=True)
+    assert run(folder, *setup).returncode == 0
     assert (folder / "said").read_text() == "'/a path/ccache' g++\n"
     assert (packages / "gemm_ladder_start.py").read_text() == (folder / "envs" / "start.py").read_text()
     assert (packages / "gemm_ladder_start.pth").read_text() == "import gemm_ladder_start\n"
-    assert "venv" not in subprocess.run([*setup, "-n"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert "venv" not in run(folder, *setup, "-n").stdout
 
 
 @pytest.mark.parametrize("name", ["a:b", "a{b", "a}b", "a\\b"])
 def test_a_folder_in_which_nothing_can_be_set_up_is_refused_at_once(tmp_path, name):
     folder = bare(tmp_path / name, "", None)
-    done = subprocess.run(["make", "setup"], cwd=folder, capture_output=True, text=True, check=False)
+    done = run(folder, "make", "setup")
     assert done.returncode == 2
     assert f"{folder}: got a path with {name[1]}; expected one without" in done.stderr
     assert not (folder / ".venv").exists()
@@ -116,9 +117,7 @@ def test_a_c_plus_plus_compiler_of_several_words_compiles(tmp_path):
 @pytest.mark.parametrize(("python", "version"), [("python3.10", (3, 10)), ("python3.15", (3, 15)), ("", None)])
 def test_without_a_python_that_suits_it_says_how_to_get_one(tmp_path, python, version):
     folder = bare(tmp_path, python, version)
-    done = subprocess.run(
-        ["make", "-n", "setup", f"PYTHON={python}"], cwd=folder, env=only(folder), capture_output=True, text=True, check=False
-    )
+    done = run(folder, "make", "-n", "setup", f"PYTHON={python}", env=only(folder))
     assert done.returncode == 2
     assert f"PYTHON: got {python or 'none'}; expected Python 3.11 to 3.14" in done.stderr
     for way in ("Debian 12", "Ubuntu 24.04", "apt-get install python3-venv python3-dev", "uv python install 3.13"):
@@ -129,7 +128,7 @@ def test_without_a_python_that_suits_it_says_how_to_get_one(tmp_path, python, ve
 def test_a_python_that_suits_is_found_beside_one_that_does_not(tmp_path, version):
     name = "python{}.{}".format(*version)
     folder = bare(bare(tmp_path, "python3", (3, 10)), name, version)
-    done = subprocess.run(["make", "-n", "setup"], cwd=folder, env=only(folder), capture_output=True, text=True, check=True)
+    done = run(folder, "make", "-n", "setup", env=only(folder))
     assert f"\n{name} -m venv --clear .venv" in f"\n{done.stdout}"
 
 
@@ -184,7 +183,7 @@ def test_the_script_of_a_night_ends_with_the_first_code_that_is_not_0(tmp_path, 
     for night in "123":
         (tmp_path / "nights" / "trusted" / night / "results" / "default").mkdir(parents=True)
     environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    done = run(tmp_path, "sh", "-c", script, env=environment)
     assert done.returncode == code, done.stderr
     if not measured:
         words = shlex.split((tmp_path / "ladder.said").read_text())
