@@ -269,7 +269,7 @@ class Tries:
             print("  intervals: 95 %, within-run")
             for configuration in trial_report.rungs(timed[0]):
                 print(f"  {configuration}")
-            if any(entry.nan_at_alpha_0 for entry in timed):
+            if any(entry.gauntlet.nan_at_alpha_0 for entry in timed):
                 print(f"  {trial_report.NAN_AT_ALPHA_0}")
             if doubts:
                 print(f"  measure again while nothing else runs: {'; '.join(doubts.values())}")

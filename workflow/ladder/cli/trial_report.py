@@ -51,7 +51,9 @@ def rates(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str
 def of_peak(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> float | None:
     """Return an entry's rate as a share of the measured peak of the units that it uses; None where that is not measured."""
     peak = measured_peak(environment, problem.element_type)
-    if not peak or (entry.tensor_cores and problem.element_type not in OF_CUDA):  # that peak is of the FP32 or FP64 lanes
+    if not peak or (
+        entry.gauntlet.tensor_cores and problem.element_type not in OF_CUDA
+    ):  # that peak is of the FP32 or FP64 lanes
         return None
     return tflops(problem.m, problem.n, problem.k, median_interval(entry.samples["samples_us"])[0]) / peak
 
@@ -68,11 +70,15 @@ def rungs(entry: Entry) -> list[str]:
 
 def gauntlet(entry: Entry) -> str:
     """Return how many problems of the gauntlet an entry was asked, if it needs something; else ""."""
-    whole = len(problems(entry.configuration.element_type))
-    if entry.asked == whole and not entry.changed:
+    whole, asked, changed = (
+        len(problems(entry.configuration.element_type)),
+        entry.gauntlet.gauntlet_problems,
+        entry.gauntlet.gauntlet_changed,
+    )
+    if asked == whole and not changed:
         return ""
-    few = f"; fewer than {FEW_PROBLEMS} say little about other problems" if entry.asked < FEW_PROBLEMS else ""
-    return f"the gauntlet asked {entry.asked} of its {whole} problems, {entry.changed} of them changed to what it needs{few}"
+    few = f"; fewer than {FEW_PROBLEMS} say little about other problems" if asked < FEW_PROBLEMS else ""
+    return f"the gauntlet asked {asked} of its {whole} problems, {changed} of them changed to what it needs{few}"
 
 
 def model_words(entry: Entry, problem: Problem, environment: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from ladder.core.types import ELEMENT_TYPES
 from ladder.devices.operands import exactly
 from ladder.measuring import gauntlet
 from ladder.measuring.diagnosis import Diagnosis, dividing, likeliest
-from ladder.measuring.protocol import Candidate
+from ladder.measuring.protocol import Candidate, Judged
 from ladder.measuring.session import Session
 from ladder.measuring.supervisor import Failure
 from ladder.model.campaign import Limits
@@ -27,6 +27,7 @@ GROUP = 6
 INDICES = "row-major, with leading dimensions, element (i, j) of A is A[i * lda + j], of B B[i * ldb + j], of C C[i * ldc + j]"
 """What the reason for an access outside of the operands ends with."""
 ONCE = "a race, or memory that nobody set: wrong once, and right when launched again"
+NOT_ASKED = Judged("correct", "")
 
 
 @dataclass(eq=False)
@@ -40,12 +41,8 @@ class Entry:
     """Its row of `resources.csv`."""
     status: str = "correct"
     reason: str = ""
-    tensor_cores: bool = False
-    asked: int = 0
-    """Problems of the gauntlet that were asked."""
-    changed: int = 0
-    """How many of them were changed to what the kernel needs."""
-    nan_at_alpha_0: bool = False
+    gauntlet: Judged = NOT_ASKED
+    """What the gauntlet found."""
     samples: Mapping[str, Any] = field(default_factory=dict)
     """Columns of its samples, once they are taken."""
     beside: Sequence["Entry"] = ()
@@ -119,9 +116,7 @@ class Trial:
             self.report(f"{doing}, {problem}")
 
         try:
-            verdict = self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
-            entry.tensor_cores, entry.nan_at_alpha_0 = verdict.tensor_cores, verdict.nan_at_alpha_0
-            entry.asked, entry.changed = verdict.gauntlet_problems, verdict.gauntlet_changed
+            entry.gauntlet = verdict = self.session.run_gauntlet(entry.candidate, self.problem.element_type, report)
             if verdict.status == "correct":
                 at = exactly(self.problem, tf32)
                 self.report(f"{doing}, {gauntlet.describe(at)}")
@@ -194,5 +189,5 @@ class Trial:
 
         self.report(f"timing {len(entries)} beside {self.session.reference}")
         # those beside were verified when they were measured
-        flags = {candidate: entry.tensor_cores or entry in others for candidate, entry in entries.items()}
+        flags = {candidate: entry.gauntlet.tensor_cores or entry in others for candidate, entry in entries.items()}
         self.session.time_group(self.problem, flags, LIMITS, draw_seed(), keep, together=True)
