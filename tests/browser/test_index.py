@@ -9,8 +9,8 @@ import pytest
 import synthetic
 from ladder.analysis.dataset import Dataset
 from ladder.core.files import ROOT
+from ladder.figures import explorer
 from ladder.model.kernel_file import discover
-from ladder.publishing import explorer
 from ladder.storage import csv_files
 from ladder.storage.dataset_layout import INDEXED
 from selenium import webdriver

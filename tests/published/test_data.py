@@ -15,10 +15,10 @@ import yaml
 from columns import fits
 from ladder.analysis import compare, repeatability
 from ladder.analysis.dataset import Dataset
-from ladder.cli import compare_figure
+from ladder.cli import compare_figure, publish
 from ladder.core.files import ROOT
+from ladder.figures import explorer
 from ladder.model.hardware_limits import peak_tflops
-from ladder.publishing import explorer, publish
 from ladder.storage import columns, samples
 from ladder.storage.dataset_layout import INDEXED
 from ladder.storage.published_index import featured, run_name

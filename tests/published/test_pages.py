@@ -3,19 +3,20 @@
 import json
 import re
 
-import count_loops
 import pytest
 from ladder.analysis.dataset import Dataset
 from ladder.claims import judge, report
+from ladder.cli import publish
 from ladder.core.files import ROOT
-from ladder.publishing import main_loops, pages, precisions, publish
-from ladder.storage import columns
+from ladder.figures import main_loops, precisions
 from ladder.storage.published_index import HEADLINE, featured
+
+from book import count_loops, data_dictionary, loops, pages
 
 
 def test_the_claims_are_what_the_data_say(of_published):
     assert judge.claimed(of_published) == judge.read_published(ROOT), (
-        "results/published/claims.json is stale: .venv/bin/ladder story"
+        "results/published/claims.json is stale: .venv/bin/python -m book"
     )
 
 
@@ -28,24 +29,25 @@ def test_no_published_claim_fails(of_published):
 def test_a_page_is_filled_from_the_data(document, request):
     text = document.read_text()
     filled = pages.fill(text, request.getfixturevalue("story"))
-    assert filled == text, f"{document.name} is stale: .venv/bin/ladder story"
+    assert filled == text, f"{document.name} is stale: .venv/bin/python -m book"
 
 
 def test_the_main_loops_are_those_that_the_compiler_makes(story):
-    committed = json.loads((ROOT / main_loops.COUNTS).read_text())["loops"]
+    committed = json.loads((ROOT / loops.COUNTS).read_text())["loops"]
     assert count_loops.count(story) == committed, (
-        "results/published/main-loops.json is stale: .venv/bin/python studies/count_loops.py"
+        "results/published/main-loops.json is stale: .venv/bin/python -m book.count_loops"
     )
 
 
-@pytest.mark.parametrize("figure", [main_loops, precisions], ids=["slots", "precisions"])
-def test_a_figure_of_the_story_is_current(story, tmp_path, figure):
-    drawn = figure.write(story, tmp_path / figure.DRAWING.name).read_bytes()
-    assert drawn == figure.DRAWING.read_bytes(), f"docs/img/{figure.DRAWING.name} is stale: .venv/bin/ladder story"
+def test_the_figures_of_the_pages_are_current(story, tmp_path):
+    slots = main_loops.write(loops.main_line(story), tmp_path / "slots.svg")
+    energy = precisions.write(story.precisions(), tmp_path / "precisions.svg")
+    for drawn, committed in ((slots, main_loops.DRAWING), (energy, precisions.DRAWING)):
+        assert drawn.read_bytes() == committed.read_bytes(), f"docs/img/{committed.name} is stale: .venv/bin/python -m book"
 
 
 def test_the_data_dictionary_page_is_current():
-    assert (ROOT / "docs" / "data.md").read_text() == columns.page()
+    assert (ROOT / "docs" / "data.md").read_text() == data_dictionary.page()
 
 
 def test_gains_compare_kernels_of_one_precision():

@@ -5,11 +5,12 @@ import json
 
 import synthetic
 from ladder.model.problem import Problem
-from ladder.publishing import pages
-from ladder.publishing.page_data import Story
 from ladder.storage import samples
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import written
+
+from book import pages
+from book.data import Story
 
 RUN = PUBLISHED / "d" / "test" / "1"
 ENVIRONMENT = {"device": "d", "kind": "cuda", "name": "Test", "time": "2026-01-01T", "fingerprint": {},

@@ -15,43 +15,9 @@ from ladder.core.files import ROOT
 from ladder.model import campaign_file
 from ladder.model.kernel_file import discover
 from ladder.pipeline.published import Published
-from ladder.publishing import pages
 from ladder.storage.dataset_layout import PUBLISHED
 
 CLAIMS = {claim.id: claim for claim in definitions.read(ROOT)}
-WRITTEN = ("data.md", "faults.md", "frauds.md")
-"""Pages whose own tests hold them against the data."""
-PAGES = sorted(
-    page for folder in ("", "docs", "docs/ladder", "config") for page in (ROOT / folder).glob("*.md") if page.name not in WRITTEN
-)
-
-
-def test_no_page_has_a_measured_number_outside_claims_and_tables():
-    assert {page.relative_to(ROOT): numbers for page in PAGES if (numbers := pages.unsaid(page.read_text()))} == {}
-
-
-@pytest.mark.parametrize(("text", "numbers"), [
-    ("It has 52.1 TFLOP/s here.", ["52.1 TFLOP/s"]),
-    ("1,234 GFLOPs, 4.2 TB/s, 17 µs, 3 ms, 90 s, 0.4 J, 700 W",
-     ["1,234 GFLOPs", "4.2 TB/s", "17 µs", "3 ms", "90 s", "0.4 J", "700 W"]),
-    ("a gain of ×1.07, or 7 %, or 1.07 times as fast", ["×1.07,", "7 %", "1.07 times"]),
-    ("1.3x faster, 1.3 times the rate, 12x", ["1.3x", "1.3 times", "12x"]),
-    ("Four times cuBLAS, twice as fast, nearly twice\nthe rate, twenty times",
-     ["Four times", "twice as", "twice\nthe rate", "twenty times"]),
-    ("under a minute, half a second, 2 GB, 19 MB, 2 minutes, some minutes, a third faster",
-     ["a minute", "half a second", "2 GB", "19 MB", "2 minutes", "some minutes", "a third faster"]),
-    ("a second launch, a third rung, 32 KiB, in a second", []),
-    ("It is done twice the same way, 2 x 4, 4x4 and 2^30 times K: sometimes.", []),
-    ("tiles of 128 × 64, 8 x 8 and 2^30 times K, 95 tests, `12 %`", []),
-    ("```\nwall 3 s\n```\n\nand <!-- value: claim x -->1.07 times as fast<!-- end -->", []),
-    ("000 says 13 ms and 1.2 GFLOP/s<!-- from: 000 --> there.", []),
-    ("000 says 13 ms<!-- from: 000 -->, we 12 ms.", ["12 ms"]),
-    ("- 13 ms\n- 12 ms<!-- from: 000 -->", ["13 ms"]),
-    ("| 13 ms |\n| 12 ms<!-- from: 000 --> |", ["13 ms"]),
-    ("13 ms\n\n12 ms<!-- from: 000 -->", ["13 ms"]),
-])  # fmt: skip
-def test_what_a_measured_number_is(text, numbers):
-    assert pages.unsaid(text) == numbers
 
 
 def test_the_campaign_has_all_that_the_claims_ask_of_a_dataset():

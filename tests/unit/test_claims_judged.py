@@ -21,8 +21,6 @@ from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, ELSEWHERE, FAILED, MEAN, REPRODUCED, UNSURE
 from ladder.core.errors import InputError
 from ladder.core.verdicts import AGAIN
-from ladder.publishing import pages
-from ladder.publishing.page_data import Story
 from ladder.storage.dataset_layout import PUBLISHED
 from planted import written
 
@@ -310,8 +308,6 @@ def test_what_later_data_refute_is_counted_and_asked_of_nobody(checkout, tmp_pat
     judged.write_published(tmp_path, judged.of_published(tmp_path))
     assert {entry["id"] for entry in judged.read_published(tmp_path) if entry["state"] == FAILED} == set(failed)
     assert not lost & set(judged_entries(tmp_path, folder(tmp_path, 0)))
-    table = pages.fill("<!-- table: claimed --><!-- end -->", Story(tmp_path))
-    assert f" · ✗ {sum(id.startswith('gains:') for id in failed)} |" in table
 
 
 def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkout, tmp_path):
@@ -362,19 +358,3 @@ def test_the_page_is_whole_and_the_gravest_comes_first(checkout, tmp_path):
     assert re.match(r"Not reproduced: Rung 10 has", lines[-1])
     judged.write(entries, tmp_path / "claims.json")
     assert json.loads((tmp_path / "claims.json").read_text()) == entries
-
-
-def test_the_pages_are_filled_from_the_claims(checkout):
-    known = Story(checkout)
-    table = pages.fill("<!-- table: claimed -->old<!-- end -->", known)
-    entry = published(checkout, "ratio-10")
-    sentence, ends = entry["says"].split(" (")[0], f"{100 * entry['low']:.4g} % to {100 * entry['high']:.4g} %"
-    assert re.search(
-        rf"\| {sentence}\. \| nvidia-made-up \| {100 * entry['value']:.4g} % \| {ends} \| [\d. %]+ to [\d. %]+ \| ✓ 4 \|", table
-    )
-    assert re.search(r"\| A rung gains\. \| any GPU; measured on nvidia-made-up \| – \| – \| – \| \d+ items: ✓ \d+.* \|", table)
-    assert pages.fill("It is: <!-- value: claim ratio-10 --><!-- end -->", known) == (
-        f"It is: <!-- value: claim ratio-10 -->{entry['says']}<!-- end -->"
-    )
-    with pytest.raises(InputError, match="claim ratio-11"):
-        pages.fill("<!-- value: claim ratio-11 --><!-- end -->", known)

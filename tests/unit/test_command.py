@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ladder.cli import main as command
-from ladder.publishing import publish
+from ladder.cli import publish
 from ladder.storage import published_index
 from planted import ROOT
 

@@ -13,8 +13,8 @@ import synthetic
 from ladder.analysis.dataset import Dataset
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
+from ladder.figures import explorer
 from ladder.model.kernel_file import discover
-from ladder.publishing import explorer
 
 KERNELS = ("01_naive_uncoalesced", "05_register_tile", "20_tensor_cores", "cublas", "cublas_tf32")
 

@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 import synthetic
+from ladder.cli import publish
 from ladder.compiling import provenance, toolchain
 from ladder.core.errors import InputError
 from ladder.devices import detect, simulation
 from ladder.figures import draw
-from ladder.publishing import publish
 from ladder.storage import published_index
 from ladder.storage import samples as records
 from planted import ROOT, written

@@ -55,10 +55,10 @@ def test_an_answer_has_its_words_its_kernels_and_where_it_is_from(tmp_path, monk
     monkeypatch.setattr(answer, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "studies" / "x.py"), "--rounds", "3"])
     path = answer.write("x", "Is it?", "Yes", "it is", detect_cpu(), {"a": 1}, [kernel], uuids=[])
-    written = json.loads(path.read_text())
-    assert (written["question"], written["short"], written["long"], written["measured"]) == ("Is it?", "Yes", "it is", {"a": 1})
-    assert written["provenance"]["command"] == "studies/x.py --rounds 3"
-    assert written["kernels"] == {kernel.id: code_digest(kernel.text, kernel.includes)}
+    made = json.loads(path.read_text())
+    assert (made["question"], made["short"], made["long"], made["measured"]) == ("Is it?", "Yes", "it is", {"a": 1})
+    assert made["provenance"]["command"] == "studies/x.py --rounds 3"
+    assert made["kernels"] == {kernel.id: code_digest(kernel.text, kernel.includes)}
     assert "Is it? it is" in capsys.readouterr().out
 
 
@@ -187,3 +187,11 @@ def test_what_another_harness_needs_is_handed_over(gpu, monkeypatch):
     assert all(set(row["ours"]) == set(agreement.MODES) and min(row["ours"].values()) > 0 for row in rows)
     assert all(set(row["how"]) == {"cubin", "grid", "block", "shared"} for row in rows[2:])
     assert len({row["how"]["cubin"] for row in rows[2:]}) == 2
+
+
+def test_a_comment_or_a_header_does_not_change_code(tmp_path):
+    include = written(tmp_path / "a.cuh", "int a; // an a\n")
+    before = code_digest("/*---\ntitle: T\n---*/\nint  b;", [include])
+    include.write_text("/* of c */ int\na;")
+    assert code_digest("/*---\ntitle: T\nprecision: tf32\n---*/\n int b; // b", [include]) == before
+    assert code_digest("int c;", [include]) != before

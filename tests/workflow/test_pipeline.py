@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import synthetic
-from ladder.publishing import publish
+from ladder.cli import publish
 from planted import C_RIGHT, ROOT, c_kernel
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,10 @@ import faults
 import psutil
 import pytest
 import synthetic
+from ladder.cli import publish
 from ladder.core.errors import INTERRUPTED
 from ladder.devices.detect import detect_cpu
 from ladder.pipeline.messages import ENDED
-from ladder.publishing import publish
 from ladder.storage import samples as records
 from ladder.storage.journal import _parse
 from planted import ROOT, Project

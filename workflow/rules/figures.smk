@@ -80,6 +80,6 @@ rule index:
             else f"Gemm Ladder: campaign {wildcards.dataset}"
         ),
         names=lambda wildcards: targets_of(wildcards).indexed(),
-        code=code_digest.digest("publishing.explorer"),
+        code=code_digest.digest("figures.explorer"),
     script:
         "../scripts/index.py"

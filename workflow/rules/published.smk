@@ -19,7 +19,7 @@ rule redraw:
     params:
         featured=lambda wildcards: PUBLISHED.featured[wildcards.device],
         contents=lambda wildcards: PUBLISHED.contents(wildcards.device),
-        code=code_digest.digest("publishing.publish"),
+        code=code_digest.digest("cli.publish"),
     script:
         "../scripts/redraw.py"
 
@@ -36,7 +36,7 @@ rule check_drawn:
         device=GROUP,
     params:
         folder=lambda wildcards: PUBLISHED.folder / wildcards.device,
-        code=code_digest.digest("publishing.publish"),
+        code=code_digest.digest("cli.publish"),
     script:
         "../scripts/check_drawn.py"
 
@@ -52,6 +52,6 @@ rule check_compared:
         f"results/{dataset_layout.REDRAWN}/logs/check_compared.log",
     params:
         folder=PUBLISHED.folder,
-        code=code_digest.digest("publishing.publish"),
+        code=code_digest.digest("cli.publish"),
     script:
         "../scripts/check_drawn.py"

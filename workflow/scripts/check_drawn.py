@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from ladder.cli import publish
 from ladder.pipeline.job_log import job
-from ladder.publishing import publish
 
 with job(snakemake.log[0]):
     publish.check_drawn(Path(snakemake.params.folder), Path(snakemake.output[0]).parent)

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from ladder.core.files import write_whole
+from ladder.figures import explorer
 from ladder.pipeline.job_log import job
-from ladder.publishing import explorer
 from ladder.storage import csv_files
 from ladder.storage.dataset_layout import INDEXED
 

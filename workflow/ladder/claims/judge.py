@@ -1,6 +1,6 @@
 """Compare data with the claims: one entry per item of a claim, with its state and numbers.
 
-Published data determine the exact numbers of each claim: `results/published/claims.json`, which `ladder story` writes. Other data
+Published data determine the exact numbers of each claim: `results/published/claims.json`, which `python -m book` writes. Other data
 are compared with this file.
 """
 

@@ -36,8 +36,8 @@ def publish(parser: ArgumentParser) -> Run:
     )
 
     def run(given: Namespace) -> None:
+        from ladder.cli import publish
         from ladder.core.files import ROOT
-        from ladder.publishing import publish
 
         published = ROOT / "results" / "published"
         if given.dataset:
@@ -46,36 +46,6 @@ def publish(parser: ArgumentParser) -> Run:
             )
         for folder in [] if given.dataset else publish.redraw(published):
             print(f"drew {folder} again")
-
-    return run
-
-
-def story(parser: ArgumentParser) -> Run:
-    """Fill the marked places of README.md and docs/ from the published data, in place, and write docs/data.md and docs/img/slots.svg.
-
-    Before that, the command judges the claims of config/claims.yaml and writes results/published/claims.json. With PAGE, it only fills
-    these pages.
-    """
-    parser.add_argument("page", nargs="*", type=Path, metavar="PAGE", help="a page to fill, such as README.md (default: all)")
-
-    def run(given: Namespace) -> None:
-        from ladder.claims import judge
-        from ladder.core.errors import InputError
-        from ladder.core.files import ROOT, write_whole
-        from ladder.publishing import main_loops, pages, precisions
-        from ladder.publishing.page_data import Story
-        from ladder.storage import columns
-
-        known, asked = Story(ROOT), [path.resolve() for path in given.page]
-        if unknown := sorted(set(asked) - set(pages.DOCUMENTS)):
-            raise InputError(f"got {unknown[0]}; expected a page with generated parts, such as {pages.DOCUMENTS[0]}")
-        if not asked:
-            write_whole(ROOT / "docs" / "data.md", columns.page().encode())
-            judge.write_published(ROOT, known.entries)
-            print(main_loops.write(known), precisions.write(known), sep="\n", flush=True)
-        for path in asked or pages.DOCUMENTS:
-            write_whole(path, pages.fill(path.read_text(), known, str(path.relative_to(ROOT))).encode())
-            print(path, flush=True)
 
     return run
 
@@ -280,7 +250,6 @@ def export(parser: ArgumentParser) -> Run:
 
 COMMANDS: dict[Callable[[ArgumentParser], Run], str] = {
     publish: "ladder publish results/default/nvidia-h200 'the first run on this GPU'",
-    story: "ladder story",
     repeat: "ladder repeat",
     compare: "ladder compare results/default/nvidia-h200 results/nightly/nvidia-h200 --fail-if-slower 2%",
     new: "ladder new mine --cpu",

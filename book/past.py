@@ -9,9 +9,10 @@ from ladder.claims.definitions import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.verdicts import interval
 from ladder.figures.data import View, lettered
-from ladder.publishing import answers, page_data
-from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
-from ladder.publishing.page_data import Row, Story
+
+from book import answers
+from book.data import OF_16_BITS, Row, Story
+from book.markdown import interval_notes, kernel_text, markdown_table, problem_text, whence, with_legend
 
 ACCURATE = 1.05
 """An error counts as no larger than the reference's up to this factor."""
@@ -37,7 +38,7 @@ def fastest_rungs(data: View) -> list[Any]:
 
 def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:
     """Return on which problems that nothing was tuned on a 16-bit rung is the fastest, in bfloat16, and of how many."""
-    views = [view for name in page_data.OF_16_BITS if (view := story.campaign(name, "bfloat16"))]
+    views = [view for name in OF_16_BITS if (view := story.campaign(name, "bfloat16"))]
     rows = [row for view in views for row in fastest_rungs(view) if row["problem"] not in TUNED]
     return [row["problem"] for row in rows if row["kernel"] == kernel], len(rows)
 
@@ -50,7 +51,7 @@ def past(story: Story, name: str) -> str:
     data = story.campaign(name)
     if data is None:
         return NOTHING.capitalize() + "."
-    rule = f"{_whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
+    rule = f"{whence(data)}. A rung whose error is more than ×{ACCURATE} of cuBLAS's is passed over."
     parts = [_beside(story, data, rows, tuned) for tuned in (False, True) if (rows := _chosen(data, tuned))]
     return "\n\n".join([rule, *parts])
 
@@ -107,7 +108,7 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
         at = aligned.get((row["problem"], f"{row['kernel']} {row['configuration']}"))
         other = _of_best(data, row)
         lines.append([
-            _shown(row["problem"]), _code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row),
+            problem_text(row["problem"]), kernel_text(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row),
             interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), "–" if at is None else f"×{at:.3f}",
             "–" if math.isnan(other) else f"×{other:.3f}", f"×{row['frobenius_error'] / errors[row['problem']]:.2f}",
             f"`{row['configuration']}`",
@@ -130,7 +131,7 @@ def _beside(story: Story, data: View, rows: Sequence[Row], tuned: bool) -> str:
         f"They are ahead of cuBLAS on {ahead}, on {surely} with the whole interval, and of its fastest algorithm on {beyond}"
     )
     text = f"{tuned_on if tuned else not_tuned}.{timed} {ahead_of}; errors are at most ×{ACCURATE} of cuBLAS's on {precise}:"
-    return f"{text}\n\n{_legend(_table(columns, lines, words=(0, 1, -1)), *_kind(data)[1])}"
+    return f"{text}\n\n{with_legend(markdown_table(columns, lines, words=(0, 1, -1)), *interval_notes(data)[1])}"
 
 
 def elsewhere(story: Story, name: str, other: str) -> str:
@@ -143,8 +144,10 @@ def elsewhere(story: Story, name: str, other: str) -> str:
     for problem in problems:
         pair = [of[problem] for of in fastest]
         if len({(row["kernel"], row["configuration"]) for row in pair}) > 1:
-            cells = [(_code(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
-            rows.append([_shown(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)])
+            cells = [(kernel_text(row["kernel"]), lettered(f"×{row['ratio']:.3f}", row), row["configuration"]) for row in pair]
+            rows.append(
+                [problem_text(problem), *(f"{name} {ratio}<br>`{configuration}`" for name, ratio, configuration in cells)]
+            )
     columns = ["problem", *(data.environment["name"] for data in both)]
     text = f"On {len(problems) - len(rows)} of {len(problems)} problems the fastest rung and its configuration are the same."
-    return f"{text} On the others:\n\n{_legend(_table(columns, rows, words=(0, 1, 2)))}" if rows else text
+    return f"{text} On the others:\n\n{with_legend(markdown_table(columns, rows, words=(0, 1, 2)))}" if rows else text

@@ -1,23 +1,23 @@
 """Count what the main loop of each rung's best configuration spends its instructions on, for the pages in docs/ladder/.
 
-    .venv/bin/python studies/count_loops.py      three minutes; needs no GPU
+    .venv/bin/python -m book.count_loops      three minutes; needs no GPU
 
-nvcc of the lock compiles the configurations that were the fastest at 4096 in the featured run, or at `main_loops.AT`.
-`ladder.compiling.issue_model` counts in the machine code. Writes results/published/main-loops.json; then run `ladder story`.
+nvcc of the lock compiles the configurations that were the fastest at 4096 in the featured run, or at `loops.AT`.
+`ladder.compiling.issue_model` counts in the machine code. Writes results/published/main-loops.json; then run `python -m book`.
 """
 
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from answer import command_line
 from ladder.compiling import issue_model
 from ladder.compiling.compile import compile_kernel
 from ladder.compiling.toolchain import compiler_version
 from ladder.core.files import ROOT, write_whole
 from ladder.model.kernel import Configuration
-from ladder.publishing import main_loops
-from ladder.publishing.page_data import Story
+
+from book import loops
+from book.data import Story
 
 
 def count(story: Story) -> dict[str, dict[str, int]]:
@@ -25,7 +25,7 @@ def count(story: Story) -> dict[str, dict[str, int]]:
     counts = {}
     halves = story.ladder("cuda", in_float32=False)
     for name in [*story.ladder("cuda"), *halves]:
-        kernel, row = story.kernels[name], story.best(name, main_loops.AT.get(name, "4096"))
+        kernel, row = story.kernels[name], story.best(name, loops.AT.get(name, "4096"))
         if row is None or (kernel.architecture and name not in halves):
             continue
         mix = issue_model.mix_on_tensor_cores if name in halves else issue_model.mix
@@ -38,10 +38,9 @@ def count(story: Story) -> dict[str, dict[str, int]]:
 
 def main() -> None:
     """Count and write."""
-    command_line(__doc__).parse_args()
     tool = {"compiler": f"nvcc {compiler_version('nvcc')}", "counted_by": "ladder.compiling.issue_model"}
     text = json.dumps(tool | {"architecture": issue_model.MODELLED, "loops": count(Story(ROOT))}, indent=1)
-    write_whole(ROOT / main_loops.COUNTS, f"{text}\n".encode())
+    write_whole(ROOT / loops.COUNTS, f"{text}\n".encode())
 
 
 if __name__ == "__main__":

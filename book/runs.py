@@ -9,11 +9,12 @@ from ladder.claims.definitions import NOTHING
 from ladder.core.files import read_json
 from ladder.core.verdicts import MARGIN
 from ladder.figures.data import View, span
-from ladder.publishing.page_cells import _code, _legend, _percent, _shown, _table
-from ladder.publishing.page_data import Story
 from ladder.storage import published_index
 from ladder.storage.csv_files import read_csv
 from ladder.storage.dataset_layout import PUBLISHED, read_environment
+
+from book.data import Story
+from book.markdown import kernel_text, markdown_table, percent, problem_text, with_legend
 
 PEAKS = {
     "copy_tb_s": "copy, TB/s",
@@ -44,8 +45,8 @@ def limits(story: Story, device: str) -> str:
             of_group = of_problem[(of_problem[["tensor_cores", "other_baseline"]] == group).all(axis=1)]
             row: dict[str, Any] = next(iter(of_group.to_dict("records")), {})
             limits = [math.expm1(row.get(f"{name}_limit", math.nan)) for name in ("repeat", "reproduce")]
-            cells += ["–" if math.isnan(limit) else _percent(limit) for limit in limits]
-        rows.append([_shown(str(problem)), *cells])
+            cells += ["–" if math.isnan(limit) else percent(limit) for limit in limits]
+        rows.append([problem_text(str(problem)), *cells])
     columns = ["M × N × K", *(f"{of}{what}" for of in LIMITED for what in ("one machine", "between"))]
     counts = [f"{span(known['machines'])} machines"] if rows else []
     counts += (
@@ -55,7 +56,7 @@ def limits(story: Story, device: str) -> str:
     )
     without = limits_of["problem"].nunique() - len(rows)
     more = f" Of {without} other problems no limit is known: too few machines measured them." if without else ""
-    return f"From {', and '.join(counts)}.{more}\n\n{_table(columns, rows)}" if rows else more.strip()
+    return f"From {', and '.join(counts)}.{more}\n\n{markdown_table(columns, rows)}" if rows else more.strip()
 
 
 def machines(story: Story, device: str, *columns: str) -> str:
@@ -64,7 +65,7 @@ def machines(story: Story, device: str, *columns: str) -> str:
     A column is `time:KERNEL:PROBLEM`, how much longer the kernel takes than on the median machine, or `ratio:KERNEL:PROBLEM`, its ratio to
     the reference. Both are the mean of the machine's runs, `warm`. The last row has the correlation with the copy bandwidth.
     """
-    runs = [run for run in story.runs if "best" in run.tables and run.environment["device"] == device]
+    runs = [run for run, _ in story.runs if run.environment["device"] == device]
     names = list(dict.fromkeys(run.machine for run in runs))
     cells = {name: [f"`{name.removeprefix('GPU-')[:4]}`", str(sum(run.machine == name for run in runs))] for name in names}
     last, copies, heads = ["correlation with the copy bandwidth", ""], dict[str, float](), ["GPU", "runs"]
@@ -79,7 +80,7 @@ def machines(story: Story, device: str, *columns: str) -> str:
         of, kernel, problem = column.split(":")
         logs = _logs(story, device, kernel, problem, "median_us" if of == "time" else "ratio")
         middle = median(logs.values()) if logs else 0.0
-        heads.append(f"{_code(kernel)} at {_shown(problem)}, {'time' if of == 'time' else '× the reference'}")
+        heads.append(f"{kernel_text(kernel)} at {problem_text(problem)}, {'time' if of == 'time' else '× the reference'}")
         for name in names:
             value = logs.get(name, math.nan)
             text = f"{100 * math.expm1(value - middle):+.2f} %" if of == "time" else f"{math.exp(value):.3f}"
@@ -87,7 +88,7 @@ def machines(story: Story, device: str, *columns: str) -> str:
         both = [name for name in logs if name in copies]
         apart = len(both) > 2 and len(set(logs.values())) > 1
         last.append(f"{correlation([copies[name] for name in both], [logs[name] for name in both]):+.2f}" if apart else "–")
-    return _table(heads, [*cells.values(), last]) if names else _table(heads, [])
+    return markdown_table(heads, [*cells.values(), last]) if names else markdown_table(heads, [])
 
 
 def _logs(story: Story, device: str, kernel: str, problem: str, column: str) -> dict[str, float]:
@@ -127,5 +128,7 @@ def datasets(story: Story) -> str:
         rows.append(
             [f"`{group}`", f"`{run}`", form, f"`{environment['project']['commit'][:10]}`", locked, index[group]["runs"][run]]
         )
-    table = _table(["device and campaign", "run", "kept as", "commit", "from the lock", "why"], rows, words=range(6))
-    return _legend(table, *([f"Not from the lock: {', '.join(f'`{package}`' for package in sorted(others))}"] if others else []))
+    table = markdown_table(["device and campaign", "run", "kept as", "commit", "from the lock", "why"], rows, words=range(6))
+    return with_legend(
+        table, *([f"Not from the lock: {', '.join(f'`{package}`' for package in sorted(others))}"] if others else [])
+    )

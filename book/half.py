@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from pandas import DataFrame
-
 from ladder.claims.definitions import NOTHING
 from ladder.core.stats import geometric_mean
 from ladder.core.types import OF_CUDA
@@ -13,9 +11,11 @@ from ladder.core.verdicts import SAME, interval
 from ladder.figures.data import View, lettered
 from ladder.model.baselines import ALGORITHMS
 from ladder.model.problem import Problem
-from ladder.publishing.page_cells import _code, _kind, _legend, _shown, _table, _whence
-from ladder.publishing.page_data import Row, Story
-from ladder.publishing.page_past import TUNED, fastest_rungs
+from pandas import DataFrame
+
+from book.data import Row, Story
+from book.markdown import interval_notes, kernel_text, markdown_table, problem_text, whence, with_legend
+from book.past import TUNED, fastest_rungs
 
 COLUMNS = ["problem", "rung", "TFLOP/s", "cuBLAS", "between-process", "FP32 sums", "fastest algorithm", "error", "configuration"]
 LARGE = 500
@@ -32,7 +32,7 @@ def half(story: Story, name: str) -> str:
             sustained = story.campaign(name, element_type, "sustained")
             if sustained is not None and len(sustained.best):
                 parts.append(_sustained_rates(sustained))
-    return "\n\n".join([f"{_whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
+    return "\n\n".join([f"{whence(data)}.", *parts]) if parts and data else f"{NOTHING.capitalize()}."
 
 
 def held_out_of_16_bits(story: Story, name: str, element_type: str) -> str:
@@ -84,11 +84,14 @@ def _warm(data: View) -> str:
         ratios = [_over(data, row, kernel) for kernel in ("cublas_fp32_sums", "cublaslt_best")]
         others = [f"×{ratio:.3f}" if math.isfinite(ratio) else "–" for ratio in ratios]
         lines.append([
-            _shown(row["problem"]), _code(row["kernel"]), f"{row['tflops']:.0f}", lettered(f"×{row['ratio']:.3f}", row),
+            problem_text(row["problem"]), kernel_text(row["kernel"]), f"{row['tflops']:.0f}", lettered(f"×{row['ratio']:.3f}", row),
             interval(".3f", row["ratio"], row["ratio_low"], row["ratio_high"]), *others,
             f"×{row['frobenius_error'] / errors[row['problem']]:.2f}", f"`{row['configuration']}`",
         ])  # fmt: skip
-    ahead, behind = sum(row["ratio"] >= 1 for row in rows), [_shown(row["problem"]) for row in rows if row["ratio_high"] < 1]
+    ahead, behind = (
+        sum(row["ratio"] >= 1 for row in rows),
+        [problem_text(row["problem"]) for row in rows if row["ratio_high"] < 1],
+    )
     ratios, listed = [float(row["ratio"]) for row in rows], f" ({'; '.join(behind)})" if behind else ""
     text = (
         f"Single launches are ahead of cuBLAS on {ahead} of these {len(rows)} problems, and with the whole interval behind on "
@@ -112,7 +115,7 @@ def _warm(data: View) -> str:
         f"column *cuBLAS* divides by its time in rounds without the rungs; in the rounds of the rungs, it takes {apart.min():+.1f} to "
         f"{apart.max():+.1f} % longer. The next two columns are ratios of the same rounds."
     )
-    return f"{text}\n\n{_legend(_table(COLUMNS, lines, words=(0, 1, -1)), *_kind(data)[1])}"
+    return f"{text}\n\n{with_legend(markdown_table(COLUMNS, lines, words=(0, 1, -1)), *interval_notes(data)[1])}"
 
 
 def _rounds_of(data: View, kernels: Sequence[str]) -> DataFrame:
@@ -127,7 +130,7 @@ def _is_aligned(row: Row) -> bool:
 
 def _sustained_rates(data: View) -> str:
     sentences = [
-        f"at {_shown(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of cuBLAS "
+        f"at {problem_text(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of cuBLAS "
         f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with ×{_joules(data, row):.3f} of its energy, at "
         f"{row['sm_clock_mhz']:.0f} MHz"
         for row in _fastest_where_measured(data)

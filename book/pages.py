@@ -1,6 +1,6 @@
 """Fill the generated parts of the README and the documents from the published data.
 
-Such a part is between `<!-- table: NAME ARGUMENTS -->`, or `<!-- value: … -->` within a line, and `<!-- end -->`. All other text
+Such a part is between `<!-- table: NAME ARGUMENTS -->`, or `<!-- cell: … -->` within a line, and `<!-- end -->`. All other text
 is written by hand and has no measured number of ours, so it cannot contradict the data.
 """
 
@@ -9,9 +9,10 @@ import re
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.types import KINDS
-from ladder.publishing.page_answers import VALUES, value
-from ladder.publishing.page_data import Story
-from ladder.publishing.page_tables import TABLES
+
+from book.cells import CELLS, cell
+from book.data import Story
+from book.tables import TABLES
 
 LADDER = ROOT / "docs" / "ladder"
 DOCUMENTS = (
@@ -34,9 +35,9 @@ MEASURED = re.compile(
 """A measured number, also in words: a rate, share, time, energy, size or speedup."""
 CITED = re.compile(r"<!-- from: [^>]+? -->")
 """The marker after a measured number that names its source, if it is not ours."""
-UNENDED = re.compile(r"<!-- (?:table|value): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|value): |\Z))", re.DOTALL)
+UNENDED = re.compile(r"<!-- (?:table|cell): ([^>]+?) -->(?=(?:(?!<!-- end -->).)*(?:<!-- (?:table|cell): |\Z))", re.DOTALL)
 """A marker without an end before the next marker or the end of the text."""
-PART = re.compile(r"<!-- (table|value): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
+PART = re.compile(r"<!-- (table|cell): ([^>]+?) -->.*?<!-- end -->", re.DOTALL)
 
 
 def unsaid(text: str) -> list[str]:
@@ -60,10 +61,10 @@ def fill(text: str, story: Story, document: str = "page") -> str:
         name, *arguments = call.split()
         if form == "table" and name not in TABLES:
             raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
-        if form == "value" and name not in VALUES:
-            raise InputError(f"{document}: value: got {name}; expected {', '.join(VALUES)}")
+        if form == "cell" and name not in CELLS:
+            raise InputError(f"{document}: cell: got {name}; expected {', '.join(CELLS)}")
         try:
-            made = TABLES[name](story, *arguments) if form == "table" else value(story, name, *arguments)
+            made = TABLES[name](story, *arguments) if form == "table" else cell(story, name, *arguments)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise InputError(f"{document}: {call}: {error}; kinds are {', '.join(KINDS)}") from error
         made = f"\n\n{made}\n\n" if form == "table" else made

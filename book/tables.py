@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 
 import pandas as pd
-
 from ladder.analysis.kernel_model import SECTOR_BYTES
 from ladder.claims.definitions import NOTHING
 from ladder.core.expressions import evaluate
@@ -15,30 +14,31 @@ from ladder.core.verdicts import SAME, UNCONFIRMED
 from ladder.figures.data import BASELINE_NAME, lettered
 from ladder.model.baselines import is_baseline
 from ladder.model.kernel import COMPILERS
-from ladder.publishing import main_loops
-from ladder.publishing.page_answers import answers, claimed, details, tried
-from ladder.publishing.page_cells import (
-    _blocks,
-    _code,
-    _empty_row,
-    _gain,
-    _interval,
-    _kind,
-    _lacks,
-    _legend,
-    _names,
-    _number,
-    _parameters,
-    _percent,
-    _rate,
-    _shown,
-    _table,
-    _whence,
+
+from book import loops
+from book.cells import answers, claimed, details, tried
+from book.data import Story
+from book.half import half
+from book.markdown import (
+    blocks_text,
+    empty_row,
+    gain_text,
+    interval_notes,
+    interval_text,
+    kernel_text,
+    lacks,
+    markdown_table,
+    names_of,
+    number,
+    parameters_of,
+    percent,
+    problem_text,
+    rate_text,
+    whence,
+    with_legend,
 )
-from ladder.publishing.page_data import Story
-from ladder.publishing.page_half import half
-from ladder.publishing.page_past import ACCURATE, elsewhere, fastest_on, past
-from ladder.publishing.page_runs import alone, datasets, limits, machines
+from book.past import ACCURATE, elsewhere, fastest_on, past
+from book.runs import alone, datasets, limits, machines
 
 NEGLIGIBLE = 4.0
 """An error counts as no larger than the reference's up to `ACCURATE` times that, or up to this many units of roundoff."""
@@ -56,12 +56,12 @@ def device(story: Story, kind: str) -> str:
         "multiprocessors (SMs)": attributes.get("sm_count"),
         "cores": attributes.get("cores"),
         "compute capability": attributes.get("compute_capability"),
-        f"measured {data.peak_name}": f"{_number(data.peak)} {data.unit}",
-        "measured copy bandwidth": f"{_number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
+        f"measured {data.peak_name}": f"{number(data.peak)} {data.unit}",
+        "measured copy bandwidth": f"{number(e['peaks']['copy_tb_s'])} TB/s" if e["peaks"].get("copy_tb_s") else None,
         "the vendor's library": attributes.get("library"),
         "date and commit": f"{e['time'][:10]}, `{(project['commit'] or 'unknown')[:10]}`",
     }
-    return _table(["", ""], [[name, str(value)] for name, value in facts.items() if value is not None], words=(0, 1))
+    return markdown_table(["", ""], [[name, str(value)] for name, value in facts.items() if value is not None], words=(0, 1))
 
 
 def _at(story: Story, kind: str, table: str) -> str:
@@ -81,19 +81,19 @@ def best(story: Story, kind: str) -> str:
     for kernel in dict.fromkeys([*story.ladder(kind), *(data.baselines if data else [])]):
         row = story.best(kernel, problem, data)
         if row is None or data is None:
-            rows.append(_empty_row(_code(kernel), 8))
+            rows.append(empty_row(kernel_text(kernel), 8))
             continue
         base = None if is_baseline(kernel) else story.builds_on(kernel)
-        gained = f"{_gain(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
+        gained = f"{gain_text(story.gain(kernel, problem))} ({base[:2]})" if base else "–"
         means.append(story.over_machines(row, data))
         rows.append([
-            _code(kernel), _number(float(row["median_us"])), _rate(data, row), gained, _percent(means[-1]["ratio"]),
-            _interval(means[-1]), "–" if data.easier(row) else _percent(row["peak_fraction"]), f"`{row['configuration']}`",
+            kernel_text(kernel), number(float(row["median_us"])), rate_text(data, row), gained, percent(means[-1]["ratio"]),
+            interval_text(means[-1]), "–" if data.easier(row) else percent(row["peak_fraction"]), f"`{row['configuration']}`",
         ])  # fmt: skip
     unit, reference = (data.unit, BASELINE_NAME.get(data.reference, data.reference)) if data else ("rate", "the baseline")
-    interval, processes = _kind(data, means)
+    interval, processes = interval_notes(data, means)
     columns = ["rung", "time, µs", unit, "over rung", f"of {reference}", interval, "of the peak", "best configuration"]
-    return _at(story, kind, _legend(_table(columns, rows, words=(0, -1)), *processes))
+    return _at(story, kind, with_legend(markdown_table(columns, rows, words=(0, -1)), *processes))
 
 
 def rung(story: Story, kernel: str, *problems: str) -> str:
@@ -107,31 +107,37 @@ def rung(story: Story, kernel: str, *problems: str) -> str:
         data = story.dataset(kernel, problem)
         row = story.best(kernel, problem, data)
         if row is None or data is None:
-            rows.append(_empty_row(_shown(problem), 6))
+            rows.append(empty_row(problem_text(problem), 6))
             continue
         means.append(story.over_machines(row, data))
-        rows.append([
-            _shown(problem), _rate(data, row), _gain(story.gain(kernel, problem)), f"{_percent(means[-1]['ratio'])} ({_interval(means[-1])})",
-            _blocks(story.kernels[kernel], row, data), f"`{row['configuration']}`",
-        ])  # fmt: skip
+        rows.append(
+            [
+                problem_text(problem),
+                rate_text(data, row),
+                gain_text(story.gain(kernel, problem)),
+                f"{percent(means[-1]['ratio'])} ({interval_text(means[-1])})",
+                blocks_text(story.kernels[kernel], row, data),
+                f"`{row['configuration']}`",
+            ]
+        )
     unit, reference = (first.unit, BASELINE_NAME.get(first.reference, first.reference)) if first else ("rate", "the baseline")
-    interval, notes = _kind(first, means)
+    interval, notes = interval_notes(first, means)
     if first and first.element_type != "float32":
         notes.append(f"{first.element_type} on one {first.environment['name']}")
     over = f"over rung {base[:2]}" if (base := story.builds_on(kernel)) else "gain"
     columns = ["M × N × K", unit, over, f"of {reference} ({interval})", "blocks", "best configuration"]
-    return _legend(_table(columns, rows, words=(0, -1)), *notes)
+    return with_legend(markdown_table(columns, rows, words=(0, -1)), *notes)
 
 
 def mix(story: Story, problem: str, *kernels: str) -> str:
     """Return how many instructions of each kind the main loops of rungs have, in their best configurations on a problem."""
     rows = []
     for kernel in kernels:
-        counts = main_loops.mix(story, kernel, problem)
-        cells = [*map(_number, counts.values()), main_loops.share(counts)] if counts else []
-        rows.append([_code(kernel), *cells] if counts else _empty_row(_code(kernel), 6))
+        counts = loops.mix(story, kernel, problem)
+        cells = [*map(number, counts.values()), loops.share(counts)] if counts else []
+        rows.append([kernel_text(kernel), *cells] if counts else empty_row(kernel_text(kernel), 6))
     columns = ["main loop of", "FFMA", "LDS", "LDG", "other", "share of FFMA"]
-    return _table(columns, rows)
+    return markdown_table(columns, rows)
 
 
 def counters(story: Story, *kernels: str) -> str:
@@ -142,12 +148,12 @@ def counters(story: Story, *kernels: str) -> str:
     for row in (row for kernel in kernels for row in counts[counts["kernel"] == kernel].to_dict("records")):
         conflicts = row["bank_conflicts"] / row["shared_wavefronts"] if row["shared_wavefronts"] else 0.0
         rows.append([
-            _code(row["kernel"]), f"{row['issue_percent']:.0f} %", f"{row['warps_percent']:.0f} %",
+            kernel_text(row["kernel"]), f"{row['issue_percent']:.0f} %", f"{row['warps_percent']:.0f} %",
             f"{row['l2_read_sectors'] * SECTOR_BYTES * 1e-9:.3g} GB", f"{conflicts:.0%}".replace("%", " %"), row["stalls"],
         ])  # fmt: skip
     columns = ["counted in", "issue slots used", "resident warps", "read from L2", "bank conflicts", "warps wait for"]
-    problem = _shown(str(int(counts["m"].iloc[0])))
-    return _legend(_table(columns, rows, words=(0, -1)), f"Nsight Compute, one launch at {problem} on one {gpu}")
+    problem = problem_text(str(int(counts["m"].iloc[0])))
+    return with_legend(markdown_table(columns, rows, words=(0, -1)), f"Nsight Compute, one launch at {problem} on one {gpu}")
 
 
 def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
@@ -158,14 +164,14 @@ def compare(story: Story, kernel: str, parameter: str, problem: str) -> str:
     chosen = data.summary[(data.summary["kernel"] == kernel) & (data.summary["problem"] == problem)]
     rates: dict[str, dict[int, str]] = {}
     for row in chosen[chosen["tflops"].notna()].to_dict("records"):
-        others = _parameters(row)
+        others = parameters_of(row)
         value = others.pop(parameter, 0)
         label = " ".join(f"{name}={at}" for name, at in others.items())
-        rates.setdefault(label, {})[value] = _rate(data, row)
+        rates.setdefault(label, {})[value] = rate_text(data, row)
     values = sorted({value for row in rates.values() for value in row})
     rows = [[f"`{label}`", *(row.get(value, "–") for value in values)] for label, row in rates.items()]
-    head = f"{data.unit} at {_shown(problem)}, of the sweep: one process, within-run"
-    return _legend(_table([head, *(f"{parameter}={value}" for value in values)], rows))
+    head = f"{data.unit} at {problem_text(problem)}, of the sweep: one process, within-run"
+    return with_legend(markdown_table([head, *(f"{parameter}={value}" for value in values)], rows))
 
 
 def methods(story: Story, kind: str) -> str:
@@ -175,13 +181,13 @@ def methods(story: Story, kind: str) -> str:
         kernel, row = story.kernels[name], story.best(name, _problem(story, kind))
         each, time = "–", NOTHING
         if row is not None:
-            time = lettered(_number(float(row["median_us"])), row)
-            each = _number(
-                evaluate(kernel.global_reads, _names(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
+            time = lettered(number(float(row["median_us"])), row)
+            each = number(
+                evaluate(kernel.global_reads, names_of(kernel, row, story.data[kind])) / (row["m"] * row["n"] * row["k"])
             )
-        rows.append([kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, _lacks(kernel)])
+        rows.append([kernel.title, f"`{kernel.global_reads.replace(' ', '')}`", each, time, lacks(kernel)])
     columns = ["method", "global reads", "reads / MNK", "time, µs", "what it lacks"]
-    return _at(story, kind, _legend(_table(columns, rows, words=(0, 1, -1))))
+    return _at(story, kind, with_legend(markdown_table(columns, rows, words=(0, 1, -1))))
 
 
 def gains(story: Story, kind: str) -> str:
@@ -191,17 +197,19 @@ def gains(story: Story, kind: str) -> str:
     for kernel in filter(story.builds_on, story.ladder(kind)):
         gained = [row for problem in common if (row := story.gain(kernel, problem)) is not None]
         if not gained:
-            rows.append(_empty_row(_code(kernel), 7))
+            rows.append(empty_row(kernel_text(kernel), 7))
             continue
         verdicts = Counter(row["verdict"] for row in gained)
         counts = ["–" if UNCONFIRMED in verdicts else f"{verdicts[it]} of {len(gained)}" for it in ("faster", SAME, "slower")]
         by_ratio = sorted(gained, key=lambda row: row["ratio"])
-        ends = [f"{lettered(_gain(row), row)} ({_shown(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
-        rows.append([_code(kernel), _number(geometric_mean([row["ratio"] for row in gained]), "×"), *counts, *ends])
+        ends = [f"{lettered(gain_text(row), row)} ({problem_text(row['problem'])})" for row in (by_ratio[0], by_ratio[-1])]
+        rows.append([kernel_text(kernel), number(geometric_mean([row["ratio"] for row in gained]), "×"), *counts, *ends])
     columns = ["rung", "gain, geometric mean", "faster on", f"{SAME} on", "slower on", "least", "most"]
-    table = _legend(_table(columns, rows), *(alone(story.root, data) if data else []))
+    table = with_legend(markdown_table(columns, rows), *(alone(story.root, data) if data else []))
     return (
-        f"Over the {len(common)} problems that every rung has, {', '.join(map(_shown, common))}:\n\n{table}" if common else table
+        f"Over the {len(common)} problems that every rung has, {', '.join(map(problem_text, common))}:\n\n{table}"
+        if common
+        else table
     )
 
 
@@ -247,11 +255,9 @@ def errors(story: Story, name: str, kernel: str) -> str:
         cells = []
         for measure in MEASURES:
             worst = at.loc[(at[measure] / at[f"{measure}_allowed"]).idxmax()]
-            cells += [_number(worst[measure]), _number(worst[f"{measure}_reference"])]
+            cells += [number(worst[measure]), number(worst[f"{measure}_reference"])]
         ends = [at.loc[at["ratio"].idxmin()].to_dict(), at.loc[at["ratio"].idxmax()].to_dict()]
-        rows.append(
-            [f"`{distribution}`", *cells, *(lettered(f"{_number(row['ratio'], '×')} at {row['k']}", row) for row in ends)]
-        )
+        rows.append([f"`{distribution}`", *cells, *(lettered(f"{number(row['ratio'], '×')} at {row['k']}", row) for row in ends)])
     columns = [
         "distribution",
         "Frobenius norm",
@@ -262,9 +268,9 @@ def errors(story: Story, name: str, kernel: str) -> str:
         "most, at K",
     ]
     count = every["configuration"].nunique()
-    table = _legend(_table(columns, rows), *_kind(data)[1])
+    table = with_legend(markdown_table(columns, rows), *interval_notes(data)[1])
     return (
-        f"{_whence(data)}, M × N = {', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, of the "
+        f"{whence(data)}, M × N = {', '.join(dict.fromkeys(f'{m} × {n}' for m, n in zip(both['m'], both['n'], strict=True)))}, of the "
         f"configuration that is the fastest on each problem, in units of 2^-24, at that K from {both['k'].min()} to {both['k'].max()} where "
         f"it is the worst beside SGEMM's.\n\n{table}\n\nAt most ×{ACCURATE} of SGEMM's, or {NEGLIGIBLE:g}, are {_within(both)}; of all "
         f"{count} configurations {_within(every)}."
@@ -285,7 +291,7 @@ def compilers(story: Story, name: str) -> str:
         ends = [lettered(f"{row['percent']:+.1f} %", row) for row in (mine[0], mine[-1])] if mine else ["–", "–"]
         median = f"{statistics.median(row['percent'] for row in mine):+.1f} %" if mine else "–"
         seconds = resources[resources["kernel"] == kernel].groupby("compiler")["seconds"].mean()
-        rows.append([_code(kernel), median, *ends, *(f"{_number(float(seconds[compiler]))} s" for compiler in COMPILERS)])
+        rows.append([kernel_text(kernel), median, *ends, *(f"{number(float(seconds[compiler]))} s" for compiler in COMPILERS)])
     columns = [
         "rung",
         f"{COMPILERS[1]} is faster by, median",
@@ -293,7 +299,7 @@ def compilers(story: Story, name: str) -> str:
         "most",
         *(f"{compiler}, a configuration" for compiler in COMPILERS),
     ]
-    return f"{_whence(data)}, of the sweep: one process, within-run:\n\n{_legend(_table(columns, rows))}"
+    return f"{whence(data)}, of the sweep: one process, within-run:\n\n{with_legend(markdown_table(columns, rows))}"
 
 
 def rates(story: Story, kind: str) -> str:
@@ -306,8 +312,8 @@ def rates(story: Story, kind: str) -> str:
     rows = []
     for problem in dict.fromkeys(data.best["problem"]):
         bests = [story.best(kernel, problem, data) for kernel in kernels]
-        rows.append([_shown(problem), *(_rate(data, row) if row else "–" for row in bests)])
-    return _legend(_table([data.unit, *short], rows))
+        rows.append([problem_text(problem), *(rate_text(data, row) if row else "–" for row in bests)])
+    return with_legend(markdown_table([data.unit, *short], rows))
 
 
 def languages(story: Story, name: str) -> str:
@@ -321,11 +327,13 @@ def languages(story: Story, name: str) -> str:
         for kernel in dict.fromkeys(data.summary["kernel"]):
             bests = [data.best_rows.get((kernel, problem)) for problem in data.order]
             if kernel != data.reference and any(bests):
-                rows.append([_code(kernel), *("–" if row is None else lettered(f"×{row['ratio']:.3f}", row) for row in bests)])
-        table = _table(["kernel", *map(_shown, data.order)], rows)
-        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{_legend(table, *_kind(data)[1])}")
-        whence = _whence(data)
-    return "\n\n".join([f"{whence}.", *parts]) if parts else f"{NOTHING.capitalize()}."
+                rows.append(
+                    [kernel_text(kernel), *("–" if row is None else lettered(f"×{row['ratio']:.3f}", row) for row in bests)]
+                )
+        table = markdown_table(["kernel", *map(problem_text, data.order)], rows)
+        parts.append(f"**{element_type}**, over {data.nice(data.reference)}:\n\n{with_legend(table, *interval_notes(data)[1])}")
+        origin = whence(data)
+    return "\n\n".join([f"{origin}.", *parts]) if parts else f"{NOTHING.capitalize()}."
 
 
 TABLES: dict[str, Callable[..., str]] = {

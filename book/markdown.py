@@ -13,10 +13,11 @@ from ladder.figures.data import BASELINE_NAME, MARKS, View, lettered, span
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import device_names
 from ladder.model.problem import Problem
-from ladder.publishing.page_data import Row
+
+from book.data import Row
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> str:
     """Return a Markdown table. The columns `words` hold text and are left-aligned; the others hold numbers and are right-aligned."""
     if not rows:
         return NOTHING.capitalize() + "."
@@ -25,32 +26,35 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequenc
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _empty_row(name: str, columns: int) -> list[str]:
+def empty_row(name: str, columns: int) -> list[str]:
+    """Return a row that says that something was not measured."""
     return [name, NOTHING, *["–"] * (columns - 2)]
 
 
-def _number(value: float | None, sign: str = "") -> str:
+def number(value: float | None, sign: str = "") -> str:
+    """Return a number with three significant digits or no fraction, "–" for None."""
     if value is None:
         return "–"
     rounded = float(f"{value:.3g}")
     return f"{sign}{value:,.0f}" if abs(rounded) >= 100 or isinstance(value, int) else f"{sign}{value:#.3g}"
 
 
-def _gain(row: Row | None) -> str:
+def gain_text(row: Row | None) -> str:
     """Return the speedup over another kernel, with ≈ if the two are not distinguishable."""
-    return "–" if row is None else _number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
+    return "–" if row is None else number(float(row["ratio"]), "≈ ×" if row["verdict"] == SAME else "×")
 
 
-def _rate(data: View, row: Row) -> str:
+def rate_text(data: View, row: Row) -> str:
     """Return the rate in the device's unit, with the letters of its marks."""
-    return lettered(_number(data.rate(row["tflops"])), row)
+    return lettered(number(data.rate(row["tflops"])), row)
 
 
-def _whence(data: View) -> str:
+def whence(data: View) -> str:
+    """Return the device and the commit of a dataset."""
     return f"On one {data.environment['name']}, commit `{data.environment['project']['commit'][:10]}`"
 
 
-def _legend(table: str, *more: str) -> str:
+def with_legend(table: str, *more: str) -> str:
     """Return the table with an explanation of its letters below, and more notes."""
     letters = {letter for match in re.findall(r"[\d%]((?: [a-z])+)(?= \||<br>| \()", table) for letter in match.split()}
     explained = [f"{letter}: {mark}, {meaning}" for mark, (letter, _, meaning) in MARKS.items() if letter in letters]
@@ -60,13 +64,13 @@ def _legend(table: str, *more: str) -> str:
     return "\n\n".join([table, *(["; ".join(explained) + "."] if explained else [])])
 
 
-def _interval(row: Row) -> str:
+def interval_text(row: Row) -> str:
     """Return the interval of the ratio to the reference."""
     text = verdicts.interval("#.4g", *(100 * row[name] for name in ("ratio", "ratio_low", "ratio_high")))
     return text if text == verdicts.NOT_KNOWN else f"{text} %"
 
 
-def _kind(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]:
+def interval_notes(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]:
     """Return the heading of a column of intervals, and notes on the number of processes, and of machines if `means` are over these."""
     if data is None or data.best.empty:
         return "95 %", []
@@ -82,44 +86,47 @@ def _kind(data: View | None, means: Sequence[Row] = ()) -> tuple[str, list[str]]
     return "95 %, between machines", notes
 
 
-def _percent(value: float) -> str:
-    return f"{_number(100 * value)} %"
+def percent(value: float) -> str:
+    """Return a share in percent."""
+    return f"{number(100 * value)} %"
 
 
-def _share(data: View, row: Row) -> str:
+def share_text(data: View, row: Row) -> str:
     """Return the ratio to the reference, with ≈ if the two are not distinguishable."""
     verdict = verdicts.of(row["ratio_low"], row["ratio_high"]) if row["interval"] == BETWEEN else UNCONFIRMED
-    return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{_percent(row['ratio'])}"
+    return f"{'≈ ' if verdict == SAME and row['kernel'] != data.reference else ''}{percent(row['ratio'])}"
 
 
-def _shown(problem: str) -> str:
+def problem_text(problem: str) -> str:
+    """Return a problem as text, such as `64 × 4096 × 4096`."""
     return problem.replace("x", " × ")
 
 
-def _code(kernel: str) -> str:
+def kernel_text(kernel: str) -> str:
+    """Return the name of a kernel or baseline."""
     return BASELINE_NAME.get(kernel, f"`{kernel}`")
 
 
-def _parameters(row: Row) -> dict[str, int]:
+def parameters_of(row: Row) -> dict[str, int]:
     """Return a configuration's parameters, such as `BM=64 BN=32`, as names and values."""
     return dict(Configuration.of(row["element_type"], row["configuration"]).parameters)
 
 
-def _names(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
+def names_of(kernel: Kernel, row: Row, data: View) -> dict[str, Any]:
     """Return the names of the header's expressions for a configuration, its problem and the dataset's device."""
     given = Problem(row["m"], row["n"], row["k"], padding=row["padding"]).names() | device_names(data.environment)
     return kernel.names(Configuration.of(row["element_type"], row["configuration"]), given)
 
 
-def _blocks(kernel: Kernel, row: Row, data: View) -> str:
+def blocks_text(kernel: Kernel, row: Row, data: View) -> str:
     """Return the number of blocks of every launch, such as `128 + 64`; a CPU kernel has none."""
     if kernel.kind != "cuda":
         return "–"
-    launches = kernel.launches(Configuration.of(row["element_type"], row["configuration"]), _names(kernel, row, data))
-    return " + ".join(_number(math.prod(launch.grid)) for launch in launches)
+    launches = kernel.launches(Configuration.of(row["element_type"], row["configuration"]), names_of(kernel, row, data))
+    return " + ".join(number(math.prod(launch.grid)) for launch in launches)
 
 
-def _lacks(kernel: Kernel) -> str:
+def lacks(kernel: Kernel) -> str:
     """Return what holds the kernel back, from the comment in its source."""
     words = []
     for line in kernel.text.partition("What holds it back:")[2].splitlines():

@@ -1,22 +1,26 @@
 """Read published data for the pages."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-
 from ladder.analysis.dataset import Dataset
 from ladder.analysis.repeatability import FEWEST_MACHINES
 from ladder.analysis.tables import BETWEEN
 from ladder.claims import judge
 from ladder.claims.definitions import Key
 from ladder.claims.evidence import Data, Finding, as_usual, over_machines
+from ladder.core import files
 from ladder.figures.data import BUILDS_ON, View
+from ladder.figures.precisions import DATASETS
 from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
-from ladder.storage.dataset_layout import COUNTERS, DRAWN_FROM, PUBLISHED, read_environment
+from ladder.pipeline import code_digest
+from ladder.storage.dataset_layout import CLAIMS, COUNTERS, DRAWN_FROM, PUBLISHED, read_environment
 from ladder.storage.published_index import featured
 
 Row = Mapping[str, Any]
@@ -24,6 +28,20 @@ Row = Mapping[str, Any]
 
 OF_16_BITS = ("nvidia-h200/half", "nvidia-h200/half-unseen")
 """The datasets of the rungs that have no float32. The pages show their bfloat16. A problem is from the first dataset that has it."""
+
+
+KEPT = ("kernel", "problem", "state", "median_us", "ratio", "ratio_low", "ratio_high")
+"""The columns of `best` that the means over machines need."""
+
+
+def _confirmed_of(run: Data) -> dict[str, Any]:
+    """Return a run's name, environment, and rows of `best` that are in float32, confirmed and compiled as usual."""
+    rows = [
+        {**{name: row[name] for name in KEPT}, "problem": str(row["problem"])}
+        for row in run.tables["best"].to_dict("records")
+        if row["element_type"] == "float32" and row["interval"] == BETWEEN and as_usual(row)
+    ]
+    return {"name": run.name, "environment": run.environment, "rows": rows}
 
 
 class Story:
@@ -72,6 +90,11 @@ class Story:
         """Return the featured run of DEVICE/CAMPAIGN, or None if there is none."""
         return self.published(name, element_type, state) if name in self.folders else None
 
+    def precisions(self) -> list[View]:
+        """Return what the figure of precisions shows of the featured runs."""
+        views = (self.campaign(name, element_type, "sustained") for name, element_type in DATASETS)
+        return [view for view in views if view]
+
     @cached_property
     def counts(self) -> tuple[str, pd.DataFrame] | None:
         """The name of the GPU and the rows of the first featured run with hardware counters, or None."""
@@ -82,24 +105,45 @@ class Story:
         return None
 
     @cached_property
-    def runs(self) -> list[Data]:
-        """All published runs, repeats too, the earliest first."""
+    def everything(self) -> list[Data]:
+        """All published runs with their tables, repeats too, the earliest first: half a minute."""
         return judge.published_data(self.root)
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
         """The entries of all claims for the published data."""
-        return judge.of_published(self.root, self.runs)
+        entries: list[dict[str, Any]] = self._kept("entries", lambda: judge.of_published(self.root, self.everything))
+        return entries
+
+    @cached_property
+    def runs(self) -> list[tuple[Data, list[Row]]]:
+        """All published runs, the earliest first, with the rows of `best` that are in float32, confirmed and compiled as usual."""
+        made = self._kept("runs", lambda: [_confirmed_of(run) for run in self.everything])
+        return [(Data(run["name"], run["environment"], {}), run["rows"]) for run in made]
+
+    def _kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes of all runs: of `results/book/`, if it was made of the same data by the same code."""
+        published = self.root / PUBLISHED
+        paths = [*published.rglob("*.parquet"), *published.glob("*.yaml"), *published.glob("repeat-*.csv"), self.root / CLAIMS]
+        state = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths) if path.exists()]
+        key = files.digest([code_digest.digest("claims.judge"), state])
+        path = self.root / "results" / "book" / f"{name}.json"
+        if path.exists() and (kept := files.read_json(path))["key"] == key:
+            return kept["made"]
+        # one way for both: numbers of NumPy become Python's
+        text = json.dumps({"key": key, "made": make()}, default=lambda number: number.item())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_whole(path, text.encode())
+        return json.loads(text)["made"]
 
     @cached_property
     def confirmed(self) -> dict[Key, list[tuple[Data, Row]]]:
-        """The rows of `best` of all runs, by device model, kernel, problem and state: in float32, confirmed, compiled as usual."""
+        """The rows of `runs` by device model, kernel, problem and state."""
         by_key: dict[Key, list[tuple[Data, Row]]] = {}
-        for run in (run for run in self.runs if "best" in run.tables):
-            for row in run.tables["best"].to_dict("records"):
-                if row["element_type"] == "float32" and row["interval"] == BETWEEN and as_usual(row):
-                    key = str(run.environment["device"]), row["kernel"], str(row["problem"]), row["state"]
-                    by_key.setdefault(key, []).append((run, row))
+        for run, rows in self.runs:
+            for row in rows:
+                key = str(run.environment["device"]), row["kernel"], row["problem"], row["state"]
+                by_key.setdefault(key, []).append((run, row))
         return by_key
 
     def over_machines(self, row: Row, data: View) -> Row:

@@ -11,22 +11,23 @@ from ladder.claims.definitions import NOTHING
 from ladder.claims.evidence import Finding
 from ladder.claims.judge import CLAIMED, FAILED, REPRODUCED, UNSURE
 from ladder.core.verdicts import AGAIN
-from ladder.publishing import answers as study_answers
-from ladder.publishing import main_loops
-from ladder.publishing.answers import TOPICS, Answer
-from ladder.publishing.page_cells import _code, _gain, _number, _share, _shown, _table
-from ladder.publishing.page_data import Story
-from ladder.publishing.page_half import held_out_of_16_bits
-from ladder.publishing.page_past import fastest_on, held_out
 from ladder.storage import published_index
 from ladder.storage.dataset_layout import PUBLISHED
 
+from book import answers as study_answers
+from book import loops
+from book.answers import TOPICS, Answer
+from book.data import Story
+from book.half import held_out_of_16_bits
+from book.markdown import gain_text, kernel_text, markdown_table, number, problem_text, share_text
+from book.past import fastest_on, held_out
+
 DETAILS = Path("docs/evidence.md")
 """The page that has `details`."""
-VALUES = (
+CELLS = (
     "peak", "copy", "sms", "rate", "gain", "share", "over", "fastest", "study", "short", "claim", "lock", "past", "mix", "minutes",
 )  # fmt: skip
-"""The names that `value` accepts."""
+"""The names that `cell` accepts."""
 
 
 def tried(story: Story, kernel: str) -> str:
@@ -36,7 +37,7 @@ def tried(story: Story, kernel: str) -> str:
         rows = [
             [
                 change["what"],
-                _shown(change["problem"]),
+                problem_text(change["problem"]),
                 f"×{change['ratio']:.3f}",
                 f"{change['low']:.3f} to {change['high']:.3f}",
                 f"`{change['configuration']}`",
@@ -45,8 +46,8 @@ def tried(story: Story, kernel: str) -> str:
             if change["kernel"] == kernel
         ]
         if rows:
-            head = f"Of {_code(kernel)}, on `{answer.device}`, in the same rounds as what is changed{_stale(story, answer, ' (', ')')}:"
-            tables.append(f"{head}\n\n{_table(columns, rows, words=(0, 1, -1))}")
+            head = f"Of {kernel_text(kernel)}, on `{answer.device}`, in the same rounds as what is changed{_stale(story, answer, ' (', ')')}:"
+            tables.append(f"{head}\n\n{markdown_table(columns, rows, words=(0, 1, -1))}")
     return "\n\n".join(tables) or NOTHING.capitalize() + "."
 
 
@@ -59,7 +60,7 @@ def answers(story: Story) -> str:
             if committed := study_answers.of(story.root, name):
                 devices = "<br>".join(f"`{answer.device}`" for answer in committed)
                 rows.append([committed[0].question, "<br>".join(_short(story, name)), devices, f"[`{name}`](#{name})"])
-    return _table(["question", "short answer", "measured on", "details"], rows, words=range(4))
+    return markdown_table(["question", "short answer", "measured on", "details"], rows, words=range(4))
 
 
 def _stale(story: Story, answer: Answer, before: str, after: str = "") -> str:
@@ -120,7 +121,9 @@ def claimed(story: Story) -> str:
         states = " · ".join(f"{sign} {judged[state]}" for state, sign in SIGNS.items() if judged[state]) or "no later data"
         where = entries[0]["where"] if entries else claim.place
         rows.append([f"{sentence}.", where, value, interval, predicted, f"{items} items: {states}" if items > 1 else states])
-    return _table(["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"], rows, words=(0, 1, -1))
+    return markdown_table(
+        ["claim", "where", "value", "95 % interval", "predicted range", "data judged by it"], rows, words=(0, 1, -1)
+    )
 
 
 SIGNS = {REPRODUCED: "✓", UNSURE: "≈", AGAIN: "↻", FAILED: "✗"}
@@ -156,7 +159,7 @@ def _minutes(story: Story, dataset: str, times: str) -> str:
     return f"{(costs['wall_seconds'].sum() + (float(times) - 1) * costs['busy_seconds'].sum()) / 60:.0f}"
 
 
-def value(story: Story, name: str, *arguments: str) -> str:
+def cell(story: Story, name: str, *arguments: str) -> str:
     """Return one value for a page.
 
     `peak KIND [DIVISOR]`, `copy KIND`, `sms KIND` and `rate|gain|share KERNEL PROBLEM` give a number. `over KERNEL OTHER PROBLEM`
@@ -193,23 +196,25 @@ def value(story: Story, name: str, *arguments: str) -> str:
         if name == "sms":
             return str(data.environment["attributes"]["sm_count"])
         if name == "copy":
-            return f"{_number(data.environment['peaks']['copy_tb_s'])} TB/s"
-        return f"{_number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
+            return f"{number(data.environment['peaks']['copy_tb_s'])} TB/s"
+        return f"{number(data.environment['peaks']['fp32_tflops'] / data.unit_size / float([*arguments, '1'][1]))} {data.unit}"
     if name == "mix":
-        counts = main_loops.mix(story, *arguments)
+        counts = loops.mix(story, *arguments)
         return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or NOTHING
     if name == "fastest":
         problems, count = fastest_on(story, *arguments)
         return f"{len(problems)} of {count}" if count else NOTHING
     if name == "over":
         pair = story.over(*arguments)
-        return NOTHING if pair is None else _gain(pair)
+        return NOTHING if pair is None else gain_text(pair)
     if name == "gain":
         gain = story.gain(*arguments)
-        return NOTHING if gain is None else _gain(gain)
+        return NOTHING if gain is None else gain_text(gain)
     kernel, problem, *of = arguments
     data = story.campaign(*of) if of else story.beside(kernel, problem)
     row = story.best(kernel, problem, data) if data else None
     if row is None or data is None:
         return NOTHING
-    return _share(data, story.over_machines(row, data)) if name == "share" else f"{_number(data.rate(row['tflops']))} {data.unit}"
+    return (
+        share_text(data, story.over_machines(row, data)) if name == "share" else f"{number(data.rate(row['tflops']))} {data.unit}"
+    )

@@ -1,6 +1,7 @@
 """Draw what each precision costs: the error beside the throughput and the energy of launches back to back."""
 
 import math
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from ladder.figures.data import View
 from ladder.figures.layout import save_drawing
 from ladder.model.baselines import is_baseline
 from ladder.model.campaign import is_rung
-from ladder.publishing.page_data import Story
 
 DATASETS = (
     ("nvidia-h100-80gb-hbm3/default", "float32"), ("nvidia-h100-80gb-hbm3/half", "float16"), ("nvidia-h100-80gb-hbm3/half", "bfloat16")
@@ -25,13 +25,10 @@ DRAWING = ROOT / "docs" / "img" / "precisions.svg"
 COLOURS = {"FP32": "#4477aa", "FP32 from FP16 × 3": "#228833", "TF32": "#aa3377", "FP16": "#ee6677", "BF16": "#997700"}
 
 
-def points(story: Story) -> list[dict[str, Any]]:
+def points(views: Iterable[View]) -> list[dict[str, Any]]:
     """Return cuBLAS and the fastest rung of each precision, back to back at `PROBLEM`, with errors, TFLOP/s and GFLOP/J."""
     records = []
-    for name, element_type in DATASETS:
-        data = story.campaign(name, element_type, "sustained")
-        if data is None:
-            continue
+    for data in views:
         rows = data.best[data.best["problem"] == PROBLEM].sort_values("tflops")
         for precision in COLOURS:
             mine = [row for row in rows.to_dict("records") if _precision(data, row) == precision]
@@ -54,9 +51,9 @@ def _precision(data: View, row: dict[str, Any]) -> str:
     return "FP32 from FP16 × 3" if row["tensor_cores"] and row["kernel"] != data.reference else "FP32"
 
 
-def draw(story: Story) -> Figure:
+def draw(views: Iterable[View]) -> Figure:
     """Draw throughput and operations a joule against the error, on logarithmic axes; without the joules where no energy was measured."""
-    shown = points(story)
+    shown = points(views)
     panels = {"tflops": "TFLOP/s, back to back"}
     if not all(math.isnan(point["gflop_per_j"]) for point in shown):
         panels["gflop_per_j"] = "GFLOP a joule, whole board"
@@ -88,6 +85,6 @@ def _panel(axes: Axes, shown: list[dict[str, Any]], column: str, label: str) -> 
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def write(story: Story, path: Path = DRAWING) -> Path:
+def write(views: Sequence[View], path: Path = DRAWING) -> Path:
     """Write the figure as SVG."""
-    return save_drawing(partial(draw, story), path)
+    return save_drawing(partial(draw, views), path)

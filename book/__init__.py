@@ -1,0 +1,1 @@
+"""The pages about published data: values and tables that fill their markers. It reads tables, and never a device."""

@@ -1,0 +1,40 @@
+"""Fill the marked places of README.md and docs/ from the published data, in place.
+
+.venv/bin/python -m book             all pages, docs/data.md, two pictures, and results/published/claims.json
+.venv/bin/python -m book PAGE...     only these pages
+"""
+
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ladder.claims import judge
+from ladder.core.errors import InputError, clear_errors
+from ladder.core.files import ROOT, write_whole
+from ladder.figures import main_loops, precisions
+
+from book import data_dictionary, loops, pages
+from book.data import Story
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill the pages. Raises `InputError` for a page without generated parts, and for a marker that names nothing."""
+    parser = ArgumentParser("python -m book", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("page", nargs="*", type=Path, metavar="PAGE", help="a page to fill, such as README.md (default: all)")
+    asked = [path.resolve() for path in parser.parse_args(arguments).page]
+    story = Story(ROOT)
+    if unknown := sorted(set(asked) - set(pages.DOCUMENTS)):
+        raise InputError(f"got {unknown[0]}; expected a page with generated parts, such as {pages.DOCUMENTS[0]}")
+    if not asked:
+        write_whole(ROOT / "docs" / "data.md", data_dictionary.page().encode())
+        judge.write_published(ROOT, story.entries)
+        drawn = main_loops.write(loops.main_line(story)), precisions.write(story.precisions())
+        print(*drawn, sep="\n", flush=True)
+    for path in asked or pages.DOCUMENTS:
+        write_whole(path, pages.fill(path.read_text(), story, str(path.relative_to(ROOT))).encode())
+        print(path, flush=True)
+
+
+if __name__ == "__main__":
+    with clear_errors():
+        main()

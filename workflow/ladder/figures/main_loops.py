@@ -1,0 +1,43 @@
+"""Show what the main loop of each rung spends its instructions on."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from ladder.core.files import ROOT
+from ladder.figures.headline import IDEA
+from ladder.figures.layout import save_drawing
+
+MAIN_LINE = ("01", "02", "03", "05", "06", "07", "09", "10", "12", "13", "15")
+"""The numbers of the rungs that lead from three loops past cuBLAS."""
+DRAWING = ROOT / "docs" / "img" / "slots.svg"
+COLOURS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
+MEANINGS = ("FFMA: the work", "LDS: shared-memory loads", "LDG: global loads", "addresses, checks, barriers")
+
+
+def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
+    """Draw the mix of instructions of rungs, counts by kind of each: a bar a rung, in percent, with the counts."""
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for place, counts in enumerate(rows.values()):
+        start = 0.0
+        for (kind, count), meaning in zip(counts.items(), MEANINGS, strict=True):
+            width = 100 * count / sum(counts.values())
+            axes.barh(place, width, left=start, color=COLOURS[kind], height=0.74, label=meaning if place == 0 else None)
+            if width > 3.5:
+                axes.text(start + width / 2, place, str(count), ha="center", va="center", fontsize=9)
+            start += width
+    labels = [f"{IDEA[name[:2]]}  {name[:2]}" for name in rows]
+    axes.set(yticks=range(len(rows)), yticklabels=labels, xlim=(0, 100))
+    axes.set_xlabel("% of the instructions in the main loop (sm_90; the numbers are counts)")
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(ncol=4, loc="outside upper center", frameon=False, fontsize=10)
+    return figure
+
+
+def write(rows: Mapping[str, Mapping[str, int]], path: Path = DRAWING) -> Path:
+    """Write the figure of main loops as SVG."""
+    return save_drawing(partial(draw, rows), path)

@@ -1,1 +1,0 @@
-"""Publish datasets, fill the pages from them, and build the explorer."""
