@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not asked:
         write_whole(ROOT / "docs" / "data.md", data_dictionary.page().encode())
         judge.write_published(ROOT, story.entries)
-        drawn = main_loops.write(loops.main_line(story)), precisions.write(story.precisions())
+        drawn = main_loops.write(loops.of_main_line(story)), precisions.write(story.precisions())
         print(*drawn, sep="\n", flush=True)
     for path in asked or pages.DOCUMENTS:
         write_whole(path, pages.fill(path.read_text(), story, str(path.relative_to(ROOT))).encode())

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m book.count_loops      three minutes; needs no GPU
 
-nvcc of the lock compiles the configurations that were the fastest at 4096 in the featured run, or at `loops.AT`.
+nvcc of the lock compiles the configurations that were the fastest at 4096 in the featured run, or at their `made_for`.
 `ladder.compiling.issue_model` counts in the machine code. Writes results/published/main-loops.json; then run `python -m book`.
 """
 
@@ -25,7 +25,7 @@ def count(story: Story) -> dict[str, dict[str, int]]:
     counts = {}
     halves = story.ladder("cuda", in_float32=False)
     for name in [*story.ladder("cuda"), *halves]:
-        kernel, row = story.kernels[name], story.best(name, loops.AT.get(name, "4096"))
+        kernel, row = story.kernels[name], story.best(name, story.kernels[name].made_for or "4096")
         if row is None or (kernel.architecture and name not in halves):
             continue
         mix = issue_model.mix_on_tensor_cores if name in halves else issue_model.mix

@@ -15,9 +15,8 @@ from ladder.claims import judge
 from ladder.claims.definitions import Key
 from ladder.claims.evidence import Data, Finding, as_usual, over_machines
 from ladder.core import files
-from ladder.figures.data import BUILDS_ON, View
+from ladder.figures.data import View
 from ladder.figures.precisions import DATASETS
-from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
 from ladder.pipeline import code_digest
 from ladder.storage.dataset_layout import CLAIMS, COUNTERS, DRAWN_FROM, PUBLISHED, read_environment
@@ -160,7 +159,7 @@ class Story:
     def ladder(self, kind: str, in_float32: bool = True) -> list[str]:
         """Return the names of a kind's rungs in their order: those with float32, or those without."""
         kernels = [it for it in self.kernels.values() if it.kind == kind and ("float32" in it.element_types) == in_float32]
-        return [kernel.name for kernel in kernels if is_rung(kernel.name)]
+        return [kernel.name for kernel in kernels if not kernel.rival]
 
     def dataset(self, kernel: str, problem: str = "") -> View | None:
         """Return the dataset of the kernel's device kind. Without float32, it is the first of `OF_16_BITS` with the problem, or the first."""
@@ -198,15 +197,15 @@ class Story:
         return data.over(kernel, other, problem) if data else None
 
     def builds_on(self, kernel: str) -> str | None:
-        """Return the rung that the kernel improves: that of `BUILDS_ON`, else the one numbered below of the same precision.
+        """Return the rung that the kernel improves: that of its header, else the one numbered below of the same precision.
 
         A kernel that rounds its operands solves an easier problem.
         """
         if kernel not in self.kernels:
             return None
-        if kernel in BUILDS_ON:
-            return BUILDS_ON[kernel]
         own = self.kernels[kernel]
+        if own.builds_on:
+            return own.builds_on
         rungs = self.ladder(own.kind, "float32" in own.element_types)
         alike = [name for name in rungs if self.kernels[name].precision == own.precision]
         index = alike.index(kernel) if kernel in alike else 0

@@ -1,21 +1,10 @@
 """Show what the main loop of each rung spends its instructions on."""
 
 from ladder.core.files import read_json
-from ladder.figures.main_loops import MAIN_LINE
 from ladder.storage.dataset_layout import PUBLISHED
 
 from book.data import Story
 
-AT = {
-    "36_half_cluster_k": "256x256x16384",
-    "37_half_last_wave": "8192",
-    "38_half_any_rows": "2049x2047x2051",
-    "39_half_few_rows": "64x4096x4096",
-    "41_half_shifted_rows": "2049x2047x2051",
-    "42_half_one_wave": "512",
-    "43_half_staggered_ends": "2048",
-}
-"""The problems for whose best configurations the loops are counted, if not 4096: those of a rung for other shapes."""
 COUNTS = PUBLISHED / "main-loops.json"
 """Counts by kernel and configuration, which `python -m book.count_loops` makes."""
 
@@ -34,8 +23,20 @@ def share(counts: dict[str, int]) -> str:
     return f"{100 * counts['FFMA'] / sum(counts.values()):.0f} %"
 
 
-def main_line(story: Story) -> dict[str, dict[str, int]]:
-    """Return the counts of every rung of the main line at the ladder's problem, for the figure."""
+def main_line(story: Story) -> list[str]:
+    """Return the longest line of float32 rungs on a GPU of which each builds on the one before."""
+    lines = []
+    for last in story.ladder("cuda"):
+        line, name = [], story.builds_on(last)
+        while name and name not in line:
+            line.append(name)
+            name = story.builds_on(name)
+        lines.append([*reversed(line), last])
+    return max(lines, key=len, default=[])
+
+
+def of_main_line(story: Story) -> dict[str, dict[str, int]]:
+    """Return the counts of every rung of the main line at the ladder's problem, for the figure, by its label and number."""
     problem = story.data["cuda"].headline if "cuda" in story.data else ""
-    rows = {name: mix(story, name, problem) for name in story.ladder("cuda") if name[:2] in MAIN_LINE}
-    return {name: counts for name, counts in rows.items() if counts}
+    rows = {name: mix(story, name, problem) for name in main_line(story)}
+    return {f"{story.kernels[name].label or name}  {name[:2]}": counts for name, counts in rows.items() if counts}

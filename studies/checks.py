@@ -17,7 +17,6 @@ import answer
 from answer import command_line
 from ladder.core.files import ROOT
 from ladder.devices.lock import first_gpu
-from ladder.model.campaign import is_rung
 from ladder.model.kernel_file import discover
 
 MESSAGE = 500
@@ -73,7 +72,7 @@ def main() -> None:
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", f"--junit-xml={report}", "tests/gpu", "tests/frauds"]
         subprocess.run([*command, *options], cwd=ROOT, check=False)
         measured = read(report)
-    rungs = [kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda" and is_rung(kernel.name)]
+    rungs = [kernel for kernel in discover(ROOT).values() if kernel.kind == "cuda" and not kernel.rival]
     question = "Are the kernels correct, and free of stray accesses and races?"
     answer.write("checks", question, short(measured), long(measured), gpu, measured, rungs, uuids=[gpu.uuids[0]])
     sys.exit("failed" in measured["tests"].values() or "passed" not in measured["tests"].values())

@@ -29,7 +29,6 @@ from ladder.devices.lock import first_gpu
 from ladder.measuring.gauntlet import describe
 from ladder.measuring.verify import Verdict, judge
 from ladder.measuring.worker import open_device
-from ladder.model.campaign import is_rung
 from ladder.model.kernel import Configuration, Kernel
 from ladder.model.kernel_file import discover
 from ladder.model.problem import Problem
@@ -129,7 +128,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     gpu = first_gpu()
-    kernels = [it for it in discover(ROOT).values() if fnmatch(it.id, given.kernels) and it.kind == "cuda" and is_rung(it.name)]
+    kernels = [it for it in discover(ROOT).values() if fnmatch(it.id, given.kernels) and it.kind == "cuda" and not it.rival]
     with tempfile.TemporaryDirectory() as scratch:
         support = Path(scratch) / "support.bin"
         support.write_bytes(compile_support("cuda", gpu.arch))

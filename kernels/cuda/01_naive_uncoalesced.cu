@@ -1,6 +1,7 @@
 /*---
 title: Naive, uncoalesced
 idea: a thread computes one element of C; the threads of a warp are on adjacent rows
+label: one thread per element
 parameters: {BX: 32, BY: 32}
 sweep: {BX: [16, 32], BY: [32]}
 element_types: [float32, float64, float16]

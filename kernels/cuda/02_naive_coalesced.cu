@@ -1,6 +1,7 @@
 /*---
 title: Naive, coalesced
 idea: a thread computes one element of C; the threads of a warp are on adjacent columns, so that their accesses coalesce
+label: coalesced loads
 parameters: {BX: 32, BY: 32}
 sweep: {BX: [32], BY: [8, 32]}
 element_types: [float32, float64, float16]

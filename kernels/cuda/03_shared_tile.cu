@@ -1,6 +1,7 @@
 /*---
 title: Shared-memory tiles
 idea: a block copies tiles of A and B to shared memory, so that it reads each element from global memory once
+label: shared-memory tiles
 parameters: {BM: 32, BN: 32, BK: 32}
 sweep: {BM: [16, 32], BN: [16, 32], BK: [32]}
 element_types: [float32, float64, float16]

@@ -1,6 +1,7 @@
 /*---
 title: Shared-memory tiles, unrolled
 idea: the inner loop is unrolled, so that its overhead is shared and loads are issued early
+label: unrolling
 parameters: {BM: 32, BN: 32, BK: 32, UNROLL: 4}
 sweep: {BM: [32], BN: [16], BK: [32], UNROLL: [4, 32]}
 element_types: [float32, float64, float16]

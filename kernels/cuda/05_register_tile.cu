@@ -1,6 +1,8 @@
 /*---
 title: Register tiles
 idea: a thread computes TM x TN elements of C, so that a value loaded from shared memory is used TM or TN times
+label: register tiles
+builds_on: 03_shared_tile
 parameters: {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}
 sweep: {BM: [64, 128], BN: [64, 128], BK: [16], TM: [8], TN: [4]}
 element_types: [float32, float64, float16]

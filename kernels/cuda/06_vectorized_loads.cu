@@ -1,6 +1,7 @@
 /*---
 title: Vectorized loads
 idea: loads of four elements; A is transposed on its way to shared memory, so that a thread's elements of A are adjacent
+label: float4 loads
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
 configurations:
   - {BM: 128, BN: 128, BK: 16, TM: 8, TN: 8}

@@ -1,6 +1,7 @@
 /*---
 title: Double buffer
 idea: two buffers in shared memory; the next tiles are loaded while these are multiplied, with one barrier a tile
+label: double buffering
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4}
 configurations:
   - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8}

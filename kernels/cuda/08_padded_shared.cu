@@ -1,6 +1,7 @@
 /*---
 title: Padded shared memory
 idea: padding after each row of the transposed tile of A, so that its stores reach different banks
+label: padding
 parameters: {BM: 64, BN: 64, BK: 16, TM: 4, TN: 4, PAD: 4}
 configurations:
   - {BM: 64, BN: 128, BK: 16, TM: 8, TN: 8, PAD: 0}

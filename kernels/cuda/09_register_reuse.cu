@@ -1,6 +1,8 @@
 /*---
 title: Register reuse
 idea: fragments of A and B are held in registers twice, so that the shared loads for the next k run behind the multiply-adds of this one; larger tiles
+label: fragment prefetch
+builds_on: 07_double_buffer
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, PAD: 4}
 sweep: {BM: [64, 128], BN: [128], BK: [8], TM: [8], TN: [8], PAD: [0, 4]}
 block: [BN / TN, BM / TM]

@@ -1,6 +1,7 @@
 /*---
 title: 128 x 128 block tile, everything together
 idea: large tiles, float4 for every global access, double buffers in shared memory and in registers, and the lanes of a warp laid out so that shared reads are merged
+label: warp tiles
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8}
 configurations:
   - {BM: 64, BN: 64, BK: 8, TM: 8, TN: 8}

@@ -1,6 +1,7 @@
 /*---
 title: Split K
 idea: K is cut into slices that different blocks sum up side by side, and a second launch adds the slices, so that a thin C keeps the whole device busy
+label: split-K
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, SLICES: 8}
 sweep: {BM: [64, 128], BN: [128], SLICES: [2, 8]}
 configurations:

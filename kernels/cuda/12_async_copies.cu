@@ -1,6 +1,8 @@
 /*---
 title: Asynchronous copies
 idea: tiles go from global to shared memory without passing through registers, several of them on the way at once, into a ring of stages
+label: cp.async pipeline
+builds_on: 10_block_tile_128
 parameters: {BM: 128, BN: 128, BK: 8, TM: 8, TN: 8, STAGES: 4}
 configurations: [{STAGES: 3}, {STAGES: 4}, {BN: 256, TM: 16}, {BM: 64}]
 block: [BM * BN // (TM * TN)]

@@ -1,6 +1,7 @@
 /*---
 title: Snake order
 idea: multiply-adds in an order in which each shares one factor with the one before it, so that registers are read no faster than the register file allows
+label: register-bank order
 parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 7, SPREAD: 4, LEAD: 2, B_FIRST: 0, SPLIT: 0}
 configurations:
   - {STAGES: 7, SPREAD: 4, LEAD: 2, B_FIRST: 0}

@@ -1,6 +1,7 @@
 /*---
 title: Split K within a cluster
 idea: the slices of K go to the warps of a block and to the blocks of a cluster, which add them up in shared memory, so that there is neither a workspace nor a second launch
+label: split-K in a cluster
 parameters: {BM: 128, BN: 128, BK: 16, TM: 16, TN: 8, GROUPS: 2, SLICES: 2, STAGES: 5, SPREAD: 24, LEAD: 1, B_FIRST: 0, SPLIT: 0}
 configurations:
   - {BM: 16, BN: 64, BK: 32, TM: 4, TN: 4, STAGES: 5, SPREAD: 8, LEAD: 3, B_FIRST: 0}

@@ -1,6 +1,8 @@
 /*---
 title: The last wave shared out
 idea: the tiles that would leave SMs idle in the last wave are cut along K into equal shares for all SMs, and a second launch adds what was cut
+label: Stream-K last wave
+builds_on: 13_snake_order
 parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 6, SPREAD: 20, LEAD: 1, B_FIRST: 1, SPLIT: 3, CHUNK: 0, IDLE: 0}
 configurations:
   - {STAGES: 6, SPREAD: 20, LEAD: 1, B_FIRST: 1, SPLIT: 3}

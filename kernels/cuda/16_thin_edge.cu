@@ -1,6 +1,8 @@
 /*---
 title: Thin tiles at the edge
 idea: the few rows of C below the last full tiles are computed in tiles of 16 rows, which take a fraction of the time of a full one
+label: thin edge tiles
+builds_on: 13_snake_order
 parameters: {BM: 128, BN: 256, BK: 8, TM: 16, TN: 8, STAGES: 5, SPREAD: 16, LEAD: 1, B_FIRST: 1, SPLIT: 3, THIN: 32, THIN_STAGES: 8}
 block: [BM * BN // (TM * TN)]
 grid: ["ceil_div(N, BN) * (M // BM + (ceil_div(M % BM, 16) if M % BM <= THIN else 1))"]

@@ -1,6 +1,8 @@
 /*---
 title: Tensor cores, FP32 accuracy
 idea: each float is split into two halves whose three products the tensor cores sum up, at 3/16 of their FP16 rate but four times the FFMA rate; what two halves cannot hold is multiplied in float32
+label: FP16 × 3 on tensor cores
+builds_on: 15_last_wave
 parameters: {BM: 128, BN: 128, STAGES: 6, SLICES: 1, DIRECT: 0}
 configurations:
   - {BM: 128, BN: 128, STAGES: 6}

@@ -1,6 +1,8 @@
 /*---
 title: Half precision, K shared in a cluster
 idea: where C has few tiles, the blocks of a cluster share out K of one tile, and each adds up a part of all their sums
+builds_on: 32_half_wide_tile
+made_for: "256x256x16384"
 parameters: {BM: 128, BN: 128, STAGES: 5, SLICES: 4, CM: 1, CN: 1}
 configurations:
   - {BM: 64, BN: 64, STAGES: 8, SLICES: [2, 4, 6]}

@@ -1,6 +1,8 @@
 /*---
 title: Half precision, last wave
 idea: the tiles that are left over when every cluster has had as many are shared out along K among all
+builds_on: 35_half_multicast
+made_for: "8192"
 parameters: {BM: 128, BN: 256, STAGES: 4, SLOTS: 2, HIGH: 8, TURN: 1}
 configurations:
   - {HIGH: [8, 16]}

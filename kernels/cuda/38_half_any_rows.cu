@@ -1,6 +1,8 @@
 /*---
 title: Half precision, any rows
 idea: where rows do not begin at multiples of 16 bytes there is no tensor map; the operands are first copied to rows that do
+builds_on: 32_half_wide_tile
+made_for: "2049x2047x2051"
 parameters: {BM: 128, BN: 256, STAGES: 4, SLICES: 1}
 configurations:
   - {BM: 64, BN: 64, STAGES: 8, SLICES: [1, 2]}

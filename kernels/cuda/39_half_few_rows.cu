@@ -1,6 +1,8 @@
 /*---
 title: Half precision, few rows
 idea: where C has few rows, B is most of the work; it passes once through all SMs, as the operand of 64 rows that the matrix instruction never has fewer of
+builds_on: 36_half_cluster_k
+made_for: "64x4096x4096"
 parameters: {ROWS: 16, STAGES: 11, SLICES: 2}
 configurations:
   - {ROWS: 8, STAGES: 8, SLICES: 1}

@@ -1,6 +1,7 @@
 /*---
 title: Half precision, fitted tile
 idea: a rule chooses the height of the tiles for every problem, so that the last wave is as full as the others
+builds_on: 35_half_multicast
 parameters: {BN: 128, HIGH: 16, CM: 1, CN: 2}
 configurations:
   - {BN: [128, 192], CM: 1, CN: 2}

@@ -1,6 +1,8 @@
 /*---
 title: Half precision, shifted rows
 idea: aligned pieces of rows that begin anywhere are copied to shared memory and shifted there; one launch, and K shared in a cluster
+builds_on: 38_half_any_rows
+made_for: "2049x2047x2051"
 parameters: {BM: 64, BN: 128, STAGES: 7, SLICES: 4, FILLERS: 16, PARTS: 1}
 configurations:
   - {BM: 64, BN: 128, STAGES: 7, SLICES: [2, 4, 8], FILLERS: 16}

@@ -1,6 +1,8 @@
 /*---
 title: Half precision, one wave
 idea: a tile of just the height with which all tiles of C run at once, and the blocks of a cluster share operands, or K, or both
+builds_on: 40_half_fitted_tile
+made_for: "512"
 parameters: {BM: 48, BN: 128, SLICES: 1, CM: 1, CN: 1}
 configurations:
   [{BN: 64, BM: [32, 48, 64, 80, 96]}, {BN: 64, BM: [16, 32], SLICES: 2}, {BN: 64, BM: [32, 96, 208], SLICES: 4},

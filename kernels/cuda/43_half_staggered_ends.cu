@@ -1,6 +1,8 @@
 /*---
 title: Half precision, staggered ends
 idea: the warpgroups of a block do their last steps one after another, so that the sums of one leave while the next multiplies
+builds_on: 40_half_fitted_tile
+made_for: "2048"
 parameters: {BM: 144, BN: 128, CM: 1, CN: 1, LAST: 3}
 configurations:
   [{BM: 96}, {BM: [112, 144, 160, 208], CM: 2}, {BM: [128, 144, 160, 240, 256], CN: 2}, {BM: [112, 144, 160], CM: 2, CN: 2},

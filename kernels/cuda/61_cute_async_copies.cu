@@ -1,6 +1,7 @@
 /*---
 title: CuTe, asynchronous copies
 idea: the ring of rung 12 written with CuTe's layouts, which say once how tiles, copies and sums are spread over the threads
+rival: true
 uses: [cutlass]
 parameters: {BM: 128, BN: 128, BK: 8, STAGES: 4}
 configurations: [{STAGES: 4}, {BK: 16, STAGES: 3}, {BM: 64}]

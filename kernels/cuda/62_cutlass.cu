@@ -1,6 +1,7 @@
 /*---
 title: CUTLASS
 idea: "CUTLASS's GEMM without tensor cores, in the form that its profiler names simt_sgemm"
+rival: true
 uses: [cutlass]
 parameters: {BM: 128, BN: 128, STAGES: 4}
 configurations: [{STAGES: 4}, {STAGES: 5}, {BM: 256}]

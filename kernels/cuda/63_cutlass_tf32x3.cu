@@ -1,6 +1,7 @@
 /*---
 title: CUTLASS, 3xTF32
 idea: "CUTLASS's GEMM of float32 on tensor cores: each operand split into two of TF32, and three products"
+rival: true
 uses: [cutlass]
 parameters: {BM: 128, BN: 128, BK: 16, STAGES: 4}
 configurations: [{STAGES: 4}, {STAGES: 3}, {BM: 64}]

@@ -1,6 +1,7 @@
 """---
 title: Triton
 idea: "a tile as one expression, which Triton spreads over threads, shared memory and stages; FMAs for float32, tensor cores for 16 bits"
+rival: true
 parameters: {BM: 128, BN: 128, BK: 32, GROUP: 8, WARPS: 8, STAGES: 3}
 configurations: [{STAGES: 3}, {BM: 64, WARPS: 4}]
 multiples: [A, B, C, lda, ldb, ldc, N, K]

@@ -1,6 +1,7 @@
 """---
 title: Triton, TF32
 idea: kernel 65 with operands rounded to TF32, for the tensor cores
+rival: true
 parameters: {BM: 128, BN: 128, BK: 32, GROUP: 8, WARPS: 8, STAGES: 3}
 configurations: [{STAGES: 3}, {BM: 64, WARPS: 4}]
 multiples: [A, B, C, lda, ldb, ldc, N, K]

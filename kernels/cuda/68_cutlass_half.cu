@@ -1,6 +1,7 @@
 /*---
 title: CUTLASS, half precision
 idea: "CUTLASS's GEMM of 16-bit elements by the tensor cores' instruction that compute capability 8.0 has"
+rival: true
 uses: [cutlass]
 parameters: {BM: 128, BN: 256, BK: 64, STAGES: 3}
 configurations: [{STAGES: 3}, {BM: 256, BN: 128}, {BN: 128, STAGES: 4}]

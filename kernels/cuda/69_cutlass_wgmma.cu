@@ -1,6 +1,7 @@
 /*---
 title: CUTLASS, half precision, wgmma
 idea: "CUTLASS's GEMM of 16-bit elements for compute capability 9.0, with the schedule whose parameters need no host: two warpgroups copy, one multiplies"
+rival: true
 uses: [cutlass]
 parameters: {BM: 128, BN: 128, BK: 64, STAGES: 4}
 configurations: [{STAGES: 4}, {BM: 64, BN: 256}, {STAGES: 3}]

@@ -1,13 +1,15 @@
 """Figures of rates, times and energy: what is drawn of a made-up dataset."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import synthetic
 from drawn import caption, cells, changed, draw, heads, lines, made, note, rows, shown, words
 from ladder.figures import draw as figures
-from ladder.figures.data import BUILDS_ON, MARKS, View, three
+from ladder.figures.data import MARKS, View, three
+from ladder.model.kernel_file import known
 from matplotlib.colors import to_hex
 
 
@@ -90,7 +92,8 @@ def test_a_gain_is_over_the_rung_that_a_rung_builds_on(dataset, monkeypatch):
     """`pairs.csv` may compare with another one. A rung that was not measured is nobody's base."""
     (axes,) = draw(dataset, "ladder").axes
     assert cells(axes)["16 thin edge"][3] == ""  # builds on rung 13
-    monkeypatch.setitem(BUILDS_ON, "10_block_tile_128", "05_register_tile")
+    kernel = replace(known()["10_block_tile_128"], builds_on="05_register_tile")
+    monkeypatch.setattr("ladder.figures.data.known", lambda: {**known(), kernel.name: kernel})
     (axes,) = draw(changed(dataset, pairs=dataset[0]["pairs"]), "ladder").axes
     best = rows(dataset, state="warm", problem="4096").set_index("kernel")["tflops"]
     factor, _, over = cells(axes)["10 block tile 128"][3].partition(" faster ")

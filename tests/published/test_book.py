@@ -8,11 +8,10 @@ import pytest
 from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.figures import main_loops, precisions
-from ladder.model.campaign import is_rung
 from ladder.model.kernel import code_digest
-from ladder.model.kernel_file import discover
+from ladder.model.kernel_file import known
 from planted import written
-from small_story import PUBLISHED, answer, checkout, fill, publish
+from small_story import PUBLISHED, answer, checkout, fill, publish, say
 
 from book import data as book_data
 from book import loops, pages
@@ -125,16 +124,19 @@ def count_loops(root, **counts):
 
 def test_the_figure_of_main_loops_has_a_bar_for_each_rung_of_the_main_line(small, tmp_path):
     count_loops(small, FFMA=30, LDS=50, LDG=10, other=10)
-    text = main_loops.write(loops.main_line(Story(small)), tmp_path / "slots.svg").read_text()
+    say(small, "01_first", label="one thread per element")
+    say(small, "02_second", label="coalesced loads")
+    text = main_loops.write(loops.of_main_line(Story(small)), tmp_path / "slots.svg").read_text()
     assert re.findall(r">([a-z ]+?) +(\d\d)<", text) == [("one thread per element", "01"), ("coalesced loads", "02")]
     assert len(re.findall(r">50</text>", text)) == 2
-    assert main_loops.write(loops.main_line(Story(small)), tmp_path / "again.svg").read_text() == text
-    assert {name[:2] for name in Story(ROOT).ladder("cuda")} > set(main_loops.MAIN_LINE)
+    assert main_loops.write(loops.of_main_line(Story(small)), tmp_path / "again.svg").read_text() == text
+    line = [name[:2] for name in loops.main_line(Story(ROOT))]
+    assert line == ["01", "02", "03", "05", "06", "07", "09", "10", "12", "13", "15", "21"]
 
 
 def test_every_kernel_is_told():
-    for name in (kernel.name for kernel in discover(ROOT).values()):
-        if not is_rung(name):  # an example in another language
+    for name, kernel in known().items():
+        if kernel.rival:
             assert f"[{name}](" in (ROOT / "docs" / "languages.md").read_text()
         else:
             assert any(f"\n`{name}`, from " in text for text in PAGES.values()), f"{name} has no page in docs/ladder/"

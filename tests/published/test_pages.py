@@ -40,7 +40,7 @@ def test_the_main_loops_are_those_that_the_compiler_makes(story):
 
 
 def test_the_figures_of_the_pages_are_current(story, tmp_path):
-    slots = main_loops.write(loops.main_line(story), tmp_path / "slots.svg")
+    slots = main_loops.write(loops.of_main_line(story), tmp_path / "slots.svg")
     energy = precisions.write(story.precisions(), tmp_path / "precisions.svg")
     for drawn, committed in ((slots, main_loops.DRAWING), (energy, precisions.DRAWING)):
         assert drawn.read_bytes() == committed.read_bytes(), f"docs/img/{committed.name} is stale: .venv/bin/python -m book"

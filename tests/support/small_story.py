@@ -82,5 +82,12 @@ def answer(root, study, kernels=None, **measured):
     written(path, json.dumps(words | {"kernels": kernels or {}, "provenance": provenance, "measured": measured}))
 
 
+def say(root, name, **keys):
+    """Add keys to the header of a kernel."""
+    path = root / "kernels" / "cuda" / f"{name}.cu"
+    added = "".join(f"{key}: {value}\n" for key, value in keys.items())
+    path.write_text(path.read_text().replace("idea: i\n", f"idea: i\n{added}"))
+
+
 def fill(marker, root):
     return pages.fill(f"<!-- {marker} -->old<!-- end -->", Story(root))

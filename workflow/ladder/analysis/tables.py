@@ -14,8 +14,8 @@ from ladder.core import verdicts
 from ladder.core.errors import InputError
 from ladder.core.stats import median_interval, paired_ratio, tied
 from ladder.model.baselines import BASELINE_JOB, is_baseline
-from ladder.model.campaign import is_rung
 from ladder.model.kernel import Configuration, Kernel
+from ladder.model.kernel_file import is_rung
 from ladder.model.problem import Problem
 
 COPIED = [

@@ -12,6 +12,8 @@ TEXT = {
     ".cu": """/*---
 title: {title}
 idea: a thread an element; say here what it does better than the rung below
+# label: the idea in a few words, for figures
+# builds_on: the rung that it improves, if not the one before it
 parameters: {{BX: 32, BY: 8}}
 sweep: {{BX: [16, 32], BY: [8, 16]}}
 block: [BX, BY]
@@ -31,6 +33,8 @@ extern "C" __global__ void gemm(int M, int N, int K, T alpha, const T* A, int ld
     ".c": """/*---
 title: {title}
 idea: rows of B are read one after another; say here what it does better than the rung below
+# label: the idea in a few words, for figures
+# builds_on: the rung that it improves, if not the one before it
 ---*/
 // C <- alpha*A*B + beta*C, row-major: A is M x K (lda), B is K x N (ldb), C is M x N (ldc). T is defined for you.
 #include <stddef.h>
@@ -68,5 +72,6 @@ def write(start: str, name: str) -> Path:
         raise InputError(f"{taken[0]}: is there already; expected a name that is not taken")
     title = name.lstrip("0123456789_").replace("_", " ").capitalize() or name
     text = EXAMPLES[start].read_text() if start in EXAMPLES else TEXT[start].format(title=title)
-    write_whole(path, re.sub("^title: .*$", f"title: {title}", text, count=1, flags=re.MULTILINE).encode())
+    text = re.sub("^title: .*$", f"title: {title}", text, count=1, flags=re.MULTILINE)
+    write_whole(path, text.replace("\nrival: true\n", "\n", 1).encode())
     return path

@@ -18,8 +18,9 @@ from ladder.core.stats import between_processes, geometric_mean
 from ladder.core.types import OF_CUDA, rate_unit
 from ladder.core.verdicts import NOT_KNOWN, SAME, UNCONFIRMED
 from ladder.model.baselines import is_baseline
-from ladder.model.campaign import WIDTH, is_rung
+from ladder.model.campaign import WIDTH
 from ladder.model.hardware_limits import measured_peak, peak_tflops
+from ladder.model.kernel_file import is_rung, known
 
 COLUMN = 5.4
 """The width in inches below which a figure is for one column of a paper: it has fewer panels, and rungs have numbers instead of names."""
@@ -53,24 +54,6 @@ MARKS = {
     "few": ("f", "#8f8f8f", "fewer than three processes"),
 }
 """The marks of `best.csv`: the letter in text, the color of a marker's edge, and the meaning."""
-
-BUILDS_ON = {
-    "05_register_tile": "03_shared_tile",
-    "09_register_reuse": "07_double_buffer",
-    "12_async_copies": "10_block_tile_128",
-    "15_last_wave": "13_snake_order",
-    "16_thin_edge": "13_snake_order",
-    "21_tensor_split": "15_last_wave",
-    "36_half_cluster_k": "32_half_wide_tile",
-    "37_half_last_wave": "35_half_multicast",
-    "38_half_any_rows": "32_half_wide_tile",
-    "39_half_few_rows": "36_half_cluster_k",
-    "40_half_fitted_tile": "35_half_multicast",
-    "41_half_shifted_rows": "38_half_any_rows",
-    "42_half_one_wave": "40_half_fitted_tile",
-    "43_half_staggered_ends": "40_half_fitted_tile",
-}
-"""The rung that a rung improves, if it is not the one numbered below. Rung 21 computes what the fastest float32 rung does."""
 
 
 def marks_of(row: Mapping[str, Any]) -> list[str]:
@@ -229,10 +212,11 @@ class View:
         return geometric_mean(list(rows["ratio"])) if len(rows) else None
 
     def builds_on(self, kernel: str) -> str | None:
-        """Return the rung that a rung improves, by `BUILDS_ON` or as the one before it; None if it was not measured."""
+        """Return the rung that a rung improves, by its header or as the one before it; None if it was not measured."""
         rungs = [name for name in self.kernels if is_rung(name)]
         below = dict(zip(rungs[1:], rungs, strict=False)).get(kernel)
-        base = BUILDS_ON.get(kernel, below)
+        header = known().get(kernel)
+        base = header.builds_on if header and header.builds_on else below
         return base if base in rungs else None
 
     def gain(self, kernel: str, other: str, problem: str) -> Mapping[str, Any] | None:

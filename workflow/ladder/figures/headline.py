@@ -6,36 +6,18 @@ from matplotlib.figure import Figure
 
 from ladder.figures.data import View
 from ladder.figures.layout import finish, inches, rows_of
+from ladder.model.kernel_file import known
 
-IDEA = {
-    "01": "one thread per element",
-    "02": "coalesced loads",
-    "03": "shared-memory tiles",
-    "04": "unrolling",
-    "05": "register tiles",
-    "06": "float4 loads",
-    "07": "double buffering",
-    "08": "padding",
-    "09": "fragment prefetch",
-    "10": "warp tiles",
-    "11": "split-K",
-    "12": "cp.async pipeline",
-    "13": "register-bank order",
-    "14": "split-K in a cluster",
-    "15": "Stream-K last wave",
-    "16": "thin edge tiles",
-    "21": "FP16 × 3 on tensor cores",
-}
-"""What each CUDA rung adds, in a few words. Other kernels are labeled by their names."""
 BEYOND = 125.0
 """The share in percent from which on a bar is in the panel beyond the break of the axis."""
 FASTER, SLOWER = "#009e73", "#56b4e9"
 
 
-def _label(data: View, kernel: str) -> str:
+def _label(kernel: str) -> str:
     """Return the idea of a rung and its number."""
     number, _, name = kernel.partition("_")
-    return f"{(data.environment['kind'] == 'cuda' and IDEA.get(number)) or name.replace('_', ' ')}  {number}"
+    header = known().get(kernel)
+    return f"{(header and header.label) or name.replace('_', ' ')}  {number}"
 
 
 def compared_with_baseline(data: View) -> pd.DataFrame:
@@ -65,7 +47,7 @@ def headline(data: View) -> Figure:
     near.axvline(100, color="#000000", zorder=3)
     near.set_xlim(0, BEYOND)
     near.set_xticks(range(0, 101, 25))
-    rows_of(near, [_label(data, str(kernel)) for kernel in rows.index])
+    rows_of(near, [_label(str(kernel)) for kernel in rows.index])
     near.set_xlabel(f"% of {reference}'s throughput; line: {reference}")
     if len(far):
         grid[1].set_xlim(far.min() - 30, far.max() + 5)

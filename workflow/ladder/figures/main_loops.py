@@ -7,18 +7,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ladder.core.files import ROOT
-from ladder.figures.headline import IDEA
 from ladder.figures.layout import save_drawing
 
-MAIN_LINE = ("01", "02", "03", "05", "06", "07", "09", "10", "12", "13", "15")
-"""The numbers of the rungs that lead from three loops past cuBLAS."""
 DRAWING = ROOT / "docs" / "img" / "slots.svg"
 COLOURS = {"FFMA": "#009E73", "LDS": "#56B4E9", "LDG": "#E69F00", "other": "#CFCFCF"}
 MEANINGS = ("FFMA: the work", "LDS: shared-memory loads", "LDG: global loads", "addresses, checks, barriers")
 
 
 def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
-    """Draw the mix of instructions of rungs, counts by kind of each: a bar a rung, in percent, with the counts."""
+    """Draw the mix of instructions of rungs, counts by kind of each by its label: a bar a rung, in percent, with the counts."""
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     axes = figure.subplots()
     for place, counts in enumerate(rows.values()):
@@ -29,8 +26,7 @@ def draw(rows: Mapping[str, Mapping[str, int]]) -> Figure:
             if width > 3.5:
                 axes.text(start + width / 2, place, str(count), ha="center", va="center", fontsize=9)
             start += width
-    labels = [f"{IDEA[name[:2]]}  {name[:2]}" for name in rows]
-    axes.set(yticks=range(len(rows)), yticklabels=labels, xlim=(0, 100))
+    axes.set(yticks=range(len(rows)), yticklabels=list(rows), xlim=(0, 100))
     axes.set_xlabel("% of the instructions in the main loop (sm_90; the numbers are counts)")
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)

@@ -14,7 +14,7 @@ from ladder.core.files import ROOT
 from ladder.figures.data import View
 from ladder.figures.layout import save_drawing
 from ladder.model.baselines import is_baseline
-from ladder.model.campaign import is_rung
+from ladder.model.kernel_file import is_rung
 
 DATASETS = (
     ("nvidia-h100-80gb-hbm3/default", "float32"), ("nvidia-h100-80gb-hbm3/half", "float16"), ("nvidia-h100-80gb-hbm3/half", "bfloat16")

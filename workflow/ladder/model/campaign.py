@@ -1,7 +1,6 @@
 """A campaign: what it measures, within which limits, and the plan of each job."""
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -9,7 +8,7 @@ from typing import Any
 
 from ladder.core.errors import InputError
 from ladder.core.types import OF_CUDA
-from ladder.model.baselines import BASELINE_JOB, BASELINES, PRECISION, TYPES_OF, baseline_configurations, is_baseline
+from ladder.model.baselines import BASELINE_JOB, BASELINES, PRECISION, TYPES_OF, baseline_configurations
 from ladder.model.kernel import Build, Configuration, Kernel
 from ladder.model.problem import Problem
 
@@ -204,11 +203,6 @@ def _candidate(name: str, configuration: Configuration, objection: str, precisio
         "objection": objection,
         "precision": precision,
     }
-
-
-def is_rung(kernel: str) -> bool:
-    """Return whether a kernel's name is that of a rung. Examples in other languages, numbered from 60 to 69, are none."""
-    return not is_baseline(kernel) and not re.match(r"6\d_", kernel)
 
 
 def check_memory(campaign: Campaign, kind: str, device: str, memory: int) -> None:

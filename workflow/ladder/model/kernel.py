@@ -109,6 +109,14 @@ class Kernel:
     text: str = field(repr=False)
     title: str
     idea: str
+    label: str = ""
+    """The idea in a few words, for figures. "" stands for the name."""
+    builds_on: str = ""
+    """The rung that it improves; "" for the one before it of the same precision."""
+    rival: bool = False
+    """Whether it is shown beside the ladder and is no rung of it."""
+    made_for: str = ""
+    """The problem that it is for, as tables label it; "" for square ones."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[int]] = field(default_factory=dict)
     configurations: Sequence[Mapping[str, int | Sequence[int]]] = ()

@@ -3,14 +3,16 @@
 import itertools
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ladder.core import yaml_schema
-from ladder.core.errors import InputError
+from ladder.core.errors import InputError, one_of
 from ladder.core.expressions import Number, evaluate, names_in
+from ladder.core.files import ROOT
 from ladder.core.types import KINDS, OF_CUDA
-from ladder.model.baselines import BASELINE_JOB, BASELINES
+from ladder.model.baselines import BASELINE_JOB, BASELINES, is_baseline
 from ladder.model.kernel import _INCLUDE, SUFFIXES, Configuration, Kernel
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".cubin", ".cuh", ".cxx", ".h", ".ptx", ".py"}
@@ -76,12 +78,26 @@ def parse(path: Path) -> Kernel:
     header |= {"needs": [*needs, *header.get("needs", [])]}
     kernel = Kernel(kind=kind, name=path.stem, path=path, text=text, **header)
     _check_names(kernel, header)
+    _check_place(kernel)
     if path.suffix != ".py":
         _check_includes(path, text, match.end())
     for included in kernel.includes:
         if included.is_relative_to(path.parents[1]):
             _check_includes(included, included.read_text(errors="replace"), 0)
     return kernel
+
+
+def _check_place(kernel: Kernel) -> None:
+    """Raise `InputError` unless what a kernel says of its place on the ladder goes together."""
+    if not kernel.builds_on:
+        return
+    message = f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}"
+    if kernel.rival:
+        raise InputError(f"{message}; expected none, because a rival is no rung of the ladder")
+    paths = _files(kernel.path.parents[2], kernel.kind)
+    others = [path.stem for path in paths if path != kernel.path and _is_kernel(path)]
+    if kernel.builds_on not in others:
+        raise InputError(f"{message}; {one_of(kernel.builds_on, others)}")
 
 
 def _check_includes(path: Path, text: str, start: int) -> None:
@@ -188,6 +204,21 @@ def discover(root: Path, refused: dict[str, InputError] | None = None) -> dict[s
                     if refused is not None:
                         refused[f"{kind}/{path.stem}"] = error
     return kernels
+
+
+@lru_cache
+def known(root: Path = ROOT) -> Mapping[str, Kernel]:
+    """Return the kernels in `root`/kernels by name, as they are when this is first called.
+
+    For those who know of a kernel no more than a table says. A table may name kernels that are gone.
+    """
+    return {kernel.name: kernel for kernel in discover(root).values()}
+
+
+def is_rung(name: str) -> bool:
+    """Return whether a name in a table is that of a rung: not of a baseline, nor of a rival by its header."""
+    kernel = known().get(name)
+    return not (is_baseline(name) or (kernel and kernel.rival))
 
 
 def strays(root: Path) -> list[str]:
