@@ -121,12 +121,12 @@ class Story:
         return [(Data(run["name"], run["environment"], {}), run["rows"]) for run in made]
 
     def _kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what `make` makes of all runs: of `results/book/`, if it was made of the same data by the same code."""
+        """Return what `make` makes of all runs: of `results/.book/`, if it was made of the same data by the same code."""
         published = self.root / PUBLISHED
         paths = [*published.rglob("*.parquet"), *published.glob("*.yaml"), *published.glob("repeat-*.csv"), self.root / CLAIMS]
         state = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths) if path.exists()]
         key = files.digest([code_digest.digest("claims.judge"), state])
-        path = self.root / "results" / "book" / f"{name}.json"
+        path = self.root / "results" / ".book" / f"{name}.json"
         if path.exists() and (kept := files.read_json(path))["key"] == key:
             return kept["made"]
         # one way for both: numbers of NumPy become Python's

@@ -129,18 +129,14 @@ def _is_aligned(row: Row) -> bool:
 
 
 def _sustained_rates(data: View) -> str:
+    measured = set(data.best["problem"])
     sentences = [
         f"at {problem_text(row['problem'])} {row['tflops']:.0f} TFLOP/s, ×{row['ratio']:.3f} of cuBLAS "
         f"({interval('.3f', row['ratio'], row['ratio_low'], row['ratio_high'])}), with ×{_joules(data, row):.3f} of its energy, at "
         f"{row['sm_clock_mhz']:.0f} MHz"
-        for row in _fastest_where_measured(data)
+        for row in fastest_rungs(data, [problem for problem in data.order if problem in measured])
     ]
     return f"Sustained, with clock and power settled: {'; '.join(sentences)}."
-
-
-def _fastest_where_measured(data: View) -> Sequence[Row]:
-    data.order = [problem for problem in data.order if problem in set(data.best["problem"])]
-    return fastest_rungs(data)
 
 
 def _joules(data: View, row: Row) -> float:

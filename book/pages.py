@@ -10,7 +10,7 @@ from ladder.core.errors import InputError
 from ladder.core.files import ROOT
 from ladder.core.types import KINDS
 
-from book.cells import CELLS, cell
+from book.cells import CELLS
 from book.data import Story
 from book.tables import TABLES
 
@@ -59,12 +59,11 @@ def fill(text: str, story: Story, document: str = "page") -> str:
     def part(match: re.Match[str]) -> str:
         form, call = match.group(1), match.group(2)
         name, *arguments = call.split()
-        if form == "table" and name not in TABLES:
-            raise InputError(f"{document}: table: got {name}; expected {', '.join(TABLES)}")
-        if form == "cell" and name not in CELLS:
-            raise InputError(f"{document}: cell: got {name}; expected {', '.join(CELLS)}")
+        makers = TABLES if form == "table" else CELLS
+        if name not in makers:
+            raise InputError(f"{document}: {form}: got {name}; expected {', '.join(makers)}")
         try:
-            made = TABLES[name](story, *arguments) if form == "table" else cell(story, name, *arguments)
+            made = makers[name](story, *arguments)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise InputError(f"{document}: {call}: {error}; kinds are {', '.join(KINDS)}") from error
         made = f"\n\n{made}\n\n" if form == "table" else made

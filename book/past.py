@@ -23,8 +23,8 @@ TUNED = (
 """The problems that the rungs were tuned on. What holds in general, the other problems say."""
 
 
-def fastest_rungs(data: View) -> list[Any]:
-    """Return the row of `best` of the fastest rung on every problem, each in its fastest configuration.
+def fastest_rungs(data: View, problems: Sequence[str] = ()) -> list[Any]:
+    """Return the row of `best` of the fastest rung on every problem, or on these, each in its fastest configuration.
 
     Rungs whose error is at most `ACCURATE` times cuBLAS's have precedence. There may be none: cuBLAS may split K into more and
     shorter sums.
@@ -33,7 +33,7 @@ def fastest_rungs(data: View) -> list[Any]:
     rungs = data.best[data.best["kernel"].isin(data.kernels)]
     precise = rungs["frobenius_error"] <= ACCURATE * rungs["problem"].map(errors)
     by_merit = rungs.assign(precise=precise).sort_values(["precise", "ratio"])
-    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in data.order]
+    return [by_merit[by_merit["problem"] == problem].iloc[-1] for problem in problems or data.order]
 
 
 def fastest_on(story: Story, kernel: str) -> tuple[list[str], int]:

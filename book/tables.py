@@ -16,8 +16,8 @@ from ladder.model.baselines import is_baseline
 from ladder.model.kernel import COMPILERS
 
 from book import loops
-from book.cells import answers, claimed, details, tried
 from book.data import Story
+from book.evidence import answers, claimed, details, tried
 from book.half import half
 from book.markdown import (
     blocks_text,

@@ -18,7 +18,6 @@ from ladder.compiling.provenance import describe
 from ladder.core.files import ROOT, write_whole
 from ladder.devices.detect import DetectedDevice
 from ladder.model.kernel import Kernel, code_digest
-from ladder.storage.dataset_layout import ANSWERS
 
 
 def write(
@@ -36,7 +35,7 @@ def write(
     `short` has at most 12 words and one number. The digests of the `kernels` tell a page whether their code has changed since. The caller
     passes the rest of the provenance: `uuids` of the GPUs used, `binaries`, the SHA-256 of what was timed, and `software` of others.
     """
-    path = ROOT / ANSWERS / f"{study}.{device.slug}.json"
+    path = ROOT / "results" / "studies" / f"{study}.{device.slug}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     command = shlex.join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]])
     answer: dict[str, Any] = {"question": question, "short": short, "long": long}

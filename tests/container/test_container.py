@@ -151,7 +151,7 @@ def test_the_test_suite_passes_inside(run: Run, image: str, tmp_path: Path) -> N
     ]
     run(*uv, "--target", str(tmp_path), "--require-hashes", "-c", "envs/requirements.lock", *packages)
     tmp_path.chmod(0o755)
-    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "studies", "tests")
+    brought = ("CONTRIBUTING.md", "README.md", "docs", "pyproject.toml", "results/published", "book", "studies", "tests")
     mounts = [f"--volume={ROOT / name}:/opt/gemm-ladder/{name}:ro" for name in brought]
     settings = ["--env=HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis"]
     start = "import site; site.addsitedir('/tmp/packages'); import pytest; raise SystemExit(pytest.main())"

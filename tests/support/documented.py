@@ -221,7 +221,7 @@ class Stranger(Project):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        for name in ("docs", "studies", "tests", "results/published"):
+        for name in ("docs", "book", "studies", "tests", "results/published"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", ".gitignore"):
             shutil.copy(ROOT / name, folder)

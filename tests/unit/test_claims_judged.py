@@ -325,7 +325,7 @@ def test_without_published_data_all_is_unmeasured_but_what_asks_for_none(checkou
     ("kind: cuda", "kind: gpu", r'claims\.yaml: \[0\]\.where\.kind: got "gpu"; expected cuda or cpu'),
     ("holds: value == 0", "holds: __import__('os')", r"claims\.yaml: exact: holds: .*not allowed"),
     ("id: exact", "id: gains", r"claims\.yaml: id: got 'gains' twice; expected each once"),
-    ("table: summary", "table: sumary", r'claims\.yaml: \[3\]\.table: got "sumary"; expected best, pairs, summary or costs'),
+    ("table: summary", "table: sumary", r'claims\.yaml: \[3\]\.table: got "sumary"; expected best, pairs or summary'),
 ])  # fmt: skip
 def test_a_mistake_is_named(tmp_path, old, new, message):
     assert old in OWN

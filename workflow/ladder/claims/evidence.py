@@ -156,7 +156,7 @@ def _with_marks(pairs: Iterable[Mapping[str, Any]], best: pd.DataFrame) -> list[
 
 def _words(row: Mapping[str, Any]) -> str:
     """Return what identifies a row, and its reason if it has one."""
-    names = ("kernel", "configuration", "other", "other_configuration", "name", "problem", "element_type", "state")
+    names = ("kernel", "configuration", "other", "other_configuration", "problem", "element_type", "state")
     text = " ".join(str(row[name]) for name in names if row.get(name) == row.get(name) and row.get(name) not in (None, "-"))
     reason = row.get("reason")
     return f"{text}: {reason.partition(chr(10))[0]}" if isinstance(reason, str) and reason else text
@@ -192,12 +192,8 @@ def _finding(claim: Claim, row: Mapping[str, Any], key: Key) -> Finding | None:
     if any(not math.isfinite(names.get(name, math.nan)) for text in wanted for name in names_in(text)):
         return None
     value, low, high = (float(evaluate(text, names)) for text in wanted)
-    about = (
-        ""
-        if claim.whole or claim.single
-        else " over ".join(str(row[name]) for name in ("kernel", "other", "name") if name in row)
-    )
-    size = str(row.get("problem", row.get("size", "")))
+    about = "" if claim.whole or claim.single else " over ".join(str(row[name]) for name in ("kernel", "other") if name in row)
+    size = str(row.get("problem", ""))
     where = f"{size}, {row['state']}" if isinstance(claim.rows.get("state"), list) else size
     of = limit_key({"element_type": "float32", "problem": size, "state": "warm", **row})
     marks = [mark for mark in verdicts.marks(row.get("marks")) if mark in DECISIVE]

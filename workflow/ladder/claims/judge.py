@@ -16,7 +16,7 @@ from typing import Any
 from ladder.analysis.repeatability import Limit, limits
 from ladder.claims.definitions import NOTHING, Claim, Key, read
 from ladder.claims.evidence import Data, Finding, find, lacking, of_samples, over_machines
-from ladder.core.expressions import evaluate, names_in
+from ladder.core.expressions import evaluate
 from ladder.core.files import read_json, write_whole
 from ladder.core.stats import CONFIDENCE, half_of_difference
 from ladder.core.verdicts import AGAIN, BUSY
@@ -50,8 +50,6 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
         spread = max(finding.half(confidence), apart)
         if finding.low > 0 and spread:
             names |= {"low": finding.value * math.exp(-spread), "high": finding.value * math.exp(spread)}
-        if limit is not None:
-            names["limit"] = math.exp(apart)
         if published:
             near = max(half_of_difference(finding.spread, published.spread, confidence), apart)
             names |= {
@@ -61,9 +59,6 @@ def judge(claim: Claim, finding: Finding, published: Finding | None, limit: Limi
             }
         return bool(evaluate(expression, names))
 
-    asked = names_in(claim.holds)
-    if "limit" in asked and limit is None:
-        return UNSURE
     if true(claim.holds, CONFIDENCE):
         return REPRODUCED
     if claim.near and limit is None:  # another run may have any value

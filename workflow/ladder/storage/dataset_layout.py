@@ -21,13 +21,11 @@ DRAWN_FROM = ("summary", "best", "pairs", "models", "rounds", "references")
 INDEXED = ("summary", "best", "models", "rounds", "resources")
 """The tables of a dataset that the explorer shows."""
 
-ANSWERS = Path("results") / "studies"
-"""The folder of the studies' answers, below the checkout."""
 PUBLISHED = Path("results") / "published"
 
 CLAIMS = Path("config") / "claims.yaml"
 """The project's claims about its measurements."""
-CLAIMED_OF = ("best", "pairs", "summary", "costs")
+CLAIMED_OF = ("best", "pairs", "summary")
 """The tables of a dataset that claims are about."""
 JUDGED = "claims.json"
 """The file with the data's verdicts on the claims."""
