@@ -68,7 +68,7 @@ def test_one_incorrect_kernel_is_drawn_and_named_and_leaves_what_all_kernels_hav
     done.write(f"results/tiny/{device.name}/figures/drawn.svg", "a figure of all kernels")
     before = {path: path.stat().st_mtime_ns for path in (results / "tiny").rglob("*")}
     made = results / "tiny-cpu-91_wrong"
-    for part in ("build", f"{device.name}/samples"):  # it need not be compiled and measured once more
+    for part in ("build", "plans", f"{device.name}/samples"):  # it need not be compiled and measured once more
         shutil.copytree(results / "tiny" / part, made / part)
     shutil.copy2(device / "environment.json", made / device.name)
     alone, again = (done.snakemake(*RUN[:2], "--config", "kernels=[cpu/91_wrong]", cores=2) for _ in range(2))

@@ -88,7 +88,10 @@ def parse(path: Path) -> Kernel:
 
 
 def _check_place(kernel: Kernel) -> None:
-    """Raise `InputError` unless what a kernel says of its place on the ladder goes together."""
+    """Raise `InputError` unless what a kernel says of its place on the ladder goes together.
+
+    A rung may be copied to a project without the one that it builds on; only a name that looks misspelled is refused.
+    """
     if not kernel.builds_on:
         return
     message = f"{kernel.path}: header: builds_on: got {yaml_schema.shorten(kernel.builds_on)}"
@@ -96,8 +99,9 @@ def _check_place(kernel: Kernel) -> None:
         raise InputError(f"{message}; expected none, because a rival is no rung of the ladder")
     paths = _files(kernel.path.parents[2], kernel.kind)
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path)]
-    if kernel.builds_on not in others:
-        raise InputError(f"{message}; {one_of(kernel.builds_on, others)}")
+    expected = one_of(kernel.builds_on, others)
+    if kernel.builds_on == kernel.name or (kernel.builds_on not in others and expected.startswith("did you mean")):
+        raise InputError(f"{message}; {expected}")
 
 
 def _check_includes(path: Path, text: str, start: int) -> None:
