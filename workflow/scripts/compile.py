@@ -18,7 +18,9 @@ with job(snakemake.log[0]):
     check_native(arch)
     plan = read_json(Path(snakemake.input.plan))
     kernel = parse(path_of(ROOT, *plan["kernel"].split("/")))
-    configurations = [(Configuration.of(it["element_type"], it["label"]), it["objection"]) for it in plan["configurations"]]
+    configurations = [
+        (Configuration.of(planned["element_type"], planned["label"]), planned["objection"]) for planned in plan["configurations"]
+    ]
     output = Path(snakemake.output.resources)
     rows = compile_kernel(kernel, configurations, arch, output.parent, snakemake.threads)
     table = io.StringIO()

@@ -33,10 +33,15 @@ class InputError(Exception):
     """User input that cannot be used. The message names the file, the key, the value and what was expected."""
 
 
+def nearest(value: str, known: Sequence[str]) -> str:
+    """Return the known name that an unknown one may be misspelled for, or ""."""
+    return next(iter(difflib.get_close_matches(value, known, 1, 0.7)), "")  # a lower cutoff offers `cpu` for `gpu`
+
+
 def one_of(value: str, known: Sequence[str]) -> str:
     """Return what was expected in place of an unknown name, the nearest known one first."""
-    near = difflib.get_close_matches(value, known, 1, 0.7)  # a lower cutoff offers `cpu` for `gpu`
-    return (f"did you mean `{near[0]}`? Expected" if near else "expected") + f" one of {', '.join(known)}"
+    near = nearest(value, known)
+    return (f"did you mean `{near}`? Expected" if near else "expected") + f" one of {', '.join(known)}"
 
 
 @contextlib.contextmanager

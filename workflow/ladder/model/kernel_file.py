@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.core import yaml_schema
-from ladder.core.errors import InputError, one_of
+from ladder.core.errors import InputError, nearest, one_of
 from ladder.core.expressions import Number, evaluate, names_in
 from ladder.core.files import ROOT
 from ladder.core.types import KINDS, OF_CUDA
@@ -99,9 +99,9 @@ def _check_place(kernel: Kernel) -> None:
         raise InputError(f"{message}; expected none, because a rival is no rung of the ladder")
     paths = _files(kernel.path.parents[2], kernel.kind)
     others = [path.stem for path in paths if path != kernel.path and _is_kernel(path)]
-    expected = one_of(kernel.builds_on, others)
-    if kernel.builds_on == kernel.name or (kernel.builds_on not in others and expected.startswith("did you mean")):
-        raise InputError(f"{message}; {expected}")
+    misspelled = kernel.builds_on not in others and nearest(kernel.builds_on, others)
+    if misspelled or kernel.builds_on == kernel.name:
+        raise InputError(f"{message}; {one_of(kernel.builds_on, others)}")
 
 
 def _check_includes(path: Path, text: str, start: int) -> None:
