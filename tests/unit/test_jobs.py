@@ -9,15 +9,27 @@ import sys
 import pytest
 import synthetic
 from ladder.core.errors import InputError
-from ladder.pipeline import job_log
 from ladder.storage import dataset_layout
 
 
-def test_an_interrupted_job_ends_in_one_line(tmp_path, capfd):
-    with pytest.raises(SystemExit) as ended, job_log.job(str(tmp_path / "log")):
-        raise KeyboardInterrupt
-    assert ended.value.code == 130
-    message = capfd.readouterr().err
+INTERRUPTED = """
+import os, signal, sys, threading
+from ladder.pipeline import job_log
+
+threading.Thread(target=sys.stdin.read).start()  # as a job waits for its processes when Python ends
+with job_log.job(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_a_job_that_is_interrupted_again_while_it_ends_has_said_so_in_one_line(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        message = job.stderr.readline()
+        assert job.poll() is None
+        job.send_signal(signal.SIGINT)
+        assert job.stderr.read() == ""
+        assert job.wait() == -signal.SIGINT
     assert message == "Interrupted: what was finished before is kept, run again to go on\n"
     assert (tmp_path / "log").read_text() == message
 

@@ -58,6 +58,7 @@ def clear_errors(code: int = 1) -> Iterator[None]:
             f"{error.filename or 'the disk'}: {error.strerror}; what was finished before is kept, run again once it can be used"
         )
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # another Ctrl-C ends what Python does as it ends, without a traceback
         print(INTERRUPTED, file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     else:
